@@ -1,0 +1,3 @@
+//! Arguments, wiring and exit codes.
+
+fn main() {}
