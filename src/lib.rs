@@ -6,4 +6,6 @@
 
 pub mod edn;
 pub mod limits;
+pub mod message;
+pub mod provider;
 pub mod value;
