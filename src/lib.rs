@@ -6,14 +6,18 @@
 
 pub mod catalogue;
 pub mod clock;
+pub mod config;
 pub mod edn;
 pub mod endpoint;
 pub mod event;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod projection;
 pub mod provider;
+pub mod query;
 pub mod router;
+pub mod runtime;
 pub mod session;
 pub mod store;
 pub mod transport;

@@ -110,3 +110,7 @@ pub const COMMIT_BATCH: usize = 512;
 
 /// Bytes of a session's file that a listing reads (16 KiB): the header and the first exchange.
 pub const LISTING_BYTES: u64 = 16 * 1024;
+
+/// Idempotency keys that a session remembers. A client repeats a request within moments, not after
+/// hundreds of others.
+pub const IDEMPOTENCY_KEYS: usize = 256;
