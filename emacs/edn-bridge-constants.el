@@ -1,10 +1,10 @@
-;;; edn-bridge-constants.el --- The names of the wire  -*- lexical-binding: t; -*-
+;;; edn-bridge-constants.el --- Names of the protocol  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
-;; Generated from the catalogue of the edn-bridge program.  Do not edit.
+;; Generated from the catalogue of the bridge by `make generate'; do not edit.
 
 ;;; Code:
 
@@ -123,36 +123,36 @@
   "Features that the handshake can agree on.")
 
 (defconst edn-bridge-constants-slash-commands
-  '("/help"
-    "/?"
-    "/quit"
-    "/exit"
-    "/new"
-    "/resume"
-    "/tree"
-    "/fork"
-    "/mode"
-    "/trust"
-    "/workflow"
-    "/reload"
-    "/status"
-    "/history"
-    "/model"
-    "/thinking"
-    "/compact"
-    "/name"
-    "/prompts"
-    "/skills"
-    "/remember"
-    "/login"
-    "/logout"
-    "/worktree"
-    "/jobs"
-    "/job"
-    "/cancel-job"
-    "/tools"
-    "/export"
-    "/abort")
+  '("help"
+    "?"
+    "quit"
+    "exit"
+    "new"
+    "resume"
+    "tree"
+    "fork"
+    "mode"
+    "trust"
+    "workflow"
+    "reload"
+    "status"
+    "history"
+    "model"
+    "thinking"
+    "compact"
+    "name"
+    "prompts"
+    "skills"
+    "remember"
+    "login"
+    "logout"
+    "worktree"
+    "jobs"
+    "job"
+    "cancel-job"
+    "tools"
+    "export"
+    "abort")
   "Names of the slash commands.")
 
 (defconst edn-bridge-constants-thinking-levels

@@ -230,8 +230,9 @@ PLACES descend."
         (edn-bridge-edn--text (decode-coding-string bytes 'utf-8-unix t))
         (edn-bridge-edn--place 0)
         (edn-bridge-edn--depth 0)
-        (max-lisp-eval-depth (max max-lisp-eval-depth 6000))
-        (max-specpdl-size (max (with-no-warnings max-specpdl-size) 6000)))
+        ;; Enough for the depth limit even when this runs interpreted.
+        (max-lisp-eval-depth (max max-lisp-eval-depth 20000))
+        (max-specpdl-size (max (with-no-warnings max-specpdl-size) 20000)))
     (prog1 (edn-bridge-edn--read-form)
       (edn-bridge-edn--skip-blank)
       (when (edn-bridge-edn--peek)

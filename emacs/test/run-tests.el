@@ -124,8 +124,11 @@
           (run-tests-compile run-tests-sources compiled)
           (run-tests-checkdoc run-tests-sources)
           (run-tests-package-lint run-tests-sources)
-          ;; The tests see the compiled files, as users do.
+          ;; The tests see the compiled files, as users do.  Compiling has
+          ;; loaded the sources of most, so that `require' would not do.
           (push compiled load-path)
+          (dolist (file (directory-files compiled t "\\.elc\\'"))
+            (load file nil t))
           (run-tests-ert))
       (delete-directory compiled t)))
   (if run-tests-failures
