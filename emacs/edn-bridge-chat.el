@@ -795,12 +795,13 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
         (setq edn-bridge-chat--last-prompt text)))
     (edn-bridge-rpc-request
      conn
+     ;; The bridge starts a turn for what it cannot add to one, so that a
+     ;; turn which ends meanwhile does no harm.
      (cond (command "command")
-           (running "prompt_while_streaming")
-           (t "prompt"))
-     (cond (command (list :text text))
-           (running (list :message text :behavior (or behavior "steer")))
-           (t (list :message text)))
+           ((not running) "prompt")
+           ((equal behavior "queue") "follow_up")
+           (t "steer"))
+     (list (if command :text :message) text)
      :on-success #'ignore
      :on-error
      (lambda (frame)

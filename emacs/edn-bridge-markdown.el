@@ -105,7 +105,8 @@ A language that is not listed has the mode that is called after it, if any."
   "Put faces on what is left of STATE's piece, which ends at END."
   (when (< (edn-bridge-markdown-line state) end)
     (edn-bridge-markdown--line state (edn-bridge-markdown-line state) end))
-  (when (edn-bridge-markdown-block state)
+  (when (and (edn-bridge-markdown-block state)
+             (< (edn-bridge-markdown-block state) end))
     (edn-bridge-markdown--close-block state end))
   (set-marker (edn-bridge-markdown-line state) nil))
 
@@ -196,28 +197,41 @@ A language that is not listed has the mode that is called after it, if any."
 
 ;;;; Code blocks
 
-(defvar edn-bridge-markdown--blocks nil
-  "Code blocks that wait for their faces: lists of start, end and mode.")
+(defvar-local edn-bridge-markdown--first-block nil
+  "Marker at the first code block that waits for its faces, or nil.
+The blocks themselves are marked by a text property: a marker for each
+would make every insertion slower.")
+
+(defvar edn-bridge-markdown--buffers nil
+  "Buffers with code blocks that wait for their faces.")
 
 (defvar edn-bridge-markdown--timer nil
   "Idle timer that sees to the waiting code blocks, or nil.")
 
 (defun edn-bridge-markdown--close-block (state end)
   "Close the code block of STATE before END."
-  (let ((start (edn-bridge-markdown-block state))
+  (let ((start (marker-position (edn-bridge-markdown-block state)))
         (mode (edn-bridge-markdown--mode (edn-bridge-markdown-language state))))
+    (set-marker (edn-bridge-markdown-block state) nil)
     (setf (edn-bridge-markdown-fence state) nil
           (edn-bridge-markdown-language state) nil
           (edn-bridge-markdown-block state) nil)
-    (if (and mode (< 0 (- end start) edn-bridge-markdown-code-limit))
-        (progn
-          (push (list start (copy-marker end) mode)
-                edn-bridge-markdown--blocks)
-          (unless edn-bridge-markdown--timer
-            (setq edn-bridge-markdown--timer
-                  (run-with-idle-timer 0.2 nil
-                                       #'edn-bridge-markdown-fontify-blocks))))
-      (set-marker start nil))))
+    (when (and mode (< 0 (- end start) edn-bridge-markdown-code-limit))
+      (put-text-property start end 'edn-bridge-markdown-mode mode)
+      (if (and edn-bridge-markdown--first-block
+               (marker-position edn-bridge-markdown--first-block))
+          (when (< start edn-bridge-markdown--first-block)
+            (set-marker edn-bridge-markdown--first-block start))
+        (setq edn-bridge-markdown--first-block (copy-marker start)))
+      (cl-pushnew (current-buffer) edn-bridge-markdown--buffers)
+      (edn-bridge-markdown--schedule 0.2))))
+
+(defun edn-bridge-markdown--schedule (seconds)
+  "Have the waiting code blocks seen to when Emacs is idle for SECONDS."
+  (unless edn-bridge-markdown--timer
+    (setq edn-bridge-markdown--timer
+          (run-with-idle-timer seconds nil
+                               #'edn-bridge-markdown-fontify-blocks))))
 
 (defun edn-bridge-markdown--mode (language)
   "Return the major mode for LANGUAGE, or nil."
@@ -230,19 +244,37 @@ A language that is not listed has the mode that is called after it, if any."
       (and mode (fboundp mode) mode))))
 
 (defun edn-bridge-markdown-fontify-blocks ()
-  "Give the code blocks that wait for it the faces of their languages."
+  "Give the code blocks that wait for it the faces of their languages.
+Stop when a key is pressed, and go on later."
   (setq edn-bridge-markdown--timer nil)
-  (while (and edn-bridge-markdown--blocks (not (input-pending-p)))
-    (pcase-let ((`(,start ,end ,mode) (pop edn-bridge-markdown--blocks)))
-      (when (and (marker-buffer start) (< start end))
-        (with-current-buffer (marker-buffer start)
-          (with-demoted-errors "edn-bridge: code block: %S"
-            (edn-bridge-markdown--fontify-block start end mode))))
-      (set-marker start nil)
-      (set-marker end nil)))
-  (when edn-bridge-markdown--blocks
-    (setq edn-bridge-markdown--timer
-          (run-with-idle-timer 0.5 nil #'edn-bridge-markdown-fontify-blocks))))
+  (while (and edn-bridge-markdown--buffers (not (input-pending-p)))
+    (let ((buffer (car edn-bridge-markdown--buffers)))
+      (unless (and (buffer-live-p buffer)
+                   (with-current-buffer buffer
+                     (edn-bridge-markdown--fontify-next)))
+        (pop edn-bridge-markdown--buffers))))
+  (when edn-bridge-markdown--buffers
+    (edn-bridge-markdown--schedule 0.5)))
+
+(defun edn-bridge-markdown--fontify-next ()
+  "See to the next waiting code block of this buffer; return nil if none."
+  (let* ((from (or (and edn-bridge-markdown--first-block
+                        (marker-position edn-bridge-markdown--first-block))
+                   (point-max)))
+         (start (text-property-not-all from (point-max)
+                                       'edn-bridge-markdown-mode nil)))
+    (if (not start)
+        (when edn-bridge-markdown--first-block
+          (set-marker edn-bridge-markdown--first-block nil))
+      (let ((mode (get-text-property start 'edn-bridge-markdown-mode))
+            (end (next-single-property-change
+                  start 'edn-bridge-markdown-mode nil (point-max))))
+        (set-marker edn-bridge-markdown--first-block end)
+        (with-silent-modifications
+          (remove-text-properties start end '(edn-bridge-markdown-mode nil)))
+        (with-demoted-errors "edn-bridge: code block: %S"
+          (edn-bridge-markdown--fontify-block start end mode))
+        t))))
 
 (defun edn-bridge-markdown--fontify-block (start end mode)
   "Copy the faces that MODE gives to the text between START and END."

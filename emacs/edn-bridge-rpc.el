@@ -339,6 +339,9 @@ passed on to the debugger."
 
 ;;;; Lines in
 
+(defconst edn-bridge-rpc--garbage (* 16 1024 1024)
+  "How many bytes one run of dispatching may leave to the garbage collector.")
+
 (defun edn-bridge-rpc--receive (conn chunk)
   "Cut CHUNK, bytes from the process of CONN, into lines for the dispatch."
   (let ((start 0)
@@ -381,7 +384,10 @@ passed on to the debugger."
 Where this is called while a line is being dispatched, by a handler that
 waits for something, it goes on with the next lines: their order holds."
   (when (edn-bridge-rpc-connection-lines conn)
-    (let ((deadline (+ (float-time) edn-bridge-rpc-dispatch-seconds)))
+    (let ((deadline (+ (float-time) edn-bridge-rpc-dispatch-seconds))
+          ;; A long line is copied a few times on its way: without this,
+          ;; each copy could cost a garbage collection.
+          (gc-cons-threshold (max gc-cons-threshold edn-bridge-rpc--garbage)))
       (cl-letf (((edn-bridge-rpc-connection-dispatching conn) t))
         (while (and (edn-bridge-rpc-connection-lines conn)
                     (edn-bridge-rpc-live-p conn)

@@ -26,7 +26,7 @@
                    (nil "/usr/bin is a folder" "prompt" :message)
                    (nil "//x" "prompt" :message)
                    (nil "/name a b" "command" :text)
-                   (t "hello" "prompt_while_streaming" :message)
+                   (t "hello" "steer" :message)
                    (t "/abort" "command" :text)))
     (edn-bridge-test-with-chat (conn sent)
       (when running
