@@ -102,7 +102,7 @@ fn float(input: &str, negative: bool) -> Read<'_, Value<'_>> {
     let fraction = preceded(char('.'), digit0);
     let (rest, (whole, fraction, exponent, suffix)) =
         (digit1, opt(fraction), opt(exponent), opt(char('M'))).parse(input)?;
-    if whole.len() > 1 && whole.starts_with('0') && rest.len() + whole.len() == input.len() {
+    if whole.len() > 1 && whole.starts_with('0') && whole.len() == input.len() {
         return Fail::at(input, ErrorKind::InvalidNumber, "octal digits after the leading 0");
     }
     if suffix.is_some() {
@@ -124,11 +124,11 @@ fn exponent(input: &str) -> Read<'_, &str> {
     preceded(one_of("eE"), recognize(pair(opt(one_of("+-")), digit1))).parse(input)
 }
 
-/// A decimal of `whole` and `fraction` times ten to the `exponent`. Its scale has 32 bits.
+/// A decimal of `whole` and `fraction` times ten to the `exponent`. Exponent and scale have 32 bits each.
 fn decimal(whole: &str, fraction: &str, exponent: Option<&str>, negative: bool) -> Option<BigDecimal> {
     let exponent = match exponent {
         None => 0,
-        Some(text) => text.parse::<i64>().ok()?,
+        Some(text) => i64::from(text.parse::<i32>().ok()?),
     };
     let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
     i32::try_from(scale).ok()?;
