@@ -8,9 +8,23 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    Empty, ExtraForm, UnexpectedEnd, UnmatchedDelimiter, InvalidToken, InvalidNumber, InvalidString,
-    InvalidCharacter, InvalidDispatch, InvalidTag, InvalidMetadata, OddMap, DuplicateKey, DuplicateElement,
-    InvalidUtf8, TooDeep, TooLarge,
+    Empty,
+    ExtraForm,
+    UnexpectedEnd,
+    UnmatchedDelimiter,
+    InvalidToken,
+    InvalidNumber,
+    InvalidString,
+    InvalidCharacter,
+    InvalidDispatch,
+    InvalidTag,
+    InvalidMetadata,
+    OddMap,
+    DuplicateKey,
+    DuplicateElement,
+    InvalidUtf8,
+    TooDeep,
+    TooLarge,
 }
 
 impl ErrorKind {
@@ -58,17 +72,29 @@ impl Error {
         Error { kind, offset, line, column, expected }
     }
     /// What is wrong.
-    pub fn kind(&self) -> ErrorKind { self.kind }
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
     /// The stable code of what is wrong.
-    pub fn code(&self) -> &'static str { self.kind.code() }
+    pub fn code(&self) -> &'static str {
+        self.kind.code()
+    }
     /// The line, counted from 1.
-    pub fn line(&self) -> usize { self.line }
+    pub fn line(&self) -> usize {
+        self.line
+    }
     /// The column in characters, counted from 1.
-    pub fn column(&self) -> usize { self.column }
+    pub fn column(&self) -> usize {
+        self.column
+    }
     /// The offset in bytes, counted from 0.
-    pub fn offset(&self) -> usize { self.offset }
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
     /// What was expected at that place.
-    pub fn expected(&self) -> &'static str { self.expected }
+    pub fn expected(&self) -> &'static str {
+        self.expected
+    }
 }
 
 impl fmt::Display for Error {
