@@ -278,7 +278,7 @@ impl Peer {
     /// # Errors
     /// Fails where none comes in time.
     pub fn event(&mut self, what: &str, fits: impl Fn(&str, &Value<'_>) -> bool) -> Result<Value<'static>, Stop> {
-        let matches = |event: &Value<'_>| fits(topic(event), payload(event));
+        let matches = |event: &Value<'static>| fits(topic(event), payload(event));
         if let Some(place) = self.events.iter().position(matches)
             && let Some(event) = self.events.remove(place)
         {
