@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod clock;
 pub mod config;
+pub mod contract;
 pub mod edn;
 pub mod endpoint;
 pub mod event;
