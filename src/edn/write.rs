@@ -4,16 +4,28 @@ use std::io::Write as _;
 use crate::value::{Inst, Value};
 
 #[derive(Clone, Copy, PartialEq)]
-enum Style { Compact, Wire, Canonical }
+enum Style {
+    Compact,
+    Wire,
+    Canonical,
+}
 
 /// Appends `value` on one line, without a blank that is not needed.
-pub fn write_compact(value: &Value<'_>, out: &mut Vec<u8>) { write(value, out, Style::Compact); }
+pub fn write_compact(value: &Value<'_>, out: &mut Vec<u8>) {
+    write(value, out, Style::Compact);
+}
 /// Appends `value` as the wire allows it: a Lisp reader can take it, and it stands on one line.
-pub fn write_wire(value: &Value<'_>, out: &mut Vec<u8>) { write(value, out, Style::Wire); }
+pub fn write_wire(value: &Value<'_>, out: &mut Vec<u8>) {
+    write(value, out, Style::Wire);
+}
 /// Appends `value` in the one form that all equal values share: maps and sets are sorted.
-pub fn write_canonical(value: &Value<'_>, out: &mut Vec<u8>) { write(value, out, Style::Canonical); }
+pub fn write_canonical(value: &Value<'_>, out: &mut Vec<u8>) {
+    write(value, out, Style::Canonical);
+}
 /// Appends `value` for people to read, in lines of at most `width` columns where that is possible.
-pub fn write_pretty(value: &Value<'_>, _width: usize, out: &mut Vec<u8>) { write(value, out, Style::Compact); }
+pub fn write_pretty(value: &Value<'_>, _width: usize, out: &mut Vec<u8>) {
+    write(value, out, Style::Compact);
+}
 /// `value` as [`write_compact`] writes it.
 pub fn to_string(value: &Value<'_>) -> String {
     let mut out = Vec::new();
@@ -22,7 +34,9 @@ pub fn to_string(value: &Value<'_>) -> String {
 }
 
 impl std::fmt::Display for Value<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str(&to_string(self)) }
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&to_string(self))
+    }
 }
 
 fn write(value: &Value<'_>, out: &mut Vec<u8>, style: Style) {
@@ -31,48 +45,113 @@ fn write(value: &Value<'_>, out: &mut Vec<u8>, style: Style) {
     match value {
         Value::Nil => out.extend_from_slice(b"nil"),
         Value::Bool(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
-        Value::Int(number) => { let _ = write!(out, "{number}"); }
-        Value::BigInt(number) => { let _ = write!(out, "{number}"); if !wire { out.push(b'N'); } }
+        Value::Int(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Value::BigInt(number) => {
+            let _ = write!(out, "{number}");
+            if !wire {
+                out.push(b'N');
+            }
+        }
         Value::Float(number) => float(*number, wire, out),
-        Value::Decimal(number) => { let _ = write!(out, "{}", number.to_scientific_notation()); if !wire { out.push(b'M'); } }
-        Value::Ratio(ratio) if wire => { let _ = write!(out, "\"{}/{}\"", ratio.numerator(), ratio.denominator()); }
-        Value::Ratio(ratio) => { let _ = write!(out, "{}/{}", ratio.numerator(), ratio.denominator()); }
+        Value::Decimal(number) => {
+            let _ = write!(out, "{}", number.to_scientific_notation());
+            if !wire {
+                out.push(b'M');
+            }
+        }
+        Value::Ratio(ratio) if wire => {
+            let _ = write!(out, "\"{}/{}\"", ratio.numerator(), ratio.denominator());
+        }
+        Value::Ratio(ratio) => {
+            let _ = write!(out, "{}/{}", ratio.numerator(), ratio.denominator());
+        }
         Value::Char(c) if wire => string(c.encode_utf8(&mut [0; 4]), out),
         Value::Char(c) => match c {
             '\n' => out.extend_from_slice(b"\\newline"),
             ' ' => out.extend_from_slice(b"\\space"),
             '\t' => out.extend_from_slice(b"\\tab"),
             '\r' => out.extend_from_slice(b"\\return"),
-            c if (*c as u32) < 0x10000 && (c.is_control() || c.is_whitespace()) => { let _ = write!(out, "\\u{:04x}", *c as u32); }
-            c => { let _ = write!(out, "\\{c}"); }
+            c if (*c as u32) < 0x10000 && (c.is_control() || c.is_whitespace()) => {
+                let _ = write!(out, "\\u{:04x}", *c as u32);
+            }
+            c => {
+                let _ = write!(out, "\\{c}");
+            }
         },
         Value::Str(text) => string(text, out),
-        Value::Keyword(name) => { out.push(b':'); out.extend_from_slice(name.as_bytes()); }
+        Value::Keyword(name) => {
+            out.push(b':');
+            out.extend_from_slice(name.as_bytes());
+        }
         Value::Symbol(name) => out.extend_from_slice(name.as_bytes()),
-        Value::List(items) => { out.push(b'('); seq(items.iter(), out, style); out.push(b')'); }
-        Value::Vector(items) => { out.push(b'['); seq(items.iter(), out, style); out.push(b']'); }
+        Value::List(items) => {
+            out.push(b'(');
+            seq(items.iter(), out, style);
+            out.push(b')');
+        }
+        Value::Vector(items) => {
+            out.push(b'[');
+            seq(items.iter(), out, style);
+            out.push(b']');
+        }
         Value::Set(set) => {
             out.extend_from_slice(b"#{");
             if style == Style::Canonical {
-                let mut parts: Vec<Vec<u8>> = set.iter().map(|item| { let mut part = Vec::new(); write(item, &mut part, style); part }).collect();
+                let mut parts: Vec<Vec<u8>> = set
+                    .iter()
+                    .map(|item| {
+                        let mut part = Vec::new();
+                        write(item, &mut part, style);
+                        part
+                    })
+                    .collect();
                 parts.sort();
                 out.extend_from_slice(&parts.join(&b' '));
-            } else { seq(set.iter(), out, style); }
+            } else {
+                seq(set.iter(), out, style);
+            }
             out.push(b'}');
         }
         Value::Map(map) => {
             out.push(b'{');
             if style == Style::Canonical {
-                let mut parts: Vec<Vec<u8>> = map.iter().map(|(key, item)| { let mut part = Vec::new(); write(key, &mut part, style); part.push(b' '); write(item, &mut part, style); part }).collect();
+                let mut parts: Vec<Vec<u8>> = map
+                    .iter()
+                    .map(|(key, item)| {
+                        let mut part = Vec::new();
+                        write(key, &mut part, style);
+                        part.push(b' ');
+                        write(item, &mut part, style);
+                        part
+                    })
+                    .collect();
                 parts.sort();
                 out.extend_from_slice(&parts.join(&b' '));
-            } else { seq(map.iter().flat_map(|(key, value)| [key, value]), out, style); }
+            } else {
+                seq(map.iter().flat_map(|(key, value)| [key, value]), out, style);
+            }
             out.push(b'}');
         }
-        Value::Inst(inst) => { if !wire { out.extend_from_slice(b"#inst "); } out.push(b'"'); rfc3339(*inst, out); out.push(b'"'); }
-        Value::Uuid(uuid) => { if !wire { out.extend_from_slice(b"#uuid "); } let _ = write!(out, "\"{uuid}\""); }
+        Value::Inst(inst) => {
+            if !wire {
+                out.extend_from_slice(b"#inst ");
+            }
+            out.push(b'"');
+            rfc3339(*inst, out);
+            out.push(b'"');
+        }
+        Value::Uuid(uuid) => {
+            if !wire {
+                out.extend_from_slice(b"#uuid ");
+            }
+            let _ = write!(out, "\"{uuid}\"");
+        }
         Value::Tagged(tagged) => {
-            if !wire { let _ = write!(out, "#{} ", tagged.tag); }
+            if !wire {
+                let _ = write!(out, "#{} ", tagged.tag);
+            }
             write(&tagged.value, out, style);
         }
     }
@@ -80,16 +159,23 @@ fn write(value: &Value<'_>, out: &mut Vec<u8>, style: Style) {
 
 fn seq<'a, 'v: 'a>(items: impl Iterator<Item = &'a Value<'v>>, out: &mut Vec<u8>, style: Style) {
     for (at, item) in items.enumerate() {
-        if at > 0 { out.push(b' '); }
+        if at > 0 {
+            out.push(b' ');
+        }
         write(item, out, style);
     }
 }
 
 fn float(number: f64, wire: bool, out: &mut Vec<u8>) {
-    if number.is_finite() { let _ = write!(out, "{number:?}"); }
-    else if wire { out.extend_from_slice(b"nil"); }
-    else if number.is_nan() { out.extend_from_slice(b"##NaN"); }
-    else { out.extend_from_slice(if number > 0.0 { b"##Inf" } else { b"##-Inf" }); }
+    if number.is_finite() {
+        let _ = write!(out, "{number:?}");
+    } else if wire {
+        out.extend_from_slice(b"nil");
+    } else if number.is_nan() {
+        out.extend_from_slice(b"##NaN");
+    } else {
+        out.extend_from_slice(if number > 0.0 { b"##Inf" } else { b"##-Inf" });
+    }
 }
 
 fn rfc3339(inst: Inst, out: &mut Vec<u8>) {
@@ -107,7 +193,9 @@ fn string(text: &str, out: &mut Vec<u8>) {
             '\n' => out.extend_from_slice(b"\\n"),
             '\r' => out.extend_from_slice(b"\\r"),
             '\t' => out.extend_from_slice(b"\\t"),
-            c if c.is_ascii_control() => { let _ = write!(out, "\\u{:04x}", u32::from(c)); }
+            c if c.is_ascii_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
