@@ -76,6 +76,11 @@ Earlier ones are shown on demand, as many at a time."
 (defvar edn-bridge-chat-turn-end-hook nil
   "Normal hook run in a chat buffer when a turn has ended.")
 
+(defvar edn-bridge-chat-rebuild-functions nil
+  "Abnormal hook run in a chat buffer whose transcript is built again.
+It was emptied; the functions are called with the data that will be
+shown, which has `:messages' and perhaps `:tool-calls'.")
+
 ;;;; State of a chat buffer
 
 (defvar-local edn-bridge-chat--conn nil
@@ -381,15 +386,14 @@ The draft is kept.  The transcript is built again from the journal."
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat--flush)
-       (edn-bridge-chat--rebuild (plist-get data :messages)
-                                 (edn-bridge-edn-true-p (plist-get data :more)))
+       (edn-bridge-chat--rebuild data)
        (run-hooks 'edn-bridge-chat-ready-hook)))))
 
 (defun edn-bridge-chat--on-close (conn reason)
   "Show in the chat buffer of CONN that the connection ended for REASON."
   (edn-bridge-chat-with-buffer conn
     (edn-bridge-chat--flush)
-    (edn-bridge-chat--end-stream)
+    (edn-bridge-chat-end-stream)
     (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
       (setq edn-bridge-chat--cut t))
     (setq edn-bridge-chat--session
@@ -439,7 +443,7 @@ The draft is kept.  The transcript is built again from the journal."
             edn-bridge-chat--session-id (or (plist-get data :session-id)
                                             edn-bridge-chat--session-id))
       (when (and was-running (not (edn-bridge-chat-running-p)))
-        (edn-bridge-chat--end-stream)
+        (edn-bridge-chat-end-stream)
         (run-hooks 'edn-bridge-chat-turn-end-hook)))
     (force-mode-line-update)))
 
@@ -451,7 +455,7 @@ The draft is kept.  The transcript is built again from the journal."
 (defun edn-bridge-chat--on-rehydrated (data)
   "Show the messages in DATA of `session/rehydrated'."
   (when (edn-bridge-chat-mine-p data)
-    (edn-bridge-chat--rebuild (plist-get data :messages) nil)))
+    (edn-bridge-chat--rebuild data)))
 
 (defun edn-bridge-chat--on-error (data)
   "Show DATA of an `error' event."
@@ -494,7 +498,7 @@ The draft is kept.  The transcript is built again from the journal."
   "Add TEXT of KIND to the message that streams in, beginning it if need be."
   (unless (and edn-bridge-chat--stream
                (eq kind (edn-bridge-chat--stream-kind edn-bridge-chat--stream)))
-    (edn-bridge-chat--end-stream)
+    (edn-bridge-chat-end-stream)
     (edn-bridge-chat--begin-stream kind))
   (let ((stream edn-bridge-chat--stream))
     (push text (edn-bridge-chat--stream-texts stream))
@@ -509,7 +513,7 @@ The draft is kept.  The transcript is built again from the journal."
 
 (defun edn-bridge-chat--begin-stream (kind)
   "Begin a message of KIND at the end of the transcript."
-  (edn-bridge-chat--heading (if (eq kind 'thinking) "Thinking" "Assistant")
+  (edn-bridge-chat-heading (if (eq kind 'thinking) "Thinking" "Assistant")
                             (if (eq kind 'thinking)
                                 'edn-bridge-chat-thinking
                               'edn-bridge-chat-assistant))
@@ -521,7 +525,7 @@ The draft is kept.  The transcript is built again from the journal."
            :markdown (and (eq kind 'text)
                           (edn-bridge-markdown-begin start))))))
 
-(defun edn-bridge-chat--end-stream ()
+(defun edn-bridge-chat-end-stream ()
   "End the message that streams in, if there is one."
   (when-let ((stream edn-bridge-chat--stream))
     (setq edn-bridge-chat--stream nil)
@@ -548,11 +552,11 @@ The draft is kept.  The transcript is built again from the journal."
                (equal text (apply #'concat
                                   (reverse
                                    (edn-bridge-chat--stream-texts stream)))))
-          (edn-bridge-chat--end-stream))
+          (edn-bridge-chat-end-stream))
          ((and stream (eq (edn-bridge-chat--stream-kind stream) 'text))
           (edn-bridge-chat--replace-stream stream text))
          (t
-          (edn-bridge-chat--end-stream)
+          (edn-bridge-chat-end-stream)
           (unless (equal text "")
             (edn-bridge-chat--insert-text "Assistant"
                                           'edn-bridge-chat-assistant
@@ -568,7 +572,7 @@ The draft is kept.  The transcript is built again from the journal."
       (insert text)
       (edn-bridge-markdown-region start (point)))
     (setf (edn-bridge-chat--stream-markdown stream) nil)
-    (edn-bridge-chat--end-stream)))
+    (edn-bridge-chat-end-stream)))
 
 (defun edn-bridge-chat--show-outcome (message)
   "Show how MESSAGE of the assistant ended, where it did not end well."
@@ -586,7 +590,7 @@ The draft is kept.  The transcript is built again from the journal."
     (if (member text edn-bridge-chat--echoes)
         (setq edn-bridge-chat--echoes
               (remove text edn-bridge-chat--echoes))
-      (edn-bridge-chat--end-stream)
+      (edn-bridge-chat-end-stream)
       (edn-bridge-chat--insert-text "You" 'edn-bridge-chat-user text
                                     (plist-get data :entry-id)))))
 
@@ -601,25 +605,23 @@ The draft is kept.  The transcript is built again from the journal."
                      ""))
                  content ""))))
 
-(defun edn-bridge-chat--rebuild (messages more)
-  "Show MESSAGES, a vector, instead of what the transcript shows.
-With MORE non-nil there are earlier ones."
+(defun edn-bridge-chat--rebuild (data)
+  "Show the `:messages' in DATA instead of what the transcript shows.
+Where `:more' is true there are earlier ones."
   (setq edn-bridge-chat--stream nil
         edn-bridge-chat--deltas nil
         edn-bridge-chat--echoes nil)
   (edn-bridge-transcript-clear)
-  (run-hooks 'edn-bridge-chat-clear-hook)
-  (let* ((count (length messages))
+  (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
+  (let* ((messages (plist-get data :messages))
+         (count (length messages))
          (first (max 0 (- count edn-bridge-chat-page))))
     (edn-bridge-chat--insert-messages (substring messages first))
-    (when (or more (> first 0))
+    (when (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))
       (edn-bridge-chat--insert-more-button)))
   (when edn-bridge-chat--cut
     (setq edn-bridge-chat--cut nil)
     (edn-bridge-chat--show-cut)))
-
-(defvar edn-bridge-chat-clear-hook nil
-  "Normal hook run in a chat buffer when its transcript is about to be rebuilt.")
 
 (defun edn-bridge-chat--insert-messages (messages)
   "Add MESSAGES, a vector, to the transcript."
@@ -670,7 +672,7 @@ With MORE non-nil there are earlier ones."
                 (funcall function block message))))))
        content))))
 
-(defun edn-bridge-chat--heading (title face)
+(defun edn-bridge-chat-heading (title face)
   "Begin a message with TITLE in FACE at the end of the transcript."
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
@@ -679,7 +681,7 @@ With MORE non-nil there are earlier ones."
 (defun edn-bridge-chat--insert-text (title face text entry)
   "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil."
   (let ((start (edn-bridge-transcript-end)))
-    (edn-bridge-chat--heading title face)
+    (edn-bridge-chat-heading title face)
     (edn-bridge-transcript-add
       (let ((from (point)))
         (insert text)
@@ -691,7 +693,7 @@ With MORE non-nil there are earlier ones."
 
 (defun edn-bridge-chat--insert-thinking (text)
   "Add TEXT that the model thought to the transcript."
-  (edn-bridge-chat--heading "Thinking" 'edn-bridge-chat-thinking)
+  (edn-bridge-chat-heading "Thinking" 'edn-bridge-chat-thinking)
   (edn-bridge-transcript-add
     (insert (propertize text 'face 'edn-bridge-chat-thinking))
     (edn-bridge-transcript-fresh-line)))
@@ -699,7 +701,7 @@ With MORE non-nil there are earlier ones."
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
 BUTTONS are lists of a label and a command, shown after it."
-  (edn-bridge-chat--end-stream)
+  (edn-bridge-chat-end-stream)
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
     (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
@@ -824,7 +826,7 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
 
 (defun edn-bridge-chat--echo (text behavior)
   "Show TEXT as sent by the user, with BEHAVIOR where it is not nil."
-  (edn-bridge-chat--end-stream)
+  (edn-bridge-chat-end-stream)
   (edn-bridge-chat--insert-text (if behavior (format "You (%s)" behavior) "You")
                                 'edn-bridge-chat-user text nil)
   ;; Whoever sends wants to see what comes.
