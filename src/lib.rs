@@ -4,6 +4,22 @@
 //! becomes a request, the router calls [`session`]'s API, the runtime answers and publishes events,
 //! and the endpoint writes both as EDN lines.
 
+pub mod catalogue;
+pub mod clock;
+pub mod config;
+pub mod contract;
 pub mod edn;
+pub mod endpoint;
+pub mod event;
+pub mod frame;
 pub mod limits;
+pub mod message;
+pub mod projection;
+pub mod provider;
+pub mod query;
+pub mod router;
+pub mod runtime;
+pub mod session;
+pub mod store;
+pub mod transport;
 pub mod value;

@@ -9,3 +9,115 @@ pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Deepest nesting of collections, tags and discards in one form. From the wire contract.
 pub const MAX_DEPTH: usize = 256;
+
+/// Longest `:id` of a request, in bytes. An id is held and echoed for as long as its request is
+/// pending; a name that a program makes up is never longer.
+pub const MAX_ID_BYTES: usize = 4096;
+
+/// Most requests of one connection that may be unanswered. From the wire contract.
+pub const MAX_PENDING: usize = 256;
+
+/// Bytes of encoded frames that an outbox gathers before further events wait, unencoded, to be merged.
+/// One pipe buffer of Linux: more would only age there.
+pub const OUTBOX_READY_BYTES: usize = 64 * 1024;
+
+/// Events that wait unencoded in an outbox before those who make them wait too. A second's worth of
+/// a fast turn, far more than a healthy client is ever behind.
+pub const OUTBOX_EVENTS: usize = 4096;
+
+/// Bytes of text that wait in an outbox before those who make it wait too (8 MiB): half the longest
+/// line, so that a merged delta always fits in one.
+pub const OUTBOX_TEXT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Events waiting in an outbox from which on adjacent deltas are merged. Below it the client keeps up
+/// and sees each delta as it came.
+pub const OUTBOX_MERGE_FROM: usize = 64;
+
+/// Messages that a session's mailbox holds. Senders are the connections' pending requests and the
+/// session's own turn.
+pub const MAILBOX: usize = 1024;
+
+/// Messages that `session/rehydrated` and `get_messages` without `:limit` carry: some screens full.
+pub const PAGE_MESSAGES: usize = 200;
+
+/// Most messages that one `get_messages` carries.
+pub const MAX_PAGE_MESSAGES: usize = 10_000;
+
+/// Longest answer of a model, in bytes of text (8 MiB): what fits into one frame with room for escapes.
+pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of a kept output that one `read_output` answers with (1 MiB).
+pub const OUTPUT_PART_BYTES: usize = 1024 * 1024;
+/// Window of the embedded model, in tokens: what it was trained on. Larger ones would only cost
+/// memory (about 23 KB a token).
+pub const EMBEDDED_WINDOW_TOKENS: u32 = 8_192;
+
+/// Longest answer of the embedded model, in tokens, unless the caller says otherwise. A model of
+/// this size says nothing new after that, and two cores need half a minute for it.
+pub const EMBEDDED_OUTPUT_TOKENS: u32 = 2_048;
+
+/// Prompt tokens that the embedded model takes in one step. A cancelled call stops at the next
+/// step, a quarter of a second later on two cores; smaller steps make long prompts slower.
+pub const EMBEDDED_STEP_TOKENS: u32 = 128;
+
+/// Most threads of the embedded model. A small model gains nothing from more, and an editor runs on
+/// the same machine.
+pub const EMBEDDED_THREADS: usize = 8;
+
+/// Model calls that may wait for the embedded model. More sessions than that at once are told to
+/// come again.
+pub const EMBEDDED_QUEUE: usize = 64;
+
+/// Pieces of an answer that wait for a slow reader: a whole window, so that one reader's pause
+/// never holds up the model for another. A piece is a few bytes.
+pub const EMBEDDED_PIECES: usize = 8_192;
+
+/// Bytes of prompt per token of window above which a prompt cannot fit, so that it is refused
+/// without being cut into tokens. No vocabulary has a token as long as that.
+pub const EMBEDDED_BYTES_PER_TOKEN: usize = 256;
+
+/// How long the embedded model stays in memory without a call (five minutes). Loading it again
+/// takes less than a second.
+pub const EMBEDDED_IDLE_SECONDS: u64 = 300;
+
+/// Bytes read at a time while a model file is copied and checked (1 MiB).
+pub const FETCH_COPY_BYTES: usize = 1024 * 1024;
+
+/// Pause between two looks at a running download, in milliseconds: smooth to the eye, no load.
+pub const FETCH_PROGRESS_MS: u64 = 200;
+
+/// How deep the download's folder is looked through for its size. pip nests three.
+pub const FETCH_FOLDER_DEPTH: u32 = 6;
+
+/// Largest script of the scripted provider, in bytes (16 MiB, as a line on the wire).
+pub const SCRIPT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Most deltas that one step of a script may ask for. Enough for a load test of a minute.
+pub const SCRIPT_DELTAS: u64 = 100_000_000;
+
+/// Longest pause that one step of a script may ask for, in milliseconds (one hour).
+pub const SCRIPT_SLEEP_MS: u64 = 3_600_000;
+
+/// Chunks that the scripted provider yields before it lets other tasks run.
+pub const SCRIPT_BURST: u32 = 256;
+
+/// Appends that wait for the writing thread. Each holds a request or a turn up, so that there are
+/// never more than a few for every session.
+pub const COMMIT_QUEUE: usize = 4096;
+
+/// Appends that are written and synced together. More would only make the first one wait.
+pub const COMMIT_BATCH: usize = 512;
+
+/// Bytes of a session's file that a listing reads (16 KiB): the header and the first exchange.
+pub const LISTING_BYTES: u64 = 16 * 1024;
+
+/// Idempotency keys that a session remembers. A client repeats a request within moments, not after
+/// hundreds of others.
+pub const IDEMPOTENCY_KEYS: usize = 256;
+/// Longest number in EDN, in characters. Reading a number costs the square of its length, so that what a
+/// byte of it costs is bounded by this; the longest keys in use have about 5,000 digits.
+pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
+
+/// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
+/// collection holds 96 MiB.
+pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;

@@ -1,0 +1,158 @@
+//! The one table of the protocol: ops, topics, error codes, features, slash commands.
+//!
+//! The router, the subscriptions, the generated reference, the Emacs package's constants and the
+//! contract tests all read it. It knows [`Value`] so that it can check params against a row, and
+//! nothing of what an op does.
+//!
+//! Sources: the RPC EDN op-mapping contract and the tables that complete it; `spec/*.allium` states
+//! the same formally, and a test compares the two.
+
+use std::fmt;
+
+use crate::value::Value;
+
+mod check;
+mod command;
+mod errors;
+mod ops;
+mod reference;
+mod topics;
+
+pub use check::{InvalidParam, thinking_level};
+pub use command::{COMMANDS, CommandSpec};
+pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
+pub use ops::{OPS, Op};
+pub use reference::{emacs_constants, reference_page};
+pub use topics::{Class, SCOPE_KEYS, TOPICS, Topic, TopicSpec};
+
+/// The version of the protocol that this server speaks: major, minor.
+pub const PROTOCOL_VERSION: (u32, u32) = (1, 0);
+
+/// [`PROTOCOL_VERSION`] as it stands on the wire.
+pub const PROTOCOL_VERSION_TEXT: &str = "1.0";
+
+/// What a client may ask for in the handshake, each with what it changes.
+pub const FEATURES: &[(&str, &str)] = &[
+    (
+        "plist-frames",
+        "After the handshake, the server's frames are lists that a Lisp reader takes as they are.",
+    ),
+    ("interactor", "The connection answers interactions: they are sent to it as `interaction/requested`."),
+    (
+        "flow-credit",
+        "The client says with `ack` what it has shown; beyond a window the server merges deltas.",
+    ),
+];
+
+/// What a value of a param must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A string, which may be empty.
+    Text,
+    /// A string that is not empty.
+    Filled,
+    /// An integer of zero or more.
+    Count,
+    /// `true` or `false`.
+    Flag,
+    /// A map.
+    Map,
+    /// Any value.
+    Any,
+    /// A string, a boolean or nil.
+    DialogResult,
+    /// A list or vector of strings.
+    Texts,
+    /// A list or vector of maps.
+    Maps,
+    /// A string or a keyword.
+    Name,
+    /// A thinking level: its name as a string or keyword, or its place in the list, 0 to 5.
+    Level,
+    /// One of these strings.
+    OneOf(&'static [&'static str]),
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str("a string"),
+            Self::Filled => f.write_str("a non-empty string"),
+            Self::Count => f.write_str("an integer of 0 or more"),
+            Self::Flag => f.write_str("true or false"),
+            Self::Map => f.write_str("a map"),
+            Self::Any => f.write_str("any value"),
+            Self::DialogResult => f.write_str("a string, true, false or nil"),
+            Self::Texts => f.write_str("a vector of strings"),
+            Self::Maps => f.write_str("a vector of maps"),
+            Self::Name => f.write_str("a non-empty string or a keyword"),
+            Self::Level => f.write_str("off, minimal, low, medium, high, xhigh or an integer from 0 to 5"),
+            Self::OneOf(names) => {
+                f.write_str("one of ")?;
+                for (place, name) in names.iter().enumerate() {
+                    if place > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{name:?}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// One key of an op's params.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// The key, without its colon.
+    pub key: &'static str,
+    /// What its value must be.
+    pub shape: Shape,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+/// How an op relates to a session, which decides what it may overtake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// The connection alone.
+    Connection,
+    /// Reads a session or the process; never waits for a turn.
+    Read,
+    /// Changes a session; served in order of arrival.
+    Write,
+    /// Ends something or answers a question; admitted when all places for pending requests are taken.
+    Urgent,
+}
+
+/// One row of the ops table.
+#[derive(Debug, Clone, Copy)]
+pub struct OpSpec {
+    /// The op.
+    pub op: Op,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// How it relates to a session.
+    pub access: Access,
+    /// Its params. Ops that concern a session also take an optional `:session-id`.
+    pub params: &'static [Param],
+    /// Whether it concerns a session, and so takes `:session-id`.
+    pub session: bool,
+    /// The keys of a response's `:data`; those that end in `?` may be absent.
+    pub data: &'static [&'static str],
+    /// The error codes of its own, beside those that any request may meet.
+    pub errors: &'static [ErrorCode],
+    /// What it does, in a sentence.
+    pub doc: &'static str,
+}
+
+impl OpSpec {
+    /// Checks params against the row.
+    ///
+    /// # Errors
+    /// [`InvalidParam`] names the first key that is missing or whose value has another shape. Keys
+    /// that the row does not list are let through: a newer client may send more.
+    pub fn check(&self, params: &Value<'_>) -> Result<(), InvalidParam> {
+        check::params(self, params)
+    }
+}

@@ -1,0 +1,79 @@
+//! Params against a row of the table.
+
+use crate::catalogue::{OpSpec, Param, Shape};
+use crate::message::ThinkingLevel;
+use crate::value::Value;
+
+/// A param that does not fit: which, and what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} must be {expected}, not {found}")]
+pub struct InvalidParam {
+    /// The key with its colon, or `:params` where the whole is no map.
+    pub key: String,
+    /// What is expected, in words.
+    pub expected: String,
+    /// What was there, in words; `missing` where nothing was.
+    pub found: String,
+}
+
+pub(super) fn params(spec: &OpSpec, params: &Value<'_>) -> Result<(), InvalidParam> {
+    if params.as_map().is_none() {
+        return Err(InvalidParam {
+            key: ":params".to_owned(),
+            expected: "a map".to_owned(),
+            found: params.kind_name().to_owned(),
+        });
+    }
+    const SESSION: Param = Param { key: "session-id", shape: Shape::Filled, required: false };
+    let session = spec.session.then_some(&SESSION);
+    spec.params.iter().chain(session).try_for_each(|param| one(param, params.get(param.key)))
+}
+
+fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
+    let found = match value {
+        Some(value) if fits(param.shape, value) => return Ok(()),
+        // An optional param that is nil is absent: a Lisp client writes both alike.
+        Some(value) if value.is_nil() && !param.required => return Ok(()),
+        None if !param.required => return Ok(()),
+        Some(value) => match (param.shape, value.as_str()) {
+            (Shape::Filled | Shape::Name, Some("")) => "an empty string".to_owned(),
+            (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("{:?}", excerpt(text)),
+            _ => value.kind_name().to_owned(),
+        },
+        None => "missing".to_owned(),
+    };
+    Err(InvalidParam { key: format!(":{}", param.key), expected: param.shape.to_string(), found })
+}
+
+fn fits(shape: Shape, value: &Value<'_>) -> bool {
+    match shape {
+        Shape::Text => value.as_str().is_some(),
+        Shape::Filled => value.as_str().is_some_and(|text| !text.is_empty()),
+        Shape::Count => value.as_i64().is_some_and(|n| n >= 0),
+        Shape::Flag => value.as_bool().is_some(),
+        Shape::Map => value.as_map().is_some(),
+        Shape::Any => true,
+        Shape::DialogResult => value.is_nil() || value.as_bool().is_some() || value.as_str().is_some(),
+        Shape::Texts => {
+            value.as_slice().is_some_and(|items| items.iter().all(|item| item.as_str().is_some()))
+        }
+        Shape::Maps => value.as_slice().is_some_and(|items| items.iter().all(|item| item.as_map().is_some())),
+        Shape::Name => value.as_str().or_else(|| value.as_keyword()).is_some_and(|name| !name.is_empty()),
+        Shape::Level => thinking_level(value).is_some(),
+        Shape::OneOf(names) => value.as_str().is_some_and(|name| names.contains(&name)),
+    }
+}
+
+/// A thinking level by name (string or keyword) or by place.
+pub fn thinking_level(value: &Value<'_>) -> Option<ThinkingLevel> {
+    if let Some(place) = value.as_i64() {
+        return ThinkingLevel::ALL.get(usize::try_from(place).ok()?).copied();
+    }
+    ThinkingLevel::parse(value.as_str().or_else(|| value.as_keyword())?)
+}
+
+/// The start of a text, short enough for a message to a person.
+fn excerpt(text: &str) -> &str {
+    let end = text.char_indices().nth(40).map_or(text.len(), |(offset, _)| offset);
+    text.get(..end).unwrap_or(text)
+}

@@ -1,0 +1,66 @@
+//! The slash commands.
+
+/// One slash command.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandSpec {
+    /// The name, without the slash.
+    pub name: &'static str,
+    /// How it is written, with its arguments.
+    pub usage: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+/// All slash commands, in the order in which help shows them.
+pub const COMMANDS: &[CommandSpec] = &[
+    CommandSpec { name: "help", usage: "/help", doc: "Lists the commands." },
+    CommandSpec { name: "?", usage: "/?", doc: "Lists the commands." },
+    CommandSpec { name: "quit", usage: "/quit", doc: "Ends the frontend's connection." },
+    CommandSpec { name: "exit", usage: "/exit", doc: "Ends the frontend's connection." },
+    CommandSpec { name: "new", usage: "/new", doc: "Opens a new session." },
+    CommandSpec { name: "resume", usage: "/resume", doc: "Chooses a session on disk to go on with." },
+    CommandSpec {
+        name: "tree",
+        usage: "/tree [id]",
+        doc: "Chooses a live session, or goes to the one named.",
+    },
+    CommandSpec { name: "fork", usage: "/fork", doc: "Chooses a message to fork the session at." },
+    CommandSpec {
+        name: "mode",
+        usage: "/mode [name]",
+        doc: "Shows or sets what tools may do without asking.",
+    },
+    CommandSpec { name: "trust", usage: "/trust", doc: "Trusts the project's configuration." },
+    CommandSpec { name: "workflow", usage: "/workflow name [args]", doc: "Runs a workflow." },
+    CommandSpec { name: "reload", usage: "/reload", doc: "Reads the configuration again." },
+    CommandSpec { name: "status", usage: "/status", doc: "Shows the session's state." },
+    CommandSpec { name: "history", usage: "/history", doc: "Shows the messages so far." },
+    CommandSpec { name: "model", usage: "/model OR /model <provider> <model-id>", doc: "Chooses the model." },
+    CommandSpec { name: "thinking", usage: "/thinking [level]", doc: "Chooses how much the model thinks." },
+    CommandSpec {
+        name: "compact",
+        usage: "/compact [text]",
+        doc: "Summarises the older part of the conversation.",
+    },
+    CommandSpec { name: "name", usage: "/name text", doc: "Names the session." },
+    CommandSpec { name: "prompts", usage: "/prompts", doc: "Lists the prompt templates." },
+    CommandSpec { name: "skills", usage: "/skills", doc: "Lists the skills." },
+    CommandSpec {
+        name: "remember",
+        usage: "/remember [text]",
+        doc: "Keeps a note for later sessions, or lists them.",
+    },
+    CommandSpec { name: "login", usage: "/login [provider]", doc: "Logs in to a provider." },
+    CommandSpec { name: "logout", usage: "/logout [provider]", doc: "Forgets a provider's credentials." },
+    CommandSpec {
+        name: "worktree",
+        usage: "/worktree",
+        doc: "Shows the repository and worktree of the session.",
+    },
+    CommandSpec { name: "jobs", usage: "/jobs", doc: "Lists the background jobs." },
+    CommandSpec { name: "job", usage: "/job id", doc: "Shows a background job." },
+    CommandSpec { name: "cancel-job", usage: "/cancel-job id", doc: "Ends a background job." },
+    CommandSpec { name: "tools", usage: "/tools", doc: "Lists the tools of the session." },
+    CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as a page." },
+    CommandSpec { name: "abort", usage: "/abort", doc: "Ends the running turn." },
+];

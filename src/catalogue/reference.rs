@@ -1,0 +1,133 @@
+//! What is generated from the table: the reference page and the Emacs package's constants.
+//!
+//! `make generate` writes both, and a test compares what stands in the repository with what this
+//! module would write, so that neither can drift from the table.
+
+use std::fmt::Write as _;
+
+use crate::catalogue::{COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, TOPICS};
+use crate::message::ThinkingLevel;
+
+/// `spec/reference.md`: every op, topic, error code, feature and command.
+pub fn reference_page() -> String {
+    let mut page = String::new();
+    let _ = write_reference(&mut page);
+    page
+}
+
+/// `emacs/edn-bridge-constants.el`: the names that the Emacs package relies on.
+pub fn emacs_constants() -> String {
+    let mut file = String::new();
+    let _ = write_constants(&mut file);
+    file
+}
+
+fn write_reference(page: &mut String) -> std::fmt::Result {
+    writeln!(page, "# Reference of the protocol\n")?;
+    writeln!(
+        page,
+        "Generated from the catalogue in `src/catalogue` by `make generate`. Version {PROTOCOL_VERSION_TEXT}.\n"
+    )?;
+    writeln!(page, "## Ops\n")?;
+    writeln!(
+        page,
+        "A key that ends in `?` may be absent. Ops marked with * also take an optional `:session-id`.\n"
+    )?;
+    writeln!(page, "| op | params | `:data` | errors of its own | what it does |\n|---|---|---|---|---|")?;
+    for op in OPS {
+        let params: Vec<String> = op
+            .params
+            .iter()
+            .map(|param| {
+                let mark = if param.required { "" } else { "?" };
+                format!("`:{}{mark}` {}", param.key, param.shape)
+            })
+            .collect();
+        let data: Vec<String> = op.data.iter().map(|key| format!("`:{key}`")).collect();
+        let errors: Vec<String> = op.errors.iter().map(|code| format!("`{code}`")).collect();
+        writeln!(
+            page,
+            "| `{}`{} | {} | {} | {} | {} |",
+            op.name,
+            if op.session { " \\*" } else { "" },
+            params.join("; "),
+            data.join(" "),
+            errors.join(" "),
+            op.doc
+        )?;
+    }
+    writeln!(page, "\n## Topics\n")?;
+    writeln!(
+        page,
+        "Payloads of a session also carry `:session-id` and `:offset`, and `:turn-id` and `:entry-id` where there is one. \
+         Topics marked with * are sent for every session, the others for the connection's focus.\n"
+    )?;
+    writeln!(page, "| topic | delivery | required | also | when |\n|---|---|---|---|---|")?;
+    for topic in TOPICS {
+        let keys = |keys: &[&str]| keys.iter().map(|key| format!("`:{key}`")).collect::<Vec<_>>().join(" ");
+        writeln!(
+            page,
+            "| `{}`{} | {} | {} | {} | {} |",
+            topic.name,
+            if topic.anywhere { " \\*" } else { "" },
+            topic.class.as_str(),
+            keys(topic.required),
+            keys(topic.also),
+            topic.doc
+        )?;
+    }
+    writeln!(page, "\n## Error codes\n\n| code | retryable | when |\n|---|---|---|")?;
+    for error in ERROR_CODES {
+        writeln!(
+            page,
+            "| `{}` | {} | {} |",
+            error.name,
+            if error.retryable { "yes" } else { "no" },
+            error.doc
+        )?;
+    }
+    writeln!(page, "\n## Features\n\n| feature | what it changes |\n|---|---|")?;
+    for (name, doc) in FEATURES {
+        writeln!(page, "| `{name}` | {doc} |")?;
+    }
+    writeln!(page, "\n## Slash commands\n\n| command | what it does |\n|---|---|")?;
+    for command in COMMANDS {
+        writeln!(page, "| `{}` | {} |", command.usage, command.doc)?;
+    }
+    Ok(())
+}
+
+fn write_constants(file: &mut String) -> std::fmt::Result {
+    writeln!(
+        file,
+        ";;; edn-bridge-constants.el --- Names of the protocol  -*- lexical-binding: t; -*-\n\n\
+         ;; SPDX-License-Identifier: MIT OR Apache-2.0\n\n\
+         ;;; Commentary:\n\n\
+         ;; Generated from the catalogue of the bridge by `make generate'; do not edit.\n\n\
+         ;;; Code:\n"
+    )?;
+    writeln!(file, "(defconst edn-bridge-constants-protocol-version {PROTOCOL_VERSION_TEXT:?}")?;
+    writeln!(file, "  \"Version of the protocol that this package speaks.\")\n")?;
+    list(file, "ops", "Ops that the bridge serves.", OPS.iter().map(|op| op.name))?;
+    list(file, "topics", "Topics of events.", TOPICS.iter().map(|topic| topic.name))?;
+    list(file, "error-codes", "Codes of errors.", ERROR_CODES.iter().map(|error| error.name))?;
+    list(file, "features", "Features that a handshake may ask for.", FEATURES.iter().map(|(name, _)| *name))?;
+    list(file, "slash-commands", "Slash commands, without the slash.", COMMANDS.iter().map(|c| c.name))?;
+    list(
+        file,
+        "thinking-levels",
+        "Thinking levels, least first.",
+        ThinkingLevel::ALL.iter().map(|l| l.as_str()),
+    )?;
+    writeln!(file, "(provide 'edn-bridge-constants)\n\n;;; edn-bridge-constants.el ends here")
+}
+
+fn list<'a>(
+    file: &mut String,
+    name: &str,
+    doc: &str,
+    items: impl Iterator<Item = &'a str>,
+) -> std::fmt::Result {
+    let items: Vec<String> = items.map(|item| format!("{item:?}")).collect();
+    writeln!(file, "(defconst edn-bridge-constants-{name}\n  '({})\n  {doc:?})\n", items.join("\n    "))
+}

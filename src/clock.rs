@@ -1,0 +1,58 @@
+//! Time and identifiers, as parameters.
+//!
+//! Nothing else in the house asks the system for the time or makes up an id, so that a transcript can
+//! be replayed byte for byte. Knows nothing of who asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+
+/// Where time and identifiers come from.
+pub trait Clock: Send + Sync {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// A new identifier that begins with `prefix`, unique over all processes and time.
+    fn id(&self, prefix: &str) -> String;
+}
+
+/// The system's clock, and identifiers that sort by time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        format!("{prefix}{}", uuid::Uuid::now_v7().simple())
+    }
+}
+
+/// A clock that stands still and counts its identifiers, for transcripts that are compared byte for byte.
+#[derive(Debug, Default)]
+pub struct FixedClock {
+    count: AtomicU64,
+}
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::constant(1_767_225_600, 0)
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        format!("{prefix}{:04}", self.count.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+}
+
+/// A time as RFC 3339 in UTC with milliseconds, such as `2026-01-02T03:04:05.678Z`.
+pub fn rfc3339(time: Timestamp) -> Arc<str> {
+    format!("{time:.3}").into()
+}
+
+/// Milliseconds since the epoch.
+pub fn epoch_millis(time: Timestamp) -> i64 {
+    time.as_millisecond()
+}

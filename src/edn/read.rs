@@ -1,0 +1,474 @@
+//! Bytes into values. This module and those below it are the only place that knows nom.
+//!
+//! The parsers of words (`lexical`, `name`, `number`, `text`, `tag`) are nom functions, named as the
+//! productions of `grammar/edn.ebnf`. Collections and what stands before a form are kept on a stack of
+//! their own, not on the call stack: an input cannot nest its way out of memory, and one allocation makes a
+//! collection, of the size that it has.
+
+use super::error::{Error, ErrorKind};
+use crate::limits;
+use crate::value::{Map, Set, Text, Value};
+use lexical::{Fail, after, blanks, first, is_digit};
+
+mod lexical;
+mod name;
+mod number;
+mod tag;
+mod text;
+
+/// How much the reader takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Deepest nesting of collections, tags, metadata and discards.
+    pub max_depth: usize,
+    /// Longest input, in bytes.
+    pub max_bytes: usize,
+    /// Longest number, in characters. Its cost grows with the square of the length.
+    pub max_digits: usize,
+    /// Most elements of one collection; an entry of a map counts two.
+    pub max_elements: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_depth: limits::MAX_DEPTH,
+            max_bytes: limits::MAX_LINE_BYTES,
+            max_digits: limits::MAX_NUMBER_DIGITS,
+            max_elements: limits::MAX_ELEMENTS,
+        }
+    }
+}
+
+/// The one form that `input` holds.
+///
+/// # Errors
+/// Any rejection; [`ErrorKind::Empty`] for no form, [`ErrorKind::ExtraForm`] for a second one.
+pub fn read_one(input: &[u8]) -> Result<Value<'_>, Error> {
+    read_one_with(input, Options::default())
+}
+
+/// The one form that `input` holds, within the bounds of `options`.
+///
+/// # Errors
+/// As [`read_one`].
+pub fn read_one_with(input: &[u8], options: Options) -> Result<Value<'_>, Error> {
+    let mut reader = Reader::with(input, options);
+    let value = match reader.next() {
+        None => return Err(Error::at(ErrorKind::Empty, "a form", input, input.len())),
+        Some(value) => value?,
+    };
+    if reader.rest.is_empty() && reader.invalid.is_none() {
+        return Ok(value);
+    }
+    reader.rest = blanks(reader.rest);
+    let second = reader.offset();
+    match reader.next() {
+        None => Ok(value),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) => Err(Error::at(ErrorKind::ExtraForm, "the end of the input", input, second)),
+    }
+}
+
+/// All forms that `input` holds.
+///
+/// # Errors
+/// The first rejection.
+pub fn read_all(input: &[u8]) -> Result<Vec<Value<'_>>, Error> {
+    Reader::new(input).collect()
+}
+
+/// The forms of an input, one after the other. Ends after the first rejection.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    input: &'a [u8],
+    /// What is valid UTF-8 and not read yet.
+    rest: &'a str,
+    /// Why the input is not readable beyond `rest`, and where.
+    invalid: Option<(ErrorKind, &'static str, usize)>,
+    options: Options,
+    stack: Stack<'a>,
+    done: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `input` with the bounds of [`crate::limits`].
+    pub fn new(input: &'a [u8]) -> Self {
+        Self::with(input, Options::default())
+    }
+
+    /// Reads `input` within the bounds of `options`.
+    pub fn with(input: &'a [u8], options: Options) -> Self {
+        let (rest, invalid) = match std::str::from_utf8(input) {
+            _ if input.len() > options.max_bytes => {
+                ("", Some((ErrorKind::TooLarge, "a shorter input", options.max_bytes)))
+            }
+            Ok(text) => (text, None),
+            Err(error) => {
+                let end = error.valid_up_to();
+                let valid = input.get(..end).map(std::str::from_utf8);
+                (valid.and_then(Result::ok).unwrap_or_default(), Some((ErrorKind::InvalidUtf8, "UTF-8", end)))
+            }
+        };
+        Reader { input, rest, invalid, options, stack: Stack::new(), done: false }
+    }
+
+    /// How many bytes are read.
+    pub fn offset(&self) -> usize {
+        let end = self.invalid.map_or(self.input.len(), |(_, _, end)| end);
+        end - self.rest.len()
+    }
+
+    /// The rejection at the place where `left` bytes of the readable input were left.
+    #[cold]
+    fn reject(&mut self, fail: Fail) -> Error {
+        self.done = true;
+        let end = self.invalid.map_or(self.input.len(), |(_, _, end)| end);
+        match self.invalid {
+            // Where the readable part ends within a form, or within a word, it is what follows that is wrong.
+            Some((kind, expected, end)) if fail.kind == ErrorKind::UnexpectedEnd => {
+                Error::at(kind, expected, self.input, end)
+            }
+            _ => Error::at(fail.kind, fail.expected, self.input, end.saturating_sub(fail.left)),
+        }
+    }
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<Value<'a>, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        match self.stack.form(self.rest, &self.options) {
+            Ok((rest, Some(value))) => {
+                self.rest = rest;
+                Some(Ok(value))
+            }
+            Ok((rest, None)) => {
+                self.rest = rest;
+                self.done = true;
+                self.invalid.map(|(kind, expected, end)| Err(Error::at(kind, expected, self.input, end)))
+            }
+            Err(nom::Err::Error(fail) | nom::Err::Failure(fail)) => Some(Err(self.reject(fail))),
+            // No parser here asks for more: the input is whole.
+            Err(nom::Err::Incomplete(_)) => None,
+        }
+    }
+}
+
+/// What is open: a collection, or what stands before a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    List,
+    Vector,
+    Map,
+    /// A map whose keys get the namespace in `Frame::name`
+    NamespacedMap,
+    Set,
+    /// `#_`: the next form is left out
+    Discard,
+    /// `#` and the tag in `Frame::name`
+    Tagged,
+    /// `##`
+    Symbolic,
+    /// `^`: the next form is metadata
+    Metadata,
+    /// The form that the metadata before it is about
+    Described,
+    /// `#:`: the next form is a namespace
+    Namespace,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame<'a> {
+    open: Open,
+    /// A tag or a namespace
+    name: &'a str,
+    /// How many values were there when it was opened
+    start: usize,
+    /// The input from what opened it on
+    input: &'a str,
+}
+
+/// What is read and not closed yet.
+#[derive(Debug)]
+struct Stack<'a> {
+    frames: Vec<Frame<'a>>,
+    values: Vec<Value<'a>>,
+}
+
+type Step<'a, T> = Result<T, nom::Err<Fail>>;
+
+impl<'a> Stack<'a> {
+    fn new() -> Self {
+        Stack { frames: Vec::new(), values: Vec::new() }
+    }
+
+    /// `form = blanks , ( nil | boolean | string | character | symbol | keyword | number | list | vector |
+    /// map | namespaced_map | set | tagged | discard | metadata | symbolic )`: none at the end of the input.
+    fn form(&mut self, input: &'a str, options: &Options) -> Step<'a, (&'a str, Option<Value<'a>>)> {
+        self.frames.clear();
+        self.values.clear();
+        let mut rest = input;
+        loop {
+            rest = blanks(rest);
+            let Some(byte) = first(rest) else {
+                return if self.frames.is_empty() { Ok((rest, None)) } else { self.unexpected_end(rest) };
+            };
+            let (next, value) = match byte {
+                b'"' => text::string(rest)?,
+                b':' => name::keyword(rest)?,
+                b'0'..=b'9' => number::number(rest, options.max_digits)?,
+                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => number::number(rest, options.max_digits)?,
+                b'(' | b'[' | b'{' | b'^' => {
+                    let open = match byte {
+                        b'(' => Open::List,
+                        b'[' => Open::Vector,
+                        b'{' => Open::Map,
+                        _ => Open::Metadata,
+                    };
+                    self.open(open, "", rest, options)?;
+                    rest = after(rest, 1);
+                    continue;
+                }
+                b')' | b']' | b'}' => (after(rest, 1), self.close(byte, rest, options)?),
+                b'#' => {
+                    rest = self.dispatch(rest, options)?;
+                    continue;
+                }
+                b'\\' => text::character(rest)?,
+                128.. if rest.starts_with(is_digit) => number::number(rest, options.max_digits)?,
+                _ => name::symbol(rest)?,
+            };
+            let at = rest;
+            rest = next;
+            let prefixed = match self.frames.last() {
+                None => return Ok((rest, Some(value))),
+                Some(frame) => frame.open > Open::Set,
+            };
+            if !prefixed {
+                self.values.push(value);
+            } else if let Some(value) = self.apply(value, at, &mut rest, options)? {
+                return Ok((rest, Some(value)));
+            }
+        }
+    }
+
+    fn open(&mut self, open: Open, name: &'a str, input: &'a str, options: &Options) -> Step<'a, ()> {
+        if self.frames.len() >= options.max_depth {
+            return Fail::at(input, ErrorKind::TooDeep, "less nesting");
+        }
+        self.frames.push(Frame { open, name, start: self.values.len(), input });
+        Ok(())
+    }
+
+    /// What `#` starts: `set`, `discard`, `metadata`, `symbolic`, `namespaced_map` or `tagged`.
+    fn dispatch(&mut self, input: &'a str, options: &Options) -> Step<'a, &'a str> {
+        let (open, length) = match input.as_bytes().get(1) {
+            Some(b'{') => (Open::Set, 2),
+            Some(b'_') => (Open::Discard, 2),
+            Some(b'^') => (Open::Metadata, 2),
+            Some(b'#') => (Open::Symbolic, 2),
+            Some(b':') => (Open::Namespace, 2),
+            Some(_) => {
+                // The reference reader looks up what follows in a table of 256.
+                let starts = |c: char| u32::from(c) < 256 && c.is_alphabetic();
+                if !after(input, 1).starts_with(starts) {
+                    return Fail::at(input, ErrorKind::InvalidDispatch, "#{ #_ #^ ## #: or a tag");
+                }
+                let (rest, tag) = name::tag(after(input, 1))?;
+                self.open(Open::Tagged, tag, input, options)?;
+                return Ok(rest);
+            }
+            None => return Fail::at(after(input, 1), ErrorKind::UnexpectedEnd, "#{ #_ #^ ## #: or a tag"),
+        };
+        self.open(open, "", input, options)?;
+        Ok(after(input, length))
+    }
+
+    /// Closes the innermost collection with `delimiter`, at which `input` stands.
+    fn close(&mut self, delimiter: u8, input: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+        let Some(frame) = self.frames.pop() else {
+            return Fail::at(input, ErrorKind::UnmatchedDelimiter, "a form");
+        };
+        if self.values.len() - frame.start > options.max_elements {
+            return Fail::at(frame.input, ErrorKind::TooLarge, "a collection of fewer elements");
+        }
+        match (frame.open, delimiter) {
+            (Open::Map, b'}') => map(self.items(frame.start), frame.input, input, options),
+            (Open::Vector, b']') => Ok(Value::Vector(self.items(frame.start).into_boxed_slice())),
+            (Open::List, b')') => Ok(Value::List(self.items(frame.start).into_boxed_slice())),
+            (Open::Set, b'}') => set(self.items(frame.start), frame.input, options),
+            (Open::NamespacedMap, b'}') => {
+                let mut items = self.items(frame.start);
+                qualify(&mut items, frame.name);
+                let opened = frame.input.find('{').map_or("", |at| after(frame.input, at));
+                map(items, opened, input, options)
+            }
+            (open, _) => Fail::at(input, ErrorKind::UnmatchedDelimiter, open.expected()),
+        }
+    }
+
+    /// The values since `start`, in an allocation of their size.
+    fn items(&mut self, start: usize) -> Vec<Value<'a>> {
+        if start > 0 {
+            return self.values.split_off(start);
+        }
+        // Split off at 0, the whole buffer would go, with room to spare.
+        let mut items = Vec::with_capacity(self.values.len());
+        items.append(&mut self.values);
+        items
+    }
+
+    /// `value`, read at `at`, and what stands before it: `tagged`, `discard`, `metadata`, `symbolic`,
+    /// `namespaced_map`. A value that nothing waits for is the form.
+    fn apply(
+        &mut self,
+        mut value: Value<'a>,
+        at: &'a str,
+        rest: &mut &'a str,
+        options: &Options,
+    ) -> Step<'a, Option<Value<'a>>> {
+        loop {
+            let Some(frame) = self.frames.last_mut() else { return Ok(Some(value)) };
+            match frame.open {
+                Open::List | Open::Vector | Open::Map | Open::NamespacedMap | Open::Set => {
+                    self.values.push(value);
+                    return Ok(None);
+                }
+                Open::Discard => {
+                    self.frames.pop();
+                    return Ok(None);
+                }
+                Open::Tagged => {
+                    value = match tag::tagged(frame.name, value) {
+                        Ok(value) => value,
+                        Err(expected) => return Fail::at(frame.input, ErrorKind::InvalidTag, expected),
+                    };
+                }
+                Open::Symbolic => {
+                    value = Value::Float(match value.as_symbol() {
+                        Some("Inf") => f64::INFINITY,
+                        Some("-Inf") => f64::NEG_INFINITY,
+                        Some("NaN") => f64::NAN,
+                        _ => return Fail::at(frame.input, ErrorKind::InvalidSymbolic, "##Inf, ##-Inf or ##NaN"),
+                    });
+                }
+                Open::Metadata => {
+                    if !matches!(value, Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_)) {
+                        return Fail::at(at, ErrorKind::InvalidMetadata, "a symbol, keyword, string or map as metadata");
+                    }
+                    frame.open = Open::Described;
+                    return Ok(None);
+                }
+                Open::Described => {
+                    let carries = matches!(
+                        value,
+                        Value::Symbol(_) | Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_)
+                    );
+                    if !carries {
+                        return Fail::at(at, ErrorKind::InvalidMetadata, "a symbol or a collection after metadata");
+                    }
+                }
+                Open::Namespace => {
+                    let name = match &value {
+                        Value::Symbol(name) if !name.contains('/') || &**name == "/" => name.borrowed(),
+                        _ => None,
+                    };
+                    let Some(name) = name else {
+                        return Fail::at(frame.input, ErrorKind::InvalidNamespace, "a symbol without a namespace after #:");
+                    };
+                    // No comment may stand here.
+                    let opened = rest.trim_start_matches(lexical::is_blank);
+                    if opened.is_empty() {
+                        return Fail::at(opened, ErrorKind::UnexpectedEnd, "a map after the namespace");
+                    }
+                    if !opened.starts_with('{') {
+                        return Fail::at(opened, ErrorKind::InvalidNamespace, "a map after the namespace");
+                    }
+                    let input = frame.input;
+                    self.frames.pop();
+                    self.open(Open::NamespacedMap, name, input, options)?;
+                    *rest = after(opened, 1);
+                    return Ok(None);
+                }
+            }
+            self.frames.pop();
+        }
+    }
+
+    #[cold]
+    fn unexpected_end<T>(&self, rest: &str) -> Step<'a, T> {
+        let expected = self.frames.last().map_or("a form", |frame| frame.open.expected());
+        Fail::at(rest, ErrorKind::UnexpectedEnd, expected)
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        (*self as u8).partial_cmp(&(*other as u8))
+    }
+}
+
+impl Open {
+    fn expected(self) -> &'static str {
+        match self {
+            Open::List => "`)` or a form",
+            Open::Vector => "`]` or a form",
+            Open::Map | Open::NamespacedMap | Open::Set => "`}` or a form",
+            Open::Discard => "a form to discard",
+            Open::Tagged => "a form after the tag",
+            Open::Symbolic => "Inf, -Inf or NaN",
+            Open::Metadata => "metadata",
+            Open::Described => "a form after the metadata",
+            Open::Namespace => "a namespace",
+        }
+    }
+}
+
+/// `map = "{" , { form , form } , "}"`, opened at `opened` and closed at `closed`.
+fn map<'a>(items: Vec<Value<'a>>, opened: &'a str, closed: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+    if items.len() % 2 == 1 {
+        return Fail::at(closed, ErrorKind::OddMap, "a value for the last key");
+    }
+    match Map::distinct(items) {
+        Ok(map) => Ok(Value::Map(map)),
+        Err(entry) => Fail::at(nth_form(after(opened, 1), entry * 2, options), ErrorKind::DuplicateKey, "a key that the map does not have yet"),
+    }
+}
+
+/// `set = "#{" , { form } , "}"`, opened at `opened`.
+fn set<'a>(items: Vec<Value<'a>>, opened: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+    match Set::distinct(items) {
+        Ok(set) => Ok(Value::Set(set)),
+        Err(element) => Fail::at(nth_form(after(opened, 2), element, options), ErrorKind::DuplicateElement, "an element that the set does not have yet"),
+    }
+}
+
+/// The input from its form `n` on, counted from 0: where a duplicate stands is found out when there is one.
+#[cold]
+fn nth_form<'a>(input: &'a str, n: usize, options: &Options) -> &'a str {
+    let mut reader = Reader::with(input.as_bytes(), Options { max_bytes: usize::MAX, ..*options });
+    for _ in 0..n {
+        reader.next();
+    }
+    blanks(reader.rest)
+}
+
+/// `namespaced_map = "#:" , form , { blank } , map`: keys without a namespace get `namespace`, and the
+/// namespace `_` is taken away.
+fn qualify<'a>(items: &mut [Value<'a>], namespace: &str) {
+    for key in items.iter_mut().step_by(2) {
+        if let Value::Keyword(name) | Value::Symbol(name) = key {
+            let qualified: Text<'a> = match name.split_once('/') {
+                Some(("_", bare)) => bare.to_owned().into(),
+                Some(_) if &**name != "/" => continue,
+                _ => [namespace, "/", name].concat().into(),
+            };
+            *name = qualified;
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! One connection: handshake, pending requests, subscriptions, focus.
+//!
+//! Lines come in, each is answered once; events of the runtime go out to those who subscribed. Knows
+//! frames, the router and the session API; knows neither what an op does nor how a session lives.
+//! Every byte that the client sees passes through the connection's [`Outbox`].
+//!
+//! Two threads serve a connection: one reads and routes, one writes. Requests are routed in the order
+//! in which they arrive.
+
+mod handshake;
+mod outbox;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
+use crate::clock::Clock;
+use crate::event::{Body, Event};
+use crate::frame::decode::{self, Rejection, Request, invalid_frame};
+use crate::frame::encode::{self, ErrorFrame};
+use crate::frame::{Line, Splitter, Style};
+use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
+use crate::message::SessionId;
+use crate::router;
+use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi};
+use crate::transport::Transport;
+use crate::value::{Map, Value};
+
+pub use outbox::{Depth, Outbox};
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed its side, or reading failed.
+    Input,
+    /// The client no longer reads.
+    Output(std::io::Error),
+    /// The runtime closed it: the person asked to quit.
+    Closed,
+}
+
+/// One connection to a client.
+pub struct Connection {
+    id: u64,
+    api: Arc<dyn SessionApi>,
+    outbox: Arc<Outbox>,
+    /// Requests without an answer yet: id to op.
+    pending: Mutex<HashMap<Arc<str>, &'static str>>,
+    /// Wakes who waits for `pending` to empty.
+    answered: Condvar,
+    ready: AtomicBool,
+    /// The subscribed topics, one bit each.
+    topics: AtomicU64,
+    /// The client said that it answers typed questions.
+    interactor: AtomicBool,
+    /// The client named the dialog topic in a subscription.
+    dialogs: AtomicBool,
+    focus: ArcSwap<SessionId>,
+    on_end: Box<dyn Fn(End) + Send + Sync>,
+    /// The connection itself, for replies that outlive the call.
+    this: std::sync::Weak<Self>,
+}
+
+/// Starts to serve a connection on two threads of its own. `on_end` is called from them, at most once
+/// for each reason.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub fn start(
+    id: u64,
+    transport: Transport,
+    api: Arc<dyn SessionApi>,
+    clock: Arc<dyn Clock>,
+    on_end: Box<dyn Fn(End) + Send + Sync>,
+) -> std::io::Result<Arc<Connection>> {
+    let Transport { input, output } = transport;
+    let outbox = Arc::new(Outbox::new(id, clock, output));
+    let connection = Arc::new_cyclic(|this| Connection {
+        id,
+        api,
+        outbox,
+        pending: Mutex::default(),
+        answered: Condvar::new(),
+        ready: AtomicBool::new(false),
+        topics: AtomicU64::new(0),
+        interactor: AtomicBool::new(false),
+        dialogs: AtomicBool::new(false),
+        focus: ArcSwap::from_pointee(SessionId::from("")),
+        on_end,
+        this: this.clone(),
+    });
+    let first = connection.api.attach(id, connection.clone());
+    connection.focus.store(Arc::new(first));
+
+    let writer = connection.clone();
+    std::thread::Builder::new().name(format!("write-{id}")).spawn(move || {
+        if let Err(error) = writer.outbox.run() {
+            (writer.on_end)(End::Output(error));
+        }
+    })?;
+    let reader = connection.clone();
+    std::thread::Builder::new().name(format!("read-{id}")).spawn(move || {
+        reader.read(input);
+        (reader.on_end)(End::Input);
+    })?;
+    Ok(connection)
+}
+
+impl Connection {
+    /// Leaves the runtime, waits until every pending request is answered and all is written, but no
+    /// longer than `patience`.
+    pub fn finish(&self, patience: Duration) {
+        let deadline = Instant::now().checked_add(patience);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.api.detach(
+            self.id,
+            Reply::new(move |_| {
+                let _ = sender.send(());
+            }),
+        );
+        let left =
+            || deadline.map_or(patience, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let _ = receiver.recv_timeout(left());
+        let mut pending = self.pending();
+        while !pending.is_empty() && !left().is_zero() {
+            pending = self.answered.wait_timeout(pending, left()).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(pending);
+        self.outbox.close(left());
+    }
+
+    /// How the outbox stands.
+    pub fn depth(&self) -> Depth {
+        self.outbox.depth()
+    }
+
+    /// Reads lines and serves them until the input ends.
+    fn read(&self, mut input: Box<dyn Read + Send>) {
+        let mut splitter = Splitter::new(MAX_LINE_BYTES);
+        loop {
+            let filled = splitter.fill(input.as_mut());
+            self.outbox.hold();
+            while let Some(line) = splitter.next_line() {
+                self.serve(&line);
+            }
+            self.outbox.flush();
+            if !matches!(filled, Ok(count) if count > 0) {
+                return;
+            }
+        }
+    }
+
+    /// Answers one line.
+    fn serve(&self, line: &Line<'_>) {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::Oversize(length) => {
+                let message = format!("The line is {length} bytes long; at most {MAX_LINE_BYTES} are taken.");
+                return self.reject(invalid_frame("line-too-long", MAX_LINE_BYTES, &message));
+            }
+            Line::Unterminated(bytes) => {
+                let message = "The input ended within a line; a frame ends with a line feed.";
+                return self.reject(invalid_frame("unterminated-line", bytes.len(), message));
+            }
+        };
+        let form = match decode::read(bytes) {
+            Ok(form) => form,
+            Err(rejection) => return self.reject(rejection),
+        };
+        match decode::request(&form, |id| self.pending().contains_key(id)) {
+            Ok(request) => self.admit(request),
+            Err(rejection) => self.reject(rejection),
+        }
+    }
+
+    /// The checks that need the connection's state; then the op.
+    fn admit(&self, request: Request<'_>) {
+        let op = Op::parse(request.op);
+        if !self.ready.load(Ordering::Acquire) && op != Some(Op::Handshake) {
+            let error = ApiError::new(ErrorCode::NotReady, "Send a handshake first.");
+            return self.refuse(&request.id, request.op, &error);
+        }
+        let urgent = op.is_some_and(|op| op.spec().access == Access::Urgent);
+        if !urgent && self.pending().len() >= MAX_PENDING {
+            let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
+            return self.refuse(
+                &request.id,
+                request.op,
+                &ApiError::new(ErrorCode::MaxPendingExceeded, message),
+            );
+        }
+        let Some(op) = op else {
+            let names = Value::vector(OPS.iter().map(|spec| Value::from(spec.name)));
+            let error =
+                ApiError::new(ErrorCode::OpNotSupported, "There is no such op.").with("supported-ops", names);
+            return self.refuse(&request.id, request.op, &error);
+        };
+        if let Err(invalid) = op.spec().check(&request.params) {
+            let error = ApiError::new(ErrorCode::InvalidParams, format!("{invalid}."))
+                .with("key", invalid.key)
+                .with("expected", invalid.expected);
+            return self.refuse(&request.id, request.op, &error);
+        }
+        let reply = self.begin(&request.id, op);
+        match op {
+            Op::Handshake => self.handshake(&request.params, reply),
+            Op::Ping => {
+                let mut data = Map::new();
+                data.put("pong", true);
+                data.put("protocol-version", PROTOCOL_VERSION_TEXT);
+                reply.ok(data);
+            }
+            Op::Subscribe => self.subscribe(&request, reply),
+            Op::Unsubscribe => self.unsubscribe(&request.params, reply),
+            Op::Ack => {
+                let mut data = Map::new();
+                data.put("accepted", true);
+                reply.ok(data);
+            }
+            _ => {
+                let call = self.call(&request);
+                router::route(op, call, &request.params, self.api.as_ref(), reply);
+            }
+        }
+    }
+
+    fn call(&self, request: &Request<'_>) -> Call {
+        let session = match request.params.get("session-id").and_then(Value::as_str) {
+            Some(named) => SessionId::from(named),
+            None => self.focused(),
+        };
+        Call { connection: self.id, request: request.id.clone(), session }
+    }
+
+    /// Notes a request as pending; the reply that is returned ends it.
+    fn begin(&self, id: &Arc<str>, op: Op) -> Reply<Map<'static>> {
+        self.pending().insert(id.clone(), op.spec().name);
+        let this = self.this.clone();
+        let id = id.clone();
+        Reply::new(move |result| {
+            if let Some(this) = this.upgrade() {
+                this.answer(&id, op, result);
+            }
+        })
+    }
+
+    /// Ends a pending request with a response or an error.
+    fn answer(&self, id: &Arc<str>, op: Op, result: Result<Map<'static>, ApiError>) {
+        // The id is free again before the client can see the answer.
+        self.pending().remove(id);
+        match result {
+            Ok(data) => {
+                self.outbox.push_frame(|out, style| encode::response(out, style, id, op.spec().name, &data))
+            }
+            Err(error) => self.refuse(id, op.spec().name, &error),
+        }
+        self.answered.notify_all();
+    }
+
+    fn refuse(&self, id: &str, op: &str, error: &ApiError) {
+        self.outbox.push_frame(|out, style| {
+            let frame = ErrorFrame {
+                id: Some(id),
+                op: Some(op),
+                code: error.code,
+                message: &error.message,
+                retryable: error.retryable,
+                data: error.data.as_ref(),
+            };
+            encode::error(out, style, &frame);
+        });
+    }
+
+    fn reject(&self, rejection: Rejection) {
+        self.outbox.push_frame(|out, style| {
+            let frame = ErrorFrame {
+                id: rejection.id.as_deref(),
+                op: rejection.op.as_deref(),
+                code: rejection.code,
+                message: &rejection.message,
+                retryable: rejection.code.retryable(),
+                data: rejection.data.as_ref(),
+            };
+            encode::error(out, style, &frame);
+        });
+    }
+
+    fn subscribe(&self, request: &Request<'_>, reply: Reply<Map<'static>>) {
+        let named = TopicList::read(&request.params);
+        if named.explicitly(Topic::DialogRequested) {
+            self.dialogs.store(true, Ordering::Release);
+        }
+        let subscribed = self.topics.fetch_or(named.mask, Ordering::AcqRel) | named.mask;
+        reply.ok(named.answer(subscribed));
+        let call = self.call(request);
+        for spec in TOPICS.iter().filter(|spec| named.mask & spec.topic.bit() != 0) {
+            if let Some(event) = self.api.snapshot(&call, spec.topic) {
+                self.deliver(&event);
+            }
+        }
+    }
+
+    fn unsubscribe(&self, params: &Value<'_>, reply: Reply<Map<'static>>) {
+        let named = TopicList::read(params);
+        if named.mask & Topic::DialogRequested.bit() != 0 {
+            self.dialogs.store(false, Ordering::Release);
+        }
+        let subscribed = self.topics.fetch_and(!named.mask, Ordering::AcqRel) & !named.mask;
+        reply.ok(named.answer(subscribed));
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, &'static str>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client for Connection {
+    fn wants(&self, topic: Topic, session: Option<&SessionId>) -> bool {
+        self.topics.load(Ordering::Acquire) & topic.bit() != 0
+            && (topic.anywhere() || session.is_none_or(|session| **self.focus.load() == *session))
+    }
+
+    fn deliver(&self, event: &Event) -> Pressure {
+        let topic = event.body.topic();
+        if !self.wants(topic, event.session.as_ref()) {
+            return Pressure::Fine;
+        }
+        if let Body::ContextUpdated(context) = &event.body {
+            // Which session is the active one differs from connection to connection.
+            let mut context = context.as_ref().clone();
+            context.put("active-session-id", self.focused().to_value());
+            let body = Body::ContextUpdated(Arc::new(context));
+            return self.outbox.push_event(&Event { body, ..event.clone() });
+        }
+        self.outbox.push_event(event)
+    }
+
+    fn focus(&self, session: SessionId) {
+        self.focus.store(Arc::new(session));
+    }
+
+    fn focused(&self) -> SessionId {
+        self.focus.load().as_ref().clone()
+    }
+
+    fn is_interactor(&self) -> bool {
+        self.interactor.load(Ordering::Acquire) || self.dialogs.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        (self.on_end)(End::Closed);
+    }
+}
+
+/// The topics that a request names.
+struct TopicList {
+    mask: u64,
+    all: bool,
+    ignored: Vec<String>,
+}
+
+impl TopicList {
+    /// No topics, or an empty list of them, means all.
+    fn read(params: &Value<'_>) -> Self {
+        let names = params.get("topics").and_then(Value::as_slice).unwrap_or_default();
+        if names.is_empty() {
+            let mask = TOPICS.iter().fold(0, |mask, spec| mask | spec.topic.bit());
+            return Self { mask, all: true, ignored: Vec::new() };
+        }
+        let mut list = Self { mask: 0, all: false, ignored: Vec::new() };
+        for name in names.iter().filter_map(Value::as_str) {
+            match Topic::parse(name) {
+                Some(topic) => list.mask |= topic.bit(),
+                None => list.ignored.push(name.to_owned()),
+            }
+        }
+        list
+    }
+
+    fn explicitly(&self, topic: Topic) -> bool {
+        !self.all && self.mask & topic.bit() != 0
+    }
+
+    /// `{:subscribed [name*] :ignored [name*]?}`
+    fn answer(&self, subscribed: u64) -> Map<'static> {
+        let names = TOPICS.iter().filter(|spec| subscribed & spec.topic.bit() != 0);
+        let mut data = Map::new();
+        data.put("subscribed", Value::vector(names.map(|spec| Value::from(spec.name))));
+        if !self.ignored.is_empty() {
+            data.put("ignored", Value::vector(self.ignored.iter().map(|name| Value::from(name.clone()))));
+        }
+        data
+    }
+}
+
+impl Connection {
+    /// Changes what the handshake agreed on. The style holds from the frame after the response.
+    fn agree(&self, features: &[&str], reply: Reply<Map<'static>>, data: Map<'static>) {
+        let has = |name| features.contains(&name);
+        self.interactor.store(has("interactor"), Ordering::Release);
+        self.ready.store(true, Ordering::Release);
+        reply.ok(data);
+        self.outbox.set_style(if has("plist-frames") { Style::Plists } else { Style::Maps });
+    }
+}

@@ -1,0 +1,96 @@
+//! The handshake: version and features.
+
+use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
+use crate::endpoint::Connection;
+use crate::session::{ApiError, Client as _, Reply};
+use crate::value::{Map, Value};
+
+impl Connection {
+    /// Agrees on the lower of both minor versions and on the features that both have. A version that
+    /// does not fit leaves the connection as it was; a later handshake may agree, or agree anew.
+    pub(super) fn handshake(&self, params: &Value<'_>, reply: Reply<Map<'static>>) {
+        let info = match ClientInfo::read(params) {
+            Ok(info) => info,
+            Err(error) => return reply.fail(error),
+        };
+        let Some(minor) = common_minor(info.protocol_version) else {
+            let message = format!(
+                "This server speaks version {PROTOCOL_VERSION_TEXT}; the client asked for {:?}.",
+                info.protocol_version
+            );
+            let supported = Value::vector([Value::from(PROTOCOL_VERSION_TEXT)]);
+            let error =
+                ApiError::new(ErrorCode::UnsupportedVersion, message).with("supported-versions", supported);
+            return reply.fail(error);
+        };
+        let features: Vec<&str> =
+            FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
+        let mut server = self.api.server_info(&self.focused());
+        server.put("name", env!("CARGO_PKG_NAME"));
+        server.put("version", env!("CARGO_PKG_VERSION"));
+        server.put("protocol-version", format!("{}.{minor}", PROTOCOL_VERSION.0));
+        server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
+        let mut data = Map::new();
+        data.put("server-info", Value::from(server));
+        self.agree(&features, reply, data);
+    }
+}
+
+struct ClientInfo<'v> {
+    protocol_version: &'v str,
+    features: Vec<&'v str>,
+}
+
+impl<'v> ClientInfo<'v> {
+    fn read(params: &'v Value<'_>) -> Result<Self, ApiError> {
+        let text = |key: &str| params.get("client-info")?.get(key)?.as_str();
+        for key in ["name", "version"] {
+            if text(key).is_none() {
+                return Err(ApiError::invalid_param(&format!("client-info :{key}"), "a string"));
+            }
+        }
+        let Some(protocol_version) = text("protocol-version") else {
+            return Err(ApiError::invalid_param("client-info :protocol-version", "a string such as \"1.0\""));
+        };
+        let features = match params.get("client-info").and_then(|info| info.get("features")) {
+            Some(list) if !list.is_nil() => list
+                .as_slice()
+                .and_then(|items| items.iter().map(Value::as_str).collect())
+                .ok_or_else(|| ApiError::invalid_param("client-info :features", "a vector of strings"))?,
+            _ => Vec::new(),
+        };
+        Ok(Self { protocol_version, features })
+    }
+}
+
+/// The minor version that both sides speak, where the major one is ours.
+fn common_minor(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    let number =
+        |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u32>().ok())?;
+    (number(major)? == PROTOCOL_VERSION.0).then_some(number(minor)?.min(PROTOCOL_VERSION.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_minor;
+
+    #[test]
+    fn the_lower_minor_of_the_same_major_is_agreed_on() {
+        for (asked, expected) in [
+            ("1.0", Some(0)),
+            ("1.7", Some(0)),
+            ("1", Some(0)),
+            ("2.0", None),
+            ("0.9", None),
+            ("", None),
+            ("1.", None),
+            ("1.x", None),
+            ("+1.0", None),
+            ("1.0.0", None),
+            ("99999999999.0", None),
+        ] {
+            assert_eq!(common_minor(asked), expected, "{asked:?}");
+        }
+    }
+}

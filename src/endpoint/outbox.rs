@@ -1,0 +1,425 @@
+//! What one connection is sent, in order: the sole writer of its stream.
+//!
+//! Frames are encoded into `ready` as long as the client keeps up. When it does not, events wait
+//! unencoded, so that those which may be merged or replaced can be: text deltas of one stream are
+//! joined, snapshots are replaced by newer ones, all else waits its turn. `seq` is given when an event
+//! is encoded, so that merging leaves no gap.
+//!
+//! Two may write: the connection's writer thread, and, when nothing else is under way, the thread that
+//! reads requests, which then answers without waking another thread. The flag `writing` lets only one
+//! of them at a time.
+//!
+//! Knows frames and events; not what they mean, nor who is subscribed to what.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::catalogue::Class;
+use crate::clock::{Clock, rfc3339};
+use crate::event::{Body, Event};
+use crate::frame::encode::{self, Delta, Stamp, Style};
+use crate::limits::{OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES};
+use crate::session::Pressure;
+use crate::transport::Output;
+
+/// What one connection is sent.
+pub struct Outbox {
+    connection: u64,
+    clock: Arc<dyn Clock>,
+    output: Box<dyn Output>,
+    inner: Mutex<Inner>,
+    /// Wakes the writer thread.
+    wake: Condvar,
+    /// Wakes who waits for the last byte to be written.
+    drained: Condvar,
+    /// Whether producers must wait.
+    full: watch::Sender<bool>,
+}
+
+struct Inner {
+    /// Encoded frames, to be written next.
+    ready: Vec<u8>,
+    /// What was written last, empty, for its allocation.
+    spare: Vec<u8>,
+    /// What waits because the client is slow.
+    waiting: VecDeque<Waiting>,
+    /// Bytes of text and frames in `waiting`.
+    waiting_bytes: usize,
+    seq: u64,
+    style: Style,
+    stamp: CachedStamp,
+    /// Somebody writes, outside the lock.
+    writing: bool,
+    /// The reader thread answers a batch and will flush.
+    held: bool,
+    /// The writer thread sleeps.
+    asleep: bool,
+    /// No more will come; the writer ends when all is written.
+    closing: bool,
+    /// All is written and the writer has ended.
+    drained: bool,
+    /// The client is gone.
+    dead: bool,
+}
+
+enum Waiting {
+    Frame(Vec<u8>),
+    Event(Event),
+    /// A delta and the text that was joined to it.
+    Delta(Event, String),
+}
+
+/// How the outbox stands, for the graph and the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Depth {
+    /// Items that wait unencoded.
+    pub waiting: usize,
+    /// Bytes that wait, encoded or not.
+    pub bytes: usize,
+    /// The number of the last event that was encoded.
+    pub seq: u64,
+}
+
+impl Outbox {
+    /// An outbox that writes to `output`. [`Outbox::run`] has to be called on a thread of its own.
+    pub fn new(connection: u64, clock: Arc<dyn Clock>, output: Box<dyn Output>) -> Self {
+        Self {
+            connection,
+            clock,
+            output,
+            inner: Mutex::new(Inner {
+                ready: Vec::new(),
+                spare: Vec::new(),
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                seq: 0,
+                style: Style::Maps,
+                stamp: CachedStamp::default(),
+                writing: false,
+                held: false,
+                asleep: false,
+                closing: false,
+                drained: false,
+                dead: false,
+            }),
+            wake: Condvar::new(),
+            drained: Condvar::new(),
+            full: watch::Sender::new(false),
+        }
+    }
+
+    /// Adds a whole frame: `encode` appends it, in the style of the connection.
+    pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
+        let mut inner = self.lock();
+        if inner.dead {
+            return;
+        }
+        if inner.waiting.is_empty() {
+            let style = inner.style;
+            encode(&mut inner.ready, style);
+        } else {
+            let mut frame = Vec::new();
+            encode(&mut frame, inner.style);
+            inner.waiting_bytes = inner.waiting_bytes.saturating_add(frame.len());
+            inner.waiting.push_back(Waiting::Frame(frame));
+        }
+        self.notify(inner);
+    }
+
+    /// Adds an event and says whether its maker has to wait before the next.
+    pub fn push_event(&self, event: &Event) -> Pressure {
+        let mut inner = self.lock();
+        if inner.dead {
+            return Pressure::Fine;
+        }
+        if inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES {
+            inner.encode(event, None, self.connection, self.clock.as_ref());
+        } else {
+            inner.enqueue(event);
+        }
+        let full = inner.is_full();
+        self.notify(inner);
+        if full {
+            self.full.send_replace(true);
+            // The writer may have emptied the queue in between, and would not say so again.
+            if !self.lock().is_full() {
+                self.full.send_replace(false);
+            }
+            return Pressure::Full(self.full.subscribe());
+        }
+        Pressure::Fine
+    }
+
+    /// Changes how frames are written from the next one on.
+    pub fn set_style(&self, style: Style) {
+        self.lock().style = style;
+    }
+
+    /// Says that the reader thread will push several frames and then call [`Outbox::flush`].
+    pub fn hold(&self) {
+        self.lock().held = true;
+    }
+
+    /// Writes what is ready from the calling thread, if it is little and can be written at once; else
+    /// leaves it to the writer thread.
+    pub fn flush(&self) {
+        let mut inner = self.lock();
+        inner.held = false;
+        if inner.ready.is_empty() || inner.writing || inner.dead {
+            return;
+        }
+        let mut bytes = inner.take_ready();
+        inner.writing = true;
+        drop(inner);
+        let written = self.output.try_write(&bytes);
+        let mut inner = self.lock();
+        inner.writing = false;
+        match written {
+            Ok(count) if count >= bytes.len() => self.written(&mut inner, bytes),
+            Ok(count) => {
+                // The rest goes before what came meanwhile.
+                bytes.drain(..count);
+                bytes.append(&mut inner.ready);
+                inner.ready = bytes;
+            }
+            Err(_) => inner.dead = true,
+        }
+        if !inner.ready.is_empty() || inner.dead {
+            self.notify(inner);
+        }
+    }
+
+    /// Writes until the outbox is closed and empty. Runs on the connection's writer thread.
+    ///
+    /// # Errors
+    /// When the other side is gone; what is left is dropped then.
+    pub fn run(&self) -> std::io::Result<()> {
+        let mut inner = self.lock();
+        loop {
+            if inner.dead {
+                return Err(self.bury(inner, std::io::ErrorKind::BrokenPipe.into()));
+            }
+            if inner.writing || (inner.held && !inner.closing) || inner.ready.is_empty() {
+                if inner.closing && inner.ready.is_empty() && !inner.writing {
+                    inner.drained = true;
+                    self.drained.notify_all();
+                    return Ok(());
+                }
+                inner.asleep = true;
+                inner = self.wake.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                inner.asleep = false;
+                continue;
+            }
+            let bytes = inner.take_ready();
+            inner.writing = true;
+            drop(inner);
+            let written = self.output.write_all(&bytes);
+            inner = self.lock();
+            inner.writing = false;
+            if let Err(error) = written {
+                return Err(self.bury(inner, error));
+            }
+            self.written(&mut inner, bytes);
+        }
+    }
+
+    /// Says that no more will come, and waits until all is written or the client is gone, but no longer
+    /// than `patience`.
+    pub fn close(&self, patience: Duration) {
+        let mut inner = self.lock();
+        inner.closing = true;
+        self.wake.notify_one();
+        let unwritten = |inner: &mut Inner| !inner.dead && !inner.drained;
+        inner = self
+            .drained
+            .wait_timeout_while(inner, patience, unwritten)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+        drop(inner);
+    }
+
+    /// How it stands.
+    pub fn depth(&self) -> Depth {
+        let inner = self.lock();
+        Depth {
+            waiting: inner.waiting.len(),
+            bytes: inner.waiting_bytes.saturating_add(inner.ready.len()),
+            seq: inner.seq,
+        }
+    }
+
+    /// After a write: encodes what waited, and lets producers go on.
+    fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
+        inner.give_back(bytes);
+        inner.refill(self.connection, self.clock.as_ref());
+        if *self.full.borrow() && inner.has_room() {
+            self.full.send_replace(false);
+        }
+    }
+
+    fn bury(&self, mut inner: MutexGuard<'_, Inner>, error: std::io::Error) -> std::io::Error {
+        inner.dead = true;
+        inner.ready = Vec::new();
+        inner.waiting = VecDeque::new();
+        inner.waiting_bytes = 0;
+        self.full.send_replace(false);
+        self.drained.notify_all();
+        drop(inner);
+        self.output.shut();
+        error
+    }
+
+    fn notify(&self, inner: MutexGuard<'_, Inner>) {
+        let wake = inner.asleep && !inner.held && !inner.writing;
+        drop(inner);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn take_ready(&mut self) -> Vec<u8> {
+        let empty = std::mem::take(&mut self.spare);
+        std::mem::replace(&mut self.ready, empty)
+    }
+
+    fn give_back(&mut self, mut written: Vec<u8>) {
+        // A large frame's buffer is not kept for the life of an idle connection.
+        if written.capacity() <= OUTBOX_READY_BYTES.saturating_mul(2) {
+            written.clear();
+            self.spare = written;
+        }
+    }
+
+    /// Whether those who make events have to wait.
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= OUTBOX_EVENTS || self.waiting_bytes >= OUTBOX_TEXT_BYTES
+    }
+
+    /// Whether there is so much room again that waking the waiting is worth it.
+    fn has_room(&self) -> bool {
+        self.waiting.len() < OUTBOX_EVENTS / 2 && self.waiting_bytes < OUTBOX_TEXT_BYTES / 2
+    }
+
+    fn encode(&mut self, event: &Event, joined: Option<&str>, connection: u64, clock: &dyn Clock) {
+        self.seq = self.seq.saturating_add(1);
+        let topic = event.body.topic();
+        let ts = self.stamp.now(clock);
+        let id =
+            event.cause.as_ref().filter(|cause| cause.connection == connection).map(|cause| &*cause.request);
+        let stamp = Stamp { seq: self.seq, ts, id };
+        match (&event.body, &event.session) {
+            (Body::AssistantDelta(text) | Body::ThinkingDelta(text), Some(session)) => {
+                let delta = Delta {
+                    session: session.as_str(),
+                    offset: event.offset,
+                    turn: event.turn.as_ref().map(|turn| turn.as_str()),
+                    text: joined.unwrap_or(text),
+                };
+                encode::delta(&mut self.ready, self.style, topic, stamp, delta);
+            }
+            _ => {
+                let mut payload = event.payload();
+                if let Some(text) = joined {
+                    payload.put("arguments", text.to_owned());
+                }
+                encode::event(&mut self.ready, self.style, topic, stamp, &payload);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, event: &Event) {
+        match event.body.class() {
+            Class::Coalescible => {
+                let text = event.body.text().map_or("", |text| text);
+                self.waiting_bytes = self.waiting_bytes.saturating_add(text.len());
+                let merge = self.waiting.len() >= OUTBOX_MERGE_FROM;
+                match self.waiting.back_mut() {
+                    Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
+                        joined.push_str(text);
+                        last.offset = event.offset;
+                    }
+                    _ => self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned())),
+                }
+            }
+            Class::Latest => {
+                let older = self.waiting.iter().rposition(|item| match item {
+                    Waiting::Event(older) => same_stream(older, event),
+                    _ => false,
+                });
+                if let Some(place) = older {
+                    self.waiting.remove(place);
+                }
+                self.waiting.push_back(Waiting::Event(event.clone()));
+            }
+            Class::Lossless => self.waiting.push_back(Waiting::Event(event.clone())),
+        }
+    }
+
+    /// Encodes what waits, as far as `ready` takes it.
+    fn refill(&mut self, connection: u64, clock: &dyn Clock) {
+        while self.ready.len() < OUTBOX_READY_BYTES {
+            match self.waiting.pop_front() {
+                None => {
+                    self.waiting_bytes = 0;
+                    self.waiting.shrink_to(OUTBOX_MERGE_FROM);
+                    return;
+                }
+                Some(Waiting::Frame(frame)) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
+                    self.ready.extend_from_slice(&frame);
+                }
+                Some(Waiting::Event(event)) => self.encode(&event, None, connection, clock),
+                Some(Waiting::Delta(event, text)) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(text.len());
+                    self.encode(&event, Some(&text), connection, clock);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a newer event continues or replaces an older one.
+fn same_stream(older: &Event, newer: &Event) -> bool {
+    let tool = |event: &Event| match &event.body {
+        Body::ToolDelta { tool_id, .. } => Some(tool_id.clone()),
+        Body::ToolUpdate(output) => Some(output.call.id.clone()),
+        // Each job has a stream of its own.
+        Body::Payload(crate::catalogue::Topic::JobUpdated, map) => {
+            map.get_keyword("job").and_then(|job| job.get("id")?.as_str().map(Arc::from))
+        }
+        _ => None,
+    };
+    older.body.topic() == newer.body.topic()
+        && older.session == newer.session
+        && older.turn == newer.turn
+        && older.cause == newer.cause
+        && tool(older) == tool(newer)
+}
+
+/// The time of the last event as text; events of one millisecond share it.
+#[derive(Default)]
+struct CachedStamp {
+    millis: Option<i64>,
+    text: Arc<str>,
+}
+
+impl CachedStamp {
+    fn now(&mut self, clock: &dyn Clock) -> &str {
+        let now = clock.now();
+        let millis = crate::clock::epoch_millis(now);
+        if self.millis != Some(millis) {
+            self.millis = Some(millis);
+            self.text = rfc3339(now);
+        }
+        &self.text
+    }
+}

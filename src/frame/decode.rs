@@ -1,0 +1,144 @@
+//! A line into a request, or the reason why it is none.
+//!
+//! The order of the checks is the contract's: readable, a map, `:kind`, required keys, no further
+//! keys, `:id`, `:op`. What comes after (ready, capacity, known op, params) is the endpoint's.
+
+use std::sync::Arc;
+
+use crate::catalogue::ErrorCode;
+use crate::edn;
+use crate::limits::MAX_ID_BYTES;
+use crate::value::{Map, Value};
+
+/// A request as it stands on the wire.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The id that the answer carries.
+    pub id: Arc<str>,
+    /// The op's name; not yet looked up.
+    pub op: &'a str,
+    /// The params; an empty map where there are none.
+    pub params: Value<'a>,
+}
+
+/// Why a line is no request, as far as an error frame says it.
+#[derive(Debug, Clone)]
+pub struct Rejection {
+    /// The code.
+    pub code: ErrorCode,
+    /// What is wrong.
+    pub message: String,
+    /// The request's id, where it can be told and may be echoed.
+    pub id: Option<String>,
+    /// The request's op, where it can be told.
+    pub op: Option<String>,
+    /// Further facts.
+    pub data: Option<Map<'static>>,
+}
+
+/// Reads a line into a form.
+///
+/// # Errors
+/// `transport/invalid-frame` with the reason and its offset in the line.
+pub fn read(line: &[u8]) -> Result<Value<'_>, Rejection> {
+    edn::read_one(line).map_err(|error| invalid_frame(error.code(), error.offset(), &error.to_string()))
+}
+
+/// A line that is not one EDN form.
+pub fn invalid_frame(reason: &str, offset: usize, message: &str) -> Rejection {
+    let mut data = Map::new();
+    data.put("reason", reason.to_owned());
+    data.put("offset", Value::from(offset));
+    Rejection {
+        code: ErrorCode::InvalidFrame,
+        message: message.to_owned(),
+        id: None,
+        op: None,
+        data: Some(data),
+    }
+}
+
+/// Checks the envelope of a form. `pending` says whether an id belongs to a request that is not yet
+/// answered.
+///
+/// # Errors
+/// `protocol/invalid-envelope`, `request/invalid-id` or `request/invalid-op`.
+pub fn request<'v>(
+    form: &'v Value<'_>,
+    pending: impl FnOnce(&str) -> bool,
+) -> Result<Request<'v>, Rejection> {
+    let Some(map) = form.as_map() else {
+        return Err(Rejection {
+            code: ErrorCode::InvalidEnvelope,
+            message: format!("A frame is a map, not {}.", form.kind_name()),
+            id: None,
+            op: None,
+            data: None,
+        });
+    };
+    let text = |key| form.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let reject =
+        |code, message: String| Rejection { code, message, id: text("id"), op: text("op"), data: None };
+    let envelope = |message| Err(reject(ErrorCode::InvalidEnvelope, message));
+
+    let Some(kind) = form.get("kind") else {
+        return envelope("A request needs :kind :request.".to_owned());
+    };
+    if kind.as_keyword() != Some("request") {
+        return envelope(format!(":kind must be :request, not {}.", shown(kind)));
+    }
+    let (Some(id), Some(op)) = (form.get("id"), form.get("op")) else {
+        let missing = if form.get("id").is_none() { ":id" } else { ":op" };
+        return envelope(format!("A request needs {missing}."));
+    };
+    for (key, _) in map.iter() {
+        if !key.as_keyword().is_some_and(|key| matches!(key, "id" | "kind" | "op" | "params")) {
+            return envelope(format!("A request has :id :kind :op :params and no {}.", shown(key)));
+        }
+    }
+    let id = match id.as_str() {
+        Some("") => {
+            return Err(Rejection { id: None, ..reject(ErrorCode::InvalidId, ":id is empty.".to_owned()) });
+        }
+        Some(id) if id.len() > MAX_ID_BYTES => {
+            let message = format!(":id is {} bytes long; at most {MAX_ID_BYTES} are taken.", id.len());
+            return Err(Rejection { id: None, ..reject(ErrorCode::InvalidId, message) });
+        }
+        Some(id) if pending(id) => {
+            // An error with the id would end the request that is pending under it.
+            let mut data = Map::new();
+            data.put("duplicate-id", id.to_owned());
+            let rejection = reject(ErrorCode::InvalidId, format!("A request with :id {id:?} is pending."));
+            return Err(Rejection { id: None, data: Some(data), ..rejection });
+        }
+        Some(id) => Arc::from(id),
+        None => {
+            let message = format!(":id must be a non-empty string, not {}.", id.kind_name());
+            return Err(Rejection { id: None, ..reject(ErrorCode::InvalidId, message) });
+        }
+    };
+    let op = match op.as_str() {
+        Some("") => return Err(reject(ErrorCode::InvalidOp, ":op is empty.".to_owned())),
+        Some(op) => op,
+        None => {
+            let message = format!(":op must be a non-empty string, not {}.", op.kind_name());
+            return Err(reject(ErrorCode::InvalidOp, message));
+        }
+    };
+    let params = form.get("params").map_or_else(|| Value::from(Map::new()), Value::clone);
+    Ok(Request { id, op, params })
+}
+
+/// A value in a message to a person: short, whatever it is.
+fn shown(value: &Value<'_>) -> String {
+    const LONGEST: usize = 60;
+    let text = match (value.as_keyword(), value.as_str()) {
+        (Some(name), _) => format!(":{name}"),
+        (_, Some(text)) => format!("{text:?}"),
+        _ => return value.kind_name().to_owned(),
+    };
+    if text.chars().count() <= LONGEST {
+        return text;
+    }
+    text.chars().take(LONGEST).chain(['…']).collect()
+}

@@ -1,0 +1,195 @@
+//! Bytes into lines, with a bound.
+//!
+//! A line ends with a line feed; a carriage return before it is dropped. A line over the bound is
+//! skipped without being held: only its length is counted. Lines are slices of the buffer that was
+//! read into; no byte is copied but those of a line that was cut by the end of a read.
+
+use std::io::{self, Read};
+
+/// What the splitter found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A line, without its end.
+    Whole(&'a [u8]),
+    /// A line that was longer than the bound: its length in bytes.
+    Oversize(usize),
+    /// Bytes after the last line feed when the input ended.
+    Unterminated(&'a [u8]),
+}
+
+/// Cuts a stream of bytes into lines.
+#[derive(Debug)]
+pub struct Splitter {
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that hold input.
+    filled: usize,
+    /// Where the current line begins.
+    start: usize,
+    /// Where the search for its end goes on.
+    scanned: usize,
+    /// Length so far of the line that is being skipped, if one is.
+    skipping: Option<usize>,
+    limit: usize,
+    ended: bool,
+}
+
+/// Room for one read; also what the buffer shrinks back to after a long line.
+const READ_BYTES: usize = 64 * 1024;
+
+impl Splitter {
+    /// A splitter for lines of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: Vec::new(), filled: 0, start: 0, scanned: 0, skipping: None, limit, ended: false }
+    }
+
+    /// Reads once and returns the number of bytes; 0 at the end of input.
+    ///
+    /// # Errors
+    /// What `input` returns, save interruptions, which are tried again.
+    pub fn fill(&mut self, input: &mut dyn Read) -> io::Result<usize> {
+        self.make_room();
+        let free = self.buffer.get_mut(self.filled..).unwrap_or_default();
+        loop {
+            match input.read(free) {
+                Ok(count) => {
+                    self.filled = self.filled.saturating_add(count);
+                    self.ended = count == 0;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes bytes from memory, as [`Splitter::fill`] takes them from a stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.make_room();
+        self.buffer.truncate(self.filled);
+        self.buffer.extend_from_slice(bytes);
+        self.filled = self.buffer.len();
+    }
+
+    /// Says that no more bytes will come.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The next line that is complete, or the rest at the end of input.
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
+        let unread = self.buffer.get(self.scanned..self.filled).unwrap_or_default();
+        let Some(position) = memchr::memchr(b'\n', unread) else {
+            self.scanned = self.filled;
+            return self.rest();
+        };
+        let end = self.scanned.saturating_add(position);
+        let start = std::mem::replace(&mut self.start, end.saturating_add(1));
+        self.scanned = self.start;
+        let length = end.saturating_sub(start);
+        if let Some(skipped) = self.skipping.take() {
+            return Some(Line::Oversize(skipped.saturating_add(length)));
+        }
+        if length > self.limit {
+            return Some(Line::Oversize(length));
+        }
+        let line = self.buffer.get(start..end).unwrap_or_default();
+        Some(Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// No line feed is in sight: skips what is too long already, hands out the rest at the end.
+    fn rest(&mut self) -> Option<Line<'_>> {
+        let held = self.filled.saturating_sub(self.start);
+        if let Some(skipped) = &mut self.skipping {
+            *skipped = skipped.saturating_add(held);
+            self.start = self.filled;
+        } else if held > self.limit {
+            self.skipping = Some(held);
+            self.start = self.filled;
+        }
+        if !self.ended {
+            return None;
+        }
+        if let Some(skipped) = self.skipping.take() {
+            return Some(Line::Oversize(skipped));
+        }
+        let start = std::mem::replace(&mut self.start, self.filled);
+        let rest = self.buffer.get(start..self.filled).unwrap_or_default();
+        (!rest.is_empty()).then_some(Line::Unterminated(rest))
+    }
+
+    /// Moves the line that is not complete to the front and makes room for a read.
+    fn make_room(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.filled = self.filled.saturating_sub(self.start);
+            self.scanned = self.scanned.saturating_sub(self.start);
+            self.start = 0;
+            if self.filled < READ_BYTES && self.buffer.len() > READ_BYTES.saturating_mul(4) {
+                self.buffer.truncate(READ_BYTES);
+                self.buffer.shrink_to_fit();
+            }
+        }
+        // Doubling keeps the copying of a long line linear in its length.
+        let wanted = self.filled.saturating_add(READ_BYTES.max(self.filled));
+        if self.buffer.len().saturating_sub(self.filled) < READ_BYTES {
+            self.buffer.resize(wanted, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(pieces: &[&[u8]], limit: usize) -> Vec<String> {
+        let mut splitter = Splitter::new(limit);
+        let mut found = Vec::new();
+        let mut drain = |splitter: &mut Splitter| {
+            while let Some(line) = splitter.next_line() {
+                found.push(match line {
+                    Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                    Line::Oversize(length) => format!("<oversize {length}>"),
+                    Line::Unterminated(bytes) => format!("<cut {}>", String::from_utf8_lossy(bytes)),
+                });
+            }
+        };
+        for piece in pieces {
+            splitter.push(piece);
+            drain(&mut splitter);
+        }
+        splitter.end();
+        drain(&mut splitter);
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_however_the_input_is_cut() {
+        let input = b"{:a 1}\r\n\nsecond\n0123456789abc\nlast";
+        let expected = vec!["{:a 1}", "", "second", "<oversize 13>", "<cut last>"];
+        for first in 0..=input.len() {
+            for second in first..=input.len() {
+                let pieces = [&input[..first], &input[first..second], &input[second..]];
+                assert_eq!(lines(&pieces, 12), expected, "cut at {first} and {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_limit_is_taken() {
+        assert_eq!(lines(&[b"0123456789\n"], 10), ["0123456789"]);
+        assert_eq!(lines(&[b"0123456789a\n"], 10), ["<oversize 11>"]);
+    }
+
+    #[test]
+    fn an_endless_line_is_counted_and_not_held() {
+        let mut splitter = Splitter::new(1000);
+        for _ in 0..100 {
+            splitter.push(&[b'x'; 5000]);
+            assert_eq!(splitter.next_line(), None);
+        }
+        assert!(splitter.buffer.len() < 4 * READ_BYTES + 5000, "holds {}", splitter.buffer.len());
+        splitter.push(b"\nnext\n");
+        assert_eq!(splitter.next_line(), Some(Line::Oversize(500_000)));
+        assert_eq!(splitter.next_line(), Some(Line::Whole(b"next")));
+    }
+}

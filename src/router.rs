@@ -1,0 +1,361 @@
+//! Ops onto the session API: typed params in, one call, typed result out.
+//!
+//! Thin: no state, no input or output, no policy. It is given values, not text, so that another wire
+//! with another codec can stand beside this one. Params were checked against the catalogue before;
+//! what a reader here does not find has the default that the contract names.
+
+use std::sync::Arc;
+
+use crate::catalogue::{COMMANDS, ErrorCode, Op, thinking_level};
+use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
+use crate::message::{EntryId, Message, SessionId, ThinkingLevel, TurnId};
+use crate::session::{
+    ActionResult, ActionStatus, ApiError, Call, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach,
+    Reply, Response, Scope, SessionApi, SwitchTarget,
+};
+use crate::value::{Map, Value};
+
+/// Calls the session API for an op. The ops of the connection itself never come here.
+pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply: Reply<Map<'static>>) {
+    let p = Params(params);
+    match op {
+        Op::Handshake | Op::Ping | Op::Subscribe | Op::Unsubscribe | Op::Ack => {
+            reply.fail(ApiError::failed("The connection serves this op itself."));
+        }
+        Op::QueryEql => {
+            let query = Query {
+                text: p.owned("query"),
+                entity: p.optional("entity"),
+                strict: p.flag("strict").unwrap_or(false),
+            };
+            api.query(call, query, shape(reply, query_answer));
+        }
+        Op::GetState => api.state(call, shape(reply, |state| one("state", Value::from(state)))),
+        Op::GetMessages => {
+            let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
+            api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
+        }
+        Op::GetSessionStats => api.stats(call, shape(reply, |stats| one("stats", Value::from(stats)))),
+        Op::GetForkMessages => api.fork_messages(
+            call,
+            shape(reply, |messages: Vec<Arc<Message>>| {
+                one("messages", Value::vector(messages.iter().map(|message| message.to_value())))
+            }),
+        ),
+        Op::GetLastAssistantText => {
+            api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
+        }
+        Op::GetCommands => reply.ok(one("commands", commands())),
+        Op::GetAvailableModels => {
+            api.models(call, shape(reply, |models| one("models", Value::vector(models))))
+        }
+        Op::ListSessions => {
+            let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
+            let active = call.session.to_value();
+            let reply = shape(reply, move |sessions| {
+                let mut data = one("active-session-id", active);
+                data.put("sessions", Value::vector(sessions));
+                data
+            });
+            api.list_sessions(call, p.count("limit"), scope, reply);
+        }
+        Op::ReadOutput => {
+            let offset = p.count("offset").unwrap_or(0);
+            let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
+            let reply = shape(reply, |part: crate::session::OutputPart| {
+                let mut data = one("text", Value::from(part.text));
+                data.put("offset", crate::message::count(part.offset));
+                data.put("size", crate::message::count(part.size));
+                data
+            });
+            api.read_output(call, p.owned("handle"), u64::try_from(offset).unwrap_or(u64::MAX), limit, reply);
+        }
+        Op::Command => api.command(call, p.owned("text"), shape(reply, accepted)),
+        Op::FrontendActionResult => {
+            let status = match p.text("status") {
+                Some("submitted") => ActionStatus::Submitted,
+                Some("cancelled") => ActionStatus::Cancelled,
+                _ => ActionStatus::Failed,
+            };
+            let result = ActionResult {
+                request_id: p.owned("request-id"),
+                action_name: p.owned("action-name"),
+                status,
+                value: p.value("value").clone().into_owned(),
+                error_message: p.optional("error-message"),
+            };
+            api.action_result(call, result, shape(reply, accepted));
+        }
+        Op::Prompt => match p.prompt() {
+            Ok(prompt) => api.prompt(call, prompt, shape(reply, prompted)),
+            Err(error) => reply.fail(error),
+        },
+        Op::Steer => match p.prompt() {
+            Ok(prompt) => api.steer(call, prompt, shape(reply, prompted)),
+            Err(error) => reply.fail(error),
+        },
+        Op::FollowUp => match p.prompt() {
+            Ok(prompt) => api.follow_up(call, prompt, shape(reply, prompted)),
+            Err(error) => reply.fail(error),
+        },
+        Op::PromptWhileStreaming => {
+            let behavior = if p.text("behavior") == Some("queue") { "queue" } else { "steer" };
+            let reply = shape(reply, move |_| {
+                let mut data = accepted(());
+                data.put("behavior", behavior);
+                data
+            });
+            let prompt = Prompt { message: p.owned("message"), ..Prompt::default() };
+            match behavior {
+                "queue" => api.follow_up(call, prompt, reply),
+                _ => api.steer(call, prompt, reply),
+            }
+        }
+        Op::Abort => api.abort(call, shape(reply, accepted)),
+        Op::Interrupt => {
+            let reply = shape(reply, |(pending, dropped): (bool, String)| {
+                let mut data = accepted(());
+                data.put("pending", pending);
+                data.put("dropped-steering-text", dropped);
+                data
+            });
+            api.interrupt(call, reply);
+        }
+        Op::AbortRetry => api.abort_retry(call, shape(reply, accepted)),
+        Op::NewSession => {
+            let parent = p.text("parent-session").map(SessionId::from);
+            api.new_session(call, parent, shape(reply, opened));
+        }
+        Op::SwitchSession => match (p.text("session-id"), p.text("session-path")) {
+            (Some(id), None) => {
+                api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
+            }
+            (None, Some(path)) => {
+                api.switch_session(call, SwitchTarget::Path(path.to_owned()), shape(reply, opened));
+            }
+            _ => reply.fail(ApiError::invalid_param("session-id", "given, or :session-path, but not both")),
+        },
+        Op::Fork => api.fork(call, EntryId::from(p.owned("entry-id")), shape(reply, opened)),
+        Op::SetSessionName => {
+            api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
+        }
+        Op::SetModel => {
+            let reach = match p.text("scope") {
+                Some("project") => Reach::Project,
+                Some("user") => Reach::User,
+                _ => Reach::Session,
+            };
+            api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
+        }
+        Op::CycleModel => api.cycle_model(call, p.text("direction") != Some("prev"), shape(reply, model)),
+        Op::SetThinkingLevel => {
+            let level = thinking_level(p.value("level")).unwrap_or_default();
+            api.set_thinking_level(
+                call,
+                Some(level),
+                shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
+            );
+        }
+        Op::CycleThinkingLevel => {
+            api.set_thinking_level(
+                call,
+                None,
+                shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
+            );
+        }
+        Op::SetMode => {
+            api.set_mode(call, p.owned("mode"), shape(reply, |mode| one("mode", Value::from(mode))))
+        }
+        Op::SetAutoCompaction => {
+            let enabled = p.flag("enabled").unwrap_or(false);
+            api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
+        }
+        Op::SetAutoRetry => {
+            let enabled = p.flag("enabled").unwrap_or(false);
+            api.set_auto_retry(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
+        }
+        Op::Compact => {
+            let reply = shape(reply, |summary: Option<String>| {
+                let mut data = one("compacted", true);
+                if let Some(summary) = summary {
+                    data.put("summary", summary);
+                }
+                data
+            });
+            api.compact(call, p.optional("custom-instructions"), reply);
+        }
+        Op::TrustProject => {
+            let trusted = p.flag("trusted").unwrap_or(false);
+            api.trust_project(call, trusted, shape(reply, |trusted| one("trusted", trusted)));
+        }
+        Op::ResolveDialog => {
+            let result = Some(p.value("result").clone().into_owned());
+            api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
+        }
+        Op::CancelDialog => api.resolve_dialog(call, p.owned("dialog-id"), None, shape(reply, accepted)),
+        Op::InteractionRespond => {
+            let response = Response {
+                interaction_id: p.owned("interaction-id"),
+                accepted: p.text("status") == Some("accepted"),
+                value: p.value("value").as_map().map(|map| map.clone().into_owned()),
+                note: p.optional("note"),
+            };
+            api.respond(call, response, shape(reply, accepted));
+        }
+        Op::LoginBegin => {
+            let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
+            api.login_begin(call, provider, reply);
+        }
+        Op::LoginComplete => api.login_complete(call, p.optional("input"), reply),
+        Op::Logout => {
+            api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
+        }
+        Op::Bash => {
+            let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
+            api.bash(call, p.owned("command"), timeout, reply);
+        }
+        Op::AbortBash => api.abort_bash(call, shape(reply, accepted)),
+        Op::ListBackgroundJobs => {
+            let statuses = params
+                .get("statuses")
+                .and_then(Value::as_slice)
+                .map(|statuses| statuses.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+            api.jobs(call, statuses, shape(reply, |jobs| one("jobs", Value::vector(jobs))));
+        }
+        Op::InspectBackgroundJob => api.job(call, p.owned("job-id"), shape(reply, |job| one("job", job))),
+        Op::CancelBackgroundJob => {
+            let reply = shape(reply, |job: Value<'static>| {
+                let mut data = accepted(());
+                data.put("job", job);
+                data
+            });
+            api.cancel_job(call, p.owned("job-id"), reply);
+        }
+        Op::ExportHtml => {
+            api.export_html(call, p.optional("path"), shape(reply, |path| one("path", Value::from(path))));
+        }
+        Op::ContextUpdate => {
+            let context = params.as_map().map(|map| map.clone().into_owned()).unwrap_or_default();
+            api.update_context(call, context, shape(reply, accepted));
+        }
+    }
+}
+
+/// A reply that takes a typed result and answers with the `:data` made of it.
+fn shape<T: 'static>(
+    reply: Reply<Map<'static>>,
+    data: impl FnOnce(T) -> Map<'static> + Send + 'static,
+) -> Reply<T> {
+    Reply::new(move |result: Result<T, ApiError>| reply.send(result.map(data)))
+}
+
+fn one(key: &'static str, value: impl Into<Value<'static>>) -> Map<'static> {
+    let mut data = Map::new();
+    data.put(key, value);
+    data
+}
+
+fn accepted(_: ()) -> Map<'static> {
+    one("accepted", true)
+}
+
+fn prompted(prompted: Prompted) -> Map<'static> {
+    let mut data = accepted(());
+    if let Some(turn) = prompted.turn.as_ref().map(TurnId::to_value) {
+        data.put("turn-id", turn);
+    }
+    data
+}
+
+fn opened(opened: Opened) -> Map<'static> {
+    let mut data = one("session-id", opened.session.to_value());
+    if let Some(file) = opened.file {
+        data.put("session-file", file);
+    }
+    data
+}
+
+fn page(page: Page) -> Map<'static> {
+    let mut data = one("messages", Value::vector(page.messages.iter().map(|message| message.to_value())));
+    data.put("more", page.more);
+    data
+}
+
+fn model((provider, id): (String, String)) -> Map<'static> {
+    let mut model = one("provider", Value::from(provider));
+    model.put("id", id);
+    one("model", Value::from(model))
+}
+
+fn query_answer(answer: QueryAnswer) -> Map<'static> {
+    let mut data = one("result", answer.result);
+    if !answer.missing.is_empty() {
+        data.put("missing", Value::vector(answer.missing));
+    }
+    if let Some(errors) = answer.errors {
+        data.put("errors", Value::from(errors));
+    }
+    data
+}
+
+fn commands() -> Value<'static> {
+    Value::vector(COMMANDS.iter().map(|command| {
+        let mut map = one("name", command.name);
+        map.put("usage", command.usage);
+        map.put("description", command.doc);
+        Value::from(map)
+    }))
+}
+
+/// Params that were checked against the catalogue.
+struct Params<'v, 'a>(&'v Value<'a>);
+
+impl<'v, 'a> Params<'v, 'a> {
+    fn value(&self, key: &str) -> &'v Value<'a> {
+        const NIL: &Value<'static> = &Value::Nil;
+        self.0.get(key).unwrap_or(NIL)
+    }
+
+    fn text(&self, key: &str) -> Option<&'v str> {
+        self.value(key).as_str()
+    }
+
+    fn optional(&self, key: &str) -> Option<String> {
+        self.text(key).map(str::to_owned)
+    }
+
+    fn owned(&self, key: &str) -> String {
+        self.text(key).unwrap_or_default().to_owned()
+    }
+
+    /// A string or a keyword.
+    fn name(&self, key: &str) -> String {
+        let value = self.value(key);
+        value.as_str().or_else(|| value.as_keyword()).unwrap_or_default().to_owned()
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        self.value(key).as_bool()
+    }
+
+    fn count(&self, key: &str) -> Option<usize> {
+        self.value(key).as_i64().and_then(|count| usize::try_from(count).ok())
+    }
+
+    fn prompt(&self) -> Result<Prompt, ApiError> {
+        let images = self.value("images").as_slice().unwrap_or_default();
+        let image = |image: &Value<'_>| {
+            let text = |key| image.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+            Some((text("mime-type")?, text("data")?))
+        };
+        Ok(Prompt {
+            message: self.owned("message"),
+            images: images.iter().map(image).collect::<Option<_>>().ok_or_else(|| {
+                ApiError::new(ErrorCode::InvalidParams, ":images must hold maps with :mime-type and :data.")
+                    .with("key", ":images")
+                    .with("expected", "a vector of {:mime-type string :data base64-string}")
+            })?,
+            idempotency_key: self.optional("idempotency-key"),
+        })
+    }
+}

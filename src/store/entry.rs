@@ -1,0 +1,230 @@
+//! The lines of a session's file: one header, then entries.
+
+use std::sync::Arc;
+
+use crate::edn;
+use crate::message::{EntryId, Message, SessionId};
+use crate::value::{Map, Value};
+
+/// The format that this program writes. Older ones are read.
+pub const FORMAT: i64 = 1;
+
+/// The first line of a session's file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// The session.
+    pub session: SessionId,
+    /// When it was opened, RFC 3339 in UTC.
+    pub created_at: Arc<str>,
+    /// The folder that it works in, absolute.
+    pub cwd: Arc<str>,
+    /// Where it was forked from.
+    pub parent: Option<Parent>,
+}
+
+/// Where a session was forked from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parent {
+    /// The session.
+    pub session: SessionId,
+    /// Its file, where it had one.
+    pub path: Option<Arc<str>>,
+    /// The last entry that was taken over.
+    pub entry: Option<EntryId>,
+}
+
+/// One entry of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Its id, unique over all sessions.
+    pub id: EntryId,
+    /// The entry that it follows; `None` for the first.
+    pub parent: Option<EntryId>,
+    /// When it was written, RFC 3339 in UTC.
+    pub ts: Arc<str>,
+    /// What it says.
+    pub body: EntryBody,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EntryBody {
+    /// A message of the conversation.
+    Message(Arc<Message>),
+    /// The session's name.
+    Name(Arc<str>),
+    /// The model from here on.
+    Model {
+        /// The provider.
+        provider: Arc<str>,
+        /// The model's id there.
+        id: Arc<str>,
+    },
+    /// Another choice that holds from here on, such as `:thinking "high"`.
+    Setting {
+        /// Which.
+        key: Arc<str>,
+        /// What was chosen.
+        value: Value<'static>,
+    },
+    /// Anything else: kept as it was read, so that a newer program's entries survive an older one.
+    Other {
+        /// The entry's type.
+        kind: Arc<str>,
+        /// All its keys.
+        data: Map<'static>,
+    },
+}
+
+impl Header {
+    /// The header as a line, with its line feed.
+    pub fn line(&self) -> Vec<u8> {
+        let mut map = Map::new();
+        map.put("edn-bridge", "session");
+        map.put("format", Value::int(FORMAT));
+        map.put("session-id", self.session.to_value());
+        map.put("created-at", self.created_at.as_ref().to_owned());
+        map.put("cwd", self.cwd.as_ref().to_owned());
+        if let Some(parent) = &self.parent {
+            let mut from = Map::new();
+            from.put("session-id", parent.session.to_value());
+            if let Some(path) = &parent.path {
+                from.put("path", path.as_ref().to_owned());
+            }
+            if let Some(entry) = &parent.entry {
+                from.put("entry-id", entry.to_value());
+            }
+            map.put("parent", Value::from(from));
+        }
+        line(map)
+    }
+
+    /// Reads a header, or says what is wrong. A newer format is `Err(Ok(format))`.
+    pub fn read(bytes: &[u8]) -> Result<Self, Result<i64, String>> {
+        let value =
+            edn::read_one(bytes).map_err(|error| Err(format!("its first line is not EDN: {error}")))?;
+        let text = |value: &Value<'_>, key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        let missing = |key: &str| Err(format!("its header has no :{key}"));
+        if text(&value, "edn-bridge").as_deref() != Some("session") {
+            return Err(missing("edn-bridge \"session\""));
+        }
+        let format = value.get("format").and_then(Value::as_i64).ok_or_else(|| missing("format"))?;
+        if format > FORMAT {
+            return Err(Ok(format));
+        }
+        Ok(Self {
+            session: text(&value, "session-id").ok_or_else(|| missing("session-id"))?.into(),
+            created_at: text(&value, "created-at").ok_or_else(|| missing("created-at"))?,
+            cwd: text(&value, "cwd").ok_or_else(|| missing("cwd"))?,
+            parent: value.get("parent").and_then(|from| {
+                Some(Parent {
+                    session: text(from, "session-id")?.into(),
+                    path: text(from, "path"),
+                    entry: text(from, "entry-id").map(EntryId::from),
+                })
+            }),
+        })
+    }
+}
+
+impl Entry {
+    /// The entry as a line, with its line feed.
+    pub fn line(&self) -> Vec<u8> {
+        let mut map = match &self.body {
+            EntryBody::Other { data, .. } => data.clone(),
+            _ => Map::new(),
+        };
+        map.put("id", self.id.to_value());
+        map.put("parent-id", self.parent.as_ref().map(EntryId::to_value));
+        map.put("ts", self.ts.as_ref().to_owned());
+        let kind = match &self.body {
+            EntryBody::Message(message) => {
+                map.put("message", message.to_value());
+                "message"
+            }
+            EntryBody::Name(name) => {
+                map.put("name", name.as_ref().to_owned());
+                "name"
+            }
+            EntryBody::Model { provider, id } => {
+                map.put("provider", provider.as_ref().to_owned());
+                map.put("model-id", id.as_ref().to_owned());
+                "model"
+            }
+            EntryBody::Setting { key, value } => {
+                map.put("key", Value::keyword(key.to_string()));
+                map.put("value", value.clone());
+                "setting"
+            }
+            EntryBody::Other { kind, .. } => kind,
+        };
+        map.put("type", Value::keyword(kind.to_owned()));
+        line(map)
+    }
+
+    /// Reads an entry back; `None` where the line is none.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let value = edn::read_one(bytes).ok()?;
+        let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        let kind = value.get("type")?.as_keyword()?;
+        let body = match kind {
+            "message" => EntryBody::Message(Arc::new(Message::from_value(value.get("message")?)?)),
+            "name" => EntryBody::Name(text("name")?),
+            "model" => EntryBody::Model { provider: text("provider")?, id: text("model-id")? },
+            "setting" => EntryBody::Setting {
+                key: value.get("key")?.as_keyword()?.into(),
+                value: value.get("value")?.clone().into_owned(),
+            },
+            _ => EntryBody::Other { kind: kind.into(), data: value.as_map()?.clone().into_owned() },
+        };
+        Some(Self {
+            id: text("id")?.into(),
+            parent: text("parent-id").map(EntryId::from),
+            ts: text("ts")?,
+            body,
+        })
+    }
+}
+
+/// A map as a line. The wire's way of writing has no line feed inside, and reads back equal.
+fn line(map: Map<'static>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    edn::write_compact(&Value::from(map), &mut bytes);
+    bytes.push(b'\n');
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Block, Role};
+
+    #[test]
+    fn entries_read_back_as_they_were_written() {
+        let mut message =
+            Message::new("e1".into(), Role::User, vec![Block::Text("a\n\"b\" \u{1F600}".into())], "t".into());
+        message.error_message = Some("nothing".into());
+        let bodies = [
+            EntryBody::Message(Arc::new(message)),
+            EntryBody::Name("x".into()),
+            EntryBody::Model { provider: "p".into(), id: "m".into() },
+            EntryBody::Setting { key: "thinking".into(), value: Value::from("high") },
+        ];
+        for body in bodies {
+            let entry = Entry { id: "e1".into(), parent: Some("e0".into()), ts: "t".into(), body };
+            let line = entry.line();
+            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            assert_eq!(Entry::read(&line), Some(entry));
+        }
+    }
+
+    #[test]
+    fn an_entry_of_an_unknown_type_survives() {
+        let line = b"{:id \"e9\" :parent-id nil :ts \"t\" :type :hologram :depth [1 2 3]}\n";
+        let entry = Entry::read(line).unwrap();
+        let again = Entry::read(&entry.line()).unwrap();
+        assert_eq!(entry, again);
+        let EntryBody::Other { data, .. } = again.body else { panic!("{again:?}") };
+        assert_eq!(data.get_keyword("depth"), Some(&Value::vector([1i64, 2, 3])));
+    }
+}
