@@ -81,6 +81,9 @@ Earlier ones are shown on demand, as many at a time."
 It was emptied; the functions are called with the data that will be
 shown, which has `:messages' and perhaps `:tool-calls'.")
 
+(defvar edn-bridge-chat-rebuilt-hook nil
+  "Normal hook run in a chat buffer whose transcript was built again.")
+
 ;;;; State of a chat buffer
 
 (defvar-local edn-bridge-chat--conn nil
@@ -361,7 +364,8 @@ The draft is kept.  The transcript is built again from the journal."
       (unless wanted
         (setq edn-bridge-chat--session-id (plist-get server :session-id)))
       (edn-bridge-rpc-request
-       conn "subscribe" (list :topics (vconcat edn-bridge-constants-topics)))
+       conn "subscribe" (list :topics (edn-bridge-chat--topics conn))
+       :on-success #'ignore)
       (if (and wanted (not (equal wanted (plist-get server :session-id))))
           (edn-bridge-rpc-request
            conn "switch_session" (list :session-id wanted)
@@ -377,6 +381,13 @@ The draft is kept.  The transcript is built again from the journal."
                 'edn-bridge-chat-error))))
         (edn-bridge-chat--load conn)))
     (force-mode-line-update)))
+
+(defun edn-bridge-chat--topics (conn)
+  "Return the topics to subscribe to on CONN.
+Dialogs are for bridges that do not ask by interactions."
+  (vconcat (if (edn-bridge-rpc-feature-p conn "interactor")
+               (remove "ui/dialog-requested" edn-bridge-constants-topics)
+             edn-bridge-constants-topics)))
 
 (defun edn-bridge-chat--load (conn)
   "Ask for the newest messages of the session of CONN and show them."
@@ -621,7 +632,8 @@ Where `:more' is true there are earlier ones."
       (edn-bridge-chat--insert-more-button)))
   (when edn-bridge-chat--cut
     (setq edn-bridge-chat--cut nil)
-    (edn-bridge-chat--show-cut)))
+    (edn-bridge-chat--show-cut))
+  (run-hooks 'edn-bridge-chat-rebuilt-hook))
 
 (defun edn-bridge-chat--insert-messages (messages)
   "Add MESSAGES, a vector, to the transcript."

@@ -11,6 +11,7 @@
 
 (require 'cl-lib)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
 
 ;;;; Choosing
 
@@ -36,40 +37,6 @@
                (or (plist-get slot :modified) (plist-get slot :created-at))))
    ", "))
 
-(defun edn-bridge-sessions-choose (prompt items label annotate)
-  "Choose one of ITEMS with PROMPT by completion, and return it.
-LABEL and ANNOTATE are functions that return what an item is called and
-what is said of it.  Items of the same name are told apart by a number.
-The order of ITEMS is kept."
-  (let* ((table (make-hash-table :test #'equal))
-         (labels
-          (mapcar (lambda (item)
-                    (let* ((base (funcall label item))
-                           (text base)
-                           (count 1))
-                      (while (gethash text table)
-                        (setq text (format "%s <%d>" base (cl-incf count))))
-                      (puthash text item table)
-                      text))
-                  items)))
-    (gethash
-     (completing-read
-      prompt
-      (lambda (string predicate action)
-        (if (eq action 'metadata)
-            `(metadata
-              (display-sort-function . identity)
-              (cycle-sort-function . identity)
-              (annotation-function
-               . ,(lambda (text)
-                    (let ((note (funcall annotate (gethash text table))))
-                      (if (member note '(nil ""))
-                          ""
-                        (concat "  " (propertize note 'face 'shadow)))))))
-          (complete-with-action action labels string predicate)))
-      nil t)
-     table)))
-
 ;;;; Commands
 
 (defun edn-bridge-sessions--turn-to (conn op params)
@@ -92,7 +59,7 @@ Interactively, choose it; with a prefix argument, from all projects."
           (slots (append (plist-get data :sessions) nil)))
      (unless slots
        (user-error "There is no session yet"))
-     (list (plist-get (edn-bridge-sessions-choose
+     (list (plist-get (edn-bridge-complete-choose
                        "Session: " slots
                        #'edn-bridge-sessions-label
                        #'edn-bridge-sessions--annotate)
@@ -140,7 +107,7 @@ choose the message."
     (unless messages
       (user-error "There is no message to fork at"))
     (plist-get
-     (edn-bridge-sessions-choose
+     (edn-bridge-complete-choose
       "Fork after: " (nreverse messages)
       (lambda (message)
         (truncate-string-to-width

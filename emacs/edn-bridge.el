@@ -19,7 +19,10 @@
 
 (require 'project)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
+(require 'edn-bridge-interact)
 (require 'edn-bridge-sessions)
+(require 'edn-bridge-tools)
 
 ;;;; Opening a chat
 
