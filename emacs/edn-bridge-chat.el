@@ -96,7 +96,10 @@ shown, which has `:messages' and perhaps `:tool-calls'.")
   "What is known of the session, the data of `session/updated'.")
 
 (defvar-local edn-bridge-chat--footer nil
-  "The data of the last `footer/updated'.")
+  "Lines of the footer.")
+
+(defvar-local edn-bridge-chat--statuses nil
+  "Lines above the footer: an alist of a symbol and a list of strings.")
 
 (defvar-local edn-bridge-chat--stream nil
   "The message that is streaming in, an `edn-bridge-chat--stream', or nil.")
@@ -118,6 +121,10 @@ shown, which has `:messages' and perhaps `:tool-calls'.")
 
 (defvar-local edn-bridge-chat--oldest nil
   "Id of the oldest message shown.")
+
+(defvar-local edn-bridge-chat-images nil
+  "Images that go with the next message, last first.
+Each is a property list of `:mime-type' and `:data', in base64.")
 
 (defvar-local edn-bridge-chat--history nil
   "Ring of the texts sent.")
@@ -293,12 +300,27 @@ The transcript is above, the draft below the line.  \\<edn-bridge-chat-mode-map>
 
 (defun edn-bridge-chat--on-footer (data)
   "Show DATA of `footer/updated'."
-  (setq edn-bridge-chat--footer data)
+  (when (edn-bridge-chat-mine-p data)
+    (setq edn-bridge-chat--footer
+          (seq-filter (lambda (line)
+                        (and (stringp line) (not (equal line ""))))
+                      (list (plist-get data :path-line)
+                            (plist-get data :stats-line)
+                            (plist-get data :status-line))))
+    (edn-bridge-chat--show-footer)))
+
+(defun edn-bridge-chat-set-status (key lines)
+  "Show LINES, a list of strings, above the footer.
+They replace those that were set under KEY, a symbol, before."
+  (setf (alist-get key edn-bridge-chat--statuses nil t) lines)
+  (edn-bridge-chat--show-footer))
+
+(defun edn-bridge-chat--show-footer ()
+  "Show the footer and what stands above it."
   (edn-bridge-transcript-set-footer
-   (seq-filter (lambda (line) (and (stringp line) (not (equal line ""))))
-               (list (plist-get data :path-line)
-                     (plist-get data :stats-line)
-                     (plist-get data :status-line)))))
+   (append (mapcan (lambda (entry) (copy-sequence (cdr entry)))
+                   (copy-sequence edn-bridge-chat--statuses))
+           edn-bridge-chat--footer)))
 
 ;;;; Connecting
 
@@ -800,6 +822,9 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
   (let* ((conn (edn-bridge-chat-current))
          (case-fold-search nil)
          (command (string-match-p edn-bridge-chat--command-regexp text))
+         (images (and (not command)
+                      (prog1 (vconcat (reverse edn-bridge-chat-images))
+                        (setq edn-bridge-chat-images nil))))
          (running (edn-bridge-chat-running-p)))
     (edn-bridge-chat--flush)
     (edn-bridge-chat--echo text (and running (not command) behavior))
@@ -815,7 +840,8 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
            ((not running) "prompt")
            ((equal behavior "queue") "follow_up")
            (t "steer"))
-     (list (if command :text :message) text)
+     (append (list (if command :text :message) text)
+             (and (> (length images) 0) (list :images images)))
      :on-success #'ignore
      :on-error
      (lambda (frame)

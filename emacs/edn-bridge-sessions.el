@@ -118,6 +118,29 @@ choose the message."
         (edn-bridge-chat-word (plist-get message :role))))
      :id)))
 
+;;;; Exporting
+
+(defun edn-bridge-sessions-export (file)
+  "Write the session of this chat as a page to FILE.
+Interactively, the bridge chooses the file; with a prefix argument, ask."
+  (interactive
+   (list (and current-prefix-arg
+              (read-file-name "Export to: " nil nil nil "session.html")))
+   edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "export_html"
+   (and file (list :path (file-local-name (expand-file-name file))))
+   :on-success
+   (lambda (data)
+     (message "Exported to %s" (plist-get data :path)))))
+
+(defun edn-bridge-sessions-copy-transcript ()
+  "Put the transcript of this chat, as it is shown, on the kill ring."
+  (interactive nil edn-bridge-chat-mode)
+  (kill-new (buffer-substring-no-properties (point-min)
+                                            (edn-bridge-transcript-end)))
+  (message "The transcript is on the kill ring"))
+
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)
   (define-key map (kbd "C-c C-n") #'edn-bridge-sessions-new)
