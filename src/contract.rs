@@ -28,7 +28,10 @@ use check::Probe;
 use rules::Ledger;
 
 pub use check::{Abilities, Check, Need, Stop};
-pub use checks::CHECKS;
+pub use checks::{
+    CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
+    SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
+};
 pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
@@ -58,6 +61,8 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
         .iter()
+        .copied()
+        .flatten()
         .copied()
         .filter(|check| chosen(check.name))
         .map(|check| run_one(launch, options, check, &abilities, &ledger))
