@@ -21,6 +21,8 @@ mod rules;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -52,6 +54,26 @@ impl Default for Options {
     fn default() -> Self {
         Self { only: Vec::new(), patience: Duration::from_secs(10) }
     }
+}
+
+/// Runs the checks against a command line and writes the report: what the command `contract` does.
+/// Returns whether all that applies holds.
+///
+/// # Errors
+/// When there is no command, when no folder can be made for what the servers keep, or when the report
+/// cannot be written.
+pub fn execute(
+    words: Vec<OsString>,
+    format: Format,
+    options: &Options,
+    out: &mut dyn Write,
+) -> std::io::Result<bool> {
+    let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
+    let launch = CommandLine::new(words, folder)?;
+    let report = run(&launch, options);
+    let bindings = bindings().map_err(std::io::Error::other)?;
+    report.write(format, &bindings, out)?;
+    Ok(report.holds())
 }
 
 /// Runs the checks, one after the other, then the rules over all that was received.

@@ -514,7 +514,7 @@ fn order_of_checks(probe: &Probe<'_>) -> Result<(), Stop> {
         peer.send_line(line);
         peer.stray_error(code)?;
     }
-    let mut tell = |peer: &mut Peer, op: &str, params: &str, code: &str| {
+    let tell = |peer: &mut Peer, op: &str, params: &str, code: &str| {
         let id = peer.new_id();
         peer.expects(&id, op.trim_matches('"'));
         peer.send_line(&format!("{{:kind :request :id {id:?} :op {op} :params {params}}}"));

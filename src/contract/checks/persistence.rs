@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 
-use super::super::check::{Check, Need, Probe, Stop, ensure, text};
+use super::super::check::{Check, Need, Stop, ensure, text};
 use super::super::peer::{Answer, Peer};
 use super::sessions::{messages, state, talk, words};
 use crate::value::Value;
