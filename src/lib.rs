@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod clock;
+pub mod config;
 pub mod contract;
 pub mod edn;
 pub mod endpoint;
@@ -13,8 +14,11 @@ pub mod event;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod projection;
 pub mod provider;
+pub mod query;
 pub mod router;
+pub mod runtime;
 pub mod session;
 pub mod store;
 pub mod transport;

@@ -1,3 +1,9 @@
 //! Arguments, wiring and exit codes.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

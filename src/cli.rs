@@ -1,0 +1,166 @@
+//! The command line: what each command needs is put together here, and nothing else is decided.
+
+mod client;
+mod serve;
+mod show;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use edn_bridge::config::{self, Settings};
+use edn_bridge::provider::embedded;
+
+/// An EDN-native RPC bridge between editors and a coding-agent session runtime.
+#[derive(Parser)]
+#[command(name = "edn-bridge", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options common to all commands.
+#[derive(Args, Clone)]
+struct Options {
+    /// Where sessions, models and other state are kept.
+    #[arg(long, global = true, env = "EDN_BRIDGE_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// The folder that new sessions work in.
+    #[arg(long, global = true, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// The provider of new sessions: embedded, scripted.
+    #[arg(long, global = true, env = "EDN_BRIDGE_PROVIDER", value_name = "NAME")]
+    provider: Option<String>,
+    /// The model of new sessions, by its id at the provider.
+    #[arg(long, global = true, env = "EDN_BRIDGE_MODEL", value_name = "ID")]
+    model: Option<String>,
+    /// A GGUF file for the embedded model, instead of the one that `models fetch` gets.
+    #[arg(long, global = true, env = "EDN_BRIDGE_MODEL_FILE", value_name = "FILE")]
+    model_file: Option<PathBuf>,
+    /// The script of the scripted provider.
+    #[arg(long, global = true, value_name = "FILE")]
+    script: Option<PathBuf>,
+    /// What tools may do without asking.
+    #[arg(long, global = true, value_name = "MODE", default_value = "ask",
+          value_parser = ["ask", "accept-edits", "read-only", "yolo"])]
+    mode: String,
+    /// Short for --mode yolo.
+    #[arg(long, global = true, conflicts_with = "mode")]
+    yolo: bool,
+    /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
+    #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
+    log: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The bridge on standard input and output, EDN lines: what an editor starts.
+    Serve,
+    /// One query; the result is printed as EDN.
+    Query {
+        /// The query: an EDN vector of attributes.
+        query: String,
+        /// Ask this session from disk.
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+    },
+    /// One turn without an editor; the answer is streamed to standard output.
+    Prompt {
+        /// The message.
+        text: String,
+    },
+    /// The models.
+    Models {
+        #[command(subcommand)]
+        command: Option<ModelsCommand>,
+    },
+    /// Reads EDN from standard input and prints it canonically, one form a line.
+    Edn,
+    /// Writes the files that are generated from the protocol's catalogue.
+    #[command(hide = true)]
+    Generate {
+        /// The project's folder.
+        root: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum ModelsCommand {
+    /// Lists the models that the program knows, and what of them is on disk.
+    List,
+    /// Fetches the embedded model once.
+    Fetch,
+}
+
+/// The exit status of a command that could not do what it was asked.
+const FAILED: u8 = 1;
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let options = arguments.options;
+    log(&options.log);
+    let result = match arguments.command {
+        Command::Serve => serve::run(&options),
+        Command::Query { query, session } => client::query(&options, query, session),
+        Command::Prompt { text } => client::prompt(&options, text),
+        Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
+            ModelsCommand::List => show::models(&options),
+            ModelsCommand::Fetch => show::fetch(&options),
+        },
+        Command::Edn => return show::edn(),
+        Command::Generate { root } => show::generate(&root),
+    };
+    match result {
+        Ok(code) => code,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "edn-bridge: {message}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Sends the log to standard error: standard output is the wire.
+fn log(filter: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+}
+
+impl Options {
+    /// The settings that the options come to.
+    fn settings(&self) -> Result<Settings, String> {
+        let state_dir = match &self.state_dir {
+            Some(dir) => {
+                std::path::absolute(dir).map_err(|error| format!("--state-dir {}: {error}", dir.display()))?
+            }
+            None => config::default_state_dir()
+                .ok_or("There is no home folder: name one with --state-dir DIR.")?,
+        };
+        let cwd = match &self.cwd {
+            Some(dir) => dir.canonicalize().map_err(|error| format!("--cwd {}: {error}", dir.display()))?,
+            None => std::env::current_dir().map_err(|error| format!("the working folder: {error}"))?,
+        };
+        let scripted = self.script.is_some() && self.provider.is_none();
+        let provider = self.provider.as_deref().unwrap_or(if scripted { "scripted" } else { embedded::NAME });
+        let model = self.model.as_deref().unwrap_or(match provider {
+            embedded::NAME => edn_bridge::provider::known::SMOLLM2.id,
+            other => other,
+        });
+        Ok(Settings {
+            state_dir,
+            cwd,
+            provider: provider.into(),
+            model: model.into(),
+            model_file: self.model_file.clone(),
+            script: self.script.clone(),
+            mode: if self.yolo { "yolo".into() } else { self.mode.as_str().into() },
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! `edn-bridge query` and `edn-bridge prompt`: a session API without a wire.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use edn_bridge::catalogue::Topic;
+use edn_bridge::edn;
+use edn_bridge::event::{Body, Event};
+use edn_bridge::message::{Message, SessionId, StopReason};
+use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Query, Reply, SessionApi, SwitchTarget};
+
+use super::serve::Process;
+use super::{FAILED, Options};
+
+const CONNECTION: u64 = 1;
+
+pub(super) fn query(options: &Options, query: String, session: Option<String>) -> Result<ExitCode, String> {
+    let process = Process::new(options)?;
+    let client = Arc::new(Console::new());
+    let mut session = {
+        let first = process.runtime.attach(CONNECTION, client.clone());
+        client.focus(first.clone());
+        session.map_or(first, SessionId::from)
+    };
+    if session != client.focused() {
+        let target = SwitchTarget::Id(session.clone());
+        session =
+            wait(|reply| process.runtime.switch_session(call(&client.focused()), target, reply))?.session;
+    }
+    let query = Query { text: query, entity: None, strict: false };
+    let answer = wait(|reply| process.runtime.query(call(&session), query, reply))?;
+    let mut text = Vec::new();
+    edn::write_pretty(&answer.result, 100, &mut text);
+    text.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&text).and_then(|()| out.flush()).map_err(|error| error.to_string())?;
+    if !answer.missing.is_empty() {
+        let names: Vec<String> = answer.missing.iter().map(ToString::to_string).collect();
+        let _ = writeln!(std::io::stderr(), "edn-bridge: not resolved: {}", names.join(" "));
+    }
+    process.end();
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
+    let process = Process::new(options)?;
+    let client = Arc::new(Console::new());
+    let session = process.runtime.attach(CONNECTION, client.clone());
+    client.focus(session.clone());
+    let (ended, end) = channel();
+    *client.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+    let prompt = Prompt { message: text, ..Prompt::default() };
+    wait(|reply| process.runtime.prompt(call(&session), prompt, reply))?;
+    let message = end.recv().map_err(|_| "the turn did not end".to_owned())?;
+    wait(|reply| process.runtime.detach(CONNECTION, reply))?;
+    process.end();
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out);
+    match (message.stop_reason, &message.error_message) {
+        (_, Some(error)) => Err(error.to_string()),
+        (Some(StopReason::Error | StopReason::Aborted), None) => Ok(ExitCode::from(FAILED)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn call(session: &SessionId) -> Call {
+    Call { connection: CONNECTION, request: "cli".into(), session: session.clone() }
+}
+
+/// Calls the API and waits for the answer.
+fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, String> {
+    let (sender, receiver) = channel();
+    ask(Reply::new(move |result: Result<T, ApiError>| {
+        let _ = sender.send(result);
+    }));
+    receiver.recv().map_err(|_| "no answer".to_owned())?.map_err(|error| error.message)
+}
+
+/// A client that prints what the model says.
+struct Console {
+    focus: Mutex<SessionId>,
+    ended: Mutex<Option<Sender<Arc<Message>>>>,
+}
+
+impl Console {
+    fn new() -> Self {
+        Self { focus: Mutex::new(SessionId::from("")), ended: Mutex::new(None) }
+    }
+}
+
+impl Client for Console {
+    fn wants(&self, topic: Topic, _: Option<&SessionId>) -> bool {
+        matches!(topic, Topic::AssistantDelta | Topic::AssistantMessage)
+    }
+
+    fn deliver(&self, event: &Event) -> Pressure {
+        match &event.body {
+            Body::AssistantDelta(text) => {
+                let mut out = std::io::stdout().lock();
+                // A closed output ends the printing, not the turn: its result is kept.
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            }
+            Body::AssistantMessage(message) if message.stop_reason != Some(StopReason::ToolUse) => {
+                if let Some(ended) = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    let _ = ended.send(message.clone());
+                }
+            }
+            _ => {}
+        }
+        Pressure::Fine
+    }
+
+    fn focus(&self, session: SessionId) {
+        *self.focus.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+
+    fn focused(&self) -> SessionId {
+        self.focus.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_interactor(&self) -> bool {
+        false
+    }
+
+    fn close(&self) {}
+}

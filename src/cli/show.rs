@@ -1,0 +1,107 @@
+//! The commands that print what they find: models, EDN, generated files.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use edn_bridge::catalogue;
+use edn_bridge::edn;
+use edn_bridge::provider::fetch::{self, Progress};
+use edn_bridge::provider::known::{self, FileState};
+
+use super::Options;
+
+/// The exit status for data that is not what it should be (`EX_DATAERR` of sysexits.h).
+const DATA_ERROR: u8 = 65;
+
+pub(super) fn models(options: &Options) -> Result<ExitCode, String> {
+    let settings = options.settings()?;
+    let mut text = String::new();
+    for status in known::list(&settings.state_dir) {
+        let state = match status.state {
+            FileState::Installed => "installed".to_owned(),
+            FileState::WrongSize { found } => format!("damaged ({found} bytes)"),
+            FileState::Missing => "not fetched".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "embedded  {}  {}  {state}  {}",
+            status.model.id,
+            status.model.title,
+            status.path.display()
+        );
+    }
+    print(&text)
+}
+
+pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
+    let settings = options.settings()?;
+    let mut shown = None;
+    let mut progress = |step: Progress| {
+        // A line for each tenth, so that a log stays readable.
+        let tenth = |done: u64, total: u64| {
+            done.saturating_mul(10).checked_div(total).unwrap_or(0).saturating_mul(10)
+        };
+        let line = match step {
+            Progress::Waiting => "another process is fetching the model; waiting for it".to_owned(),
+            Progress::Downloading { done, total } => {
+                format!("downloading the model: {} %", tenth(done, total))
+            }
+            Progress::Unpacking { done, total } => {
+                format!("unpacking and checking: {} %", tenth(done, total))
+            }
+        };
+        if shown.as_ref() != Some(&line) {
+            let _ = writeln!(std::io::stderr(), "edn-bridge: {line}");
+            shown = Some(line);
+        }
+    };
+    let fetched = fetch::fetch(&known::SMOLLM2, &settings.state_dir, &mut progress)
+        .map_err(|error| error.to_string())?;
+    print(&format!("{}\n", fetched.path.display()))
+}
+
+pub(super) fn edn() -> ExitCode {
+    let mut input = Vec::new();
+    if let Err(error) = std::io::stdin().lock().read_to_end(&mut input) {
+        let _ = writeln!(std::io::stderr(), "edn-bridge: standard input: {error}");
+        return ExitCode::FAILURE;
+    }
+    match edn::read_all(&input) {
+        Ok(forms) => {
+            let mut out = Vec::new();
+            for form in forms {
+                edn::write_canonical(&form, &mut out);
+                out.push(b'\n');
+            }
+            match std::io::stdout().lock().write_all(&out) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{error}");
+            ExitCode::from(DATA_ERROR)
+        }
+    }
+}
+
+pub(super) fn generate(root: &Path) -> Result<ExitCode, String> {
+    for (path, content) in [
+        ("spec/reference.md", catalogue::reference_page()),
+        ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
+    ] {
+        let path = root.join(path);
+        std::fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &str) -> Result<ExitCode, String> {
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(|error| format!("standard output: {error}"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,430 @@
+//! The session API, served.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::catalogue::Topic;
+use crate::event::{Body, Event};
+use crate::limits::PAGE_MESSAGES;
+use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, count};
+use crate::projection;
+use crate::query;
+use crate::runtime::Runtime;
+use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::open::session_event;
+use crate::session::{
+    ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
+    Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
+};
+use crate::store::Parent;
+use crate::value::{Map, Value};
+
+impl Runtime {
+    /// Gives work the session that a call means, or refuses.
+    fn with<T>(&self, call: &Call, reply: Reply<T>, work: impl FnOnce(Handle, Reply<T>)) {
+        match self.shared.session(&call.session) {
+            Ok(handle) => {
+                // Tasks that the work starts run on the process's executor, whoever calls.
+                let _executor = self.shared.executor.enter();
+                work(handle, reply);
+            }
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    /// Reads from a session's snapshot.
+    fn read<T>(&self, call: &Call, reply: Reply<T>, read: impl FnOnce(&Snapshot) -> Result<T, ApiError>) {
+        self.with(call, reply, |handle, reply| reply.send(read(&handle.snapshot())));
+    }
+}
+
+impl SessionApi for Runtime {
+    fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
+        self.shared.hub.attach(connection, client);
+        let _executor = self.shared.executor.enter();
+        let cwd = self.shared.settings.cwd.to_string_lossy().into();
+        self.shared.primary.get_or_init(|| self.shared.create(None, cwd).id).clone()
+    }
+
+    fn detach(&self, connection: u64, reply: Reply<()>) {
+        if !self.shared.hub.is_last(connection) {
+            self.shared.hub.detach(connection);
+            return reply.ok(());
+        }
+        // The last connection is told how its turns end. The reply comes when the last of the sessions
+        // has dropped its part of it.
+        let shared = self.shared.clone();
+        let leave = Reply::new(move |_| {
+            shared.hub.detach(connection);
+            reply.ok(());
+        });
+        let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
+        for handle in self.shared.live() {
+            handle.abort();
+            let part = all.clone();
+            handle.tell(move |live| {
+                Box::pin(async move {
+                    live.when_idle(Reply::new(move |_| drop(part)));
+                })
+            });
+        }
+    }
+
+    fn server_info(&self, session: &SessionId) -> Map<'static> {
+        match self.shared.session(session) {
+            Ok(handle) => projection::server_info(&handle.snapshot().facts),
+            Err(_) => Map::new(),
+        }
+    }
+
+    fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event> {
+        let handle = self.shared.session(&call.session).ok()?;
+        let facts = handle.snapshot().facts.clone();
+        let body = match topic {
+            Topic::SessionUpdated => Body::SessionUpdated(Arc::new(projection::session_state(&facts))),
+            Topic::FooterUpdated => Body::Payload(topic, Arc::new(projection::footer(&facts))),
+            Topic::ContextUpdated => {
+                return Some(Event { cause: Some(call.cause()), ..self.shared.context_event() });
+            }
+            _ => return None,
+        };
+        Some(session_event(&handle, body, Some(call.cause())))
+    }
+
+    fn state(&self, call: Call, reply: Reply<Map<'static>>) {
+        self.read(&call, reply, |snapshot| Ok(projection::session_state(&snapshot.facts)));
+    }
+
+    fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
+        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit.unwrap_or(PAGE_MESSAGES)));
+    }
+
+    fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
+        self.read(&call, reply, |snapshot| Ok(stats(snapshot)));
+    }
+
+    fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
+        self.read(&call, reply, |snapshot| {
+            Ok(snapshot.messages().filter(|message| message.role == Role::User).cloned().collect())
+        });
+    }
+
+    fn last_assistant_text(&self, call: Call, reply: Reply<Option<String>>) {
+        self.read(&call, reply, |snapshot| {
+            Ok(snapshot.messages().rev().find(|message| message.role == Role::Assistant).map(|m| m.text()))
+        });
+    }
+
+    fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
+        let models = self.shared.providers.names().map(|provider| {
+            let mut model = Map::new();
+            model.put("provider", provider.to_owned());
+            model.put("id", provider.to_owned());
+            Value::from(model)
+        });
+        reply.ok(models.collect());
+    }
+
+    fn list_sessions(
+        &self,
+        call: Call,
+        limit: Option<usize>,
+        scope: Scope,
+        reply: Reply<Vec<Value<'static>>>,
+    ) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let facts = handle.snapshot().facts.clone();
+                reply.ok(shared.list(&facts, limit, scope));
+            });
+        });
+    }
+
+    fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>) {
+        self.read(&call, reply, |snapshot| query::run(&query, &|name| attribute(snapshot, name)));
+    }
+
+    fn read_output(&self, _: Call, handle: String, _: u64, _: usize, reply: Reply<OutputPart>) {
+        reply.fail(ApiError::not_found("kept output", &handle));
+    }
+
+    fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
+        });
+    }
+
+    fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.prompt(call, prompt, reply);
+    }
+
+    fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.prompt(call, prompt, reply);
+    }
+
+    fn abort(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.abort();
+            reply.ok(());
+        });
+    }
+
+    fn interrupt(&self, call: Call, reply: Reply<(bool, String)>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.abort();
+            reply.ok((false, String::new()));
+        });
+    }
+
+    fn abort_retry(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |_, reply| reply.ok(()));
+    }
+
+    fn compact(&self, _: Call, _: Option<String>, reply: Reply<Option<String>>) {
+        reply.fail(not_built("compaction"));
+    }
+
+    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
+        self.with(&call, reply, |source, reply| {
+            let parent = match parent {
+                Some(id) => match self.shared.session(&id) {
+                    Ok(parent) => {
+                        let path = parent.snapshot().facts.file.clone();
+                        Some(Parent { session: id, path, entry: None })
+                    }
+                    Err(error) => return reply.fail(error),
+                },
+                None => None,
+            };
+            let handle = self.shared.create(parent, source.snapshot().facts.cwd.clone());
+            self.shared.enter(&call, &handle, reply);
+        });
+    }
+
+    fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
+        let _executor = self.shared.executor.enter();
+        self.shared.switch(call, target, reply);
+    }
+
+    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |handle, reply| self.shared.fork(call, &handle, entry, reply));
+    }
+
+    fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.set_name(call, name, reply)));
+        });
+    }
+
+    fn set_model(
+        &self,
+        call: Call,
+        provider: String,
+        model: String,
+        _: Reach,
+        reply: Reply<(String, String)>,
+    ) {
+        if self.shared.providers.get(&provider).is_none() {
+            let names = Value::vector(self.shared.providers.names().map(|name| Value::from(name.to_owned())));
+            let message = format!("There is no provider {provider:?}.");
+            let error =
+                ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", names);
+            return reply.fail(error);
+        }
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.set_model(call, provider.into(), model.into(), reply)));
+        });
+    }
+
+    fn cycle_model(&self, call: Call, _: bool, reply: Reply<(String, String)>) {
+        self.read(&call, reply, |snapshot| {
+            Ok((snapshot.facts.model_provider.to_string(), snapshot.facts.model_id.to_string()))
+        });
+    }
+
+    fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let level = level.unwrap_or_else(|| handle.snapshot().facts.thinking.next());
+            handle.tell(move |live| {
+                Box::pin(live.set(call, "thinking", Value::from(level.as_str()), level, reply))
+            });
+        });
+    }
+
+    fn set_mode(&self, call: Call, mode: String, reply: Reply<String>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.set(call, "mode", Value::from(mode.clone()), mode, reply)));
+        });
+    }
+
+    fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(live.set(call, "auto-compaction", Value::from(enabled), enabled, reply))
+            });
+        });
+    }
+
+    fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(live.set(call, "auto-retry", Value::from(enabled), enabled, reply))
+            });
+        });
+    }
+
+    fn trust_project(&self, _: Call, _: bool, reply: Reply<bool>) {
+        reply.fail(not_built("trust of folders"));
+    }
+
+    fn command(&self, _: Call, _: String, reply: Reply<()>) {
+        reply.fail(not_built("slash commands"));
+    }
+
+    fn action_result(&self, _: Call, result: ActionResult, reply: Reply<()>) {
+        reply.fail(ApiError::not_found("frontend action", &result.request_id));
+    }
+
+    fn respond(&self, _: Call, response: Response, reply: Reply<()>) {
+        reply.fail(ApiError::not_found("interaction", &response.interaction_id));
+    }
+
+    fn resolve_dialog(&self, _: Call, _: String, _: Option<Value<'static>>, reply: Reply<()>) {
+        reply.fail(ApiError::new(crate::catalogue::ErrorCode::NoActiveDialog, "No dialog is open."));
+    }
+
+    fn login_begin(&self, _: Call, _: Option<String>, reply: Reply<Map<'static>>) {
+        reply.fail(not_built("logins"));
+    }
+
+    fn login_complete(&self, _: Call, _: Option<String>, reply: Reply<Map<'static>>) {
+        reply.fail(ApiError::new(crate::catalogue::ErrorCode::NoPendingLogin, "No login was begun."));
+    }
+
+    fn logout(&self, _: Call, _: String, reply: Reply<bool>) {
+        reply.ok(false);
+    }
+
+    fn bash(&self, _: Call, _: String, _: Option<u64>, reply: Reply<Map<'static>>) {
+        reply.fail(not_built("bash"));
+    }
+
+    fn abort_bash(&self, _: Call, reply: Reply<()>) {
+        reply.ok(());
+    }
+
+    fn jobs(&self, _: Call, _: Option<Vec<String>>, reply: Reply<Vec<Value<'static>>>) {
+        reply.ok(Vec::new());
+    }
+
+    fn job(&self, _: Call, id: String, reply: Reply<Value<'static>>) {
+        reply.fail(ApiError::not_found("job", &id));
+    }
+
+    fn cancel_job(&self, _: Call, id: String, reply: Reply<Value<'static>>) {
+        reply.fail(ApiError::not_found("job", &id));
+    }
+
+    fn export_html(&self, _: Call, _: Option<String>, reply: Reply<String>) {
+        reply.fail(not_built("export"));
+    }
+
+    fn update_context(&self, call: Call, _: Map<'static>, reply: Reply<()>) {
+        self.read(&call, reply, |_| Ok(()));
+    }
+}
+
+fn not_built(what: &str) -> ApiError {
+    ApiError::failed(format!("This version has no {what} yet."))
+}
+
+/// Answers when the last owner is gone.
+struct WhenDropped(Mutex<Option<Reply<()>>>);
+
+impl Drop for WhenDropped {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            reply.ok(());
+        }
+    }
+}
+
+fn stats(snapshot: &Snapshot) -> Map<'static> {
+    let mut by_role = [0u64; 4];
+    let mut tool_calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for message in snapshot.messages() {
+        let [user, assistant, tool, system] = &mut by_role;
+        let place = match message.role {
+            Role::User => user,
+            Role::Assistant => assistant,
+            Role::Tool => tool,
+            Role::System => system,
+        };
+        *place = place.saturating_add(1);
+        for block in &message.content {
+            if let Block::ToolCall { name, .. } = block {
+                let calls = tool_calls.entry(name).or_default();
+                *calls = calls.saturating_add(1);
+            }
+        }
+    }
+    let mut roles = Map::new();
+    for (role, messages) in ["user", "assistant", "tool", "system"].into_iter().zip(by_role) {
+        roles.put(role, count(messages));
+    }
+    let mut tools = Map::new();
+    for (tool, calls) in tool_calls {
+        tools.insert(Value::from(tool.to_owned()), count(calls));
+    }
+    let mut stats = Map::new();
+    stats.put("session-id", snapshot.facts.id.to_value());
+    stats.put("messages", Value::from(roles));
+    stats.put("message-count", Value::from(snapshot.facts.message_count));
+    stats.put("tool-calls", Value::from(tools));
+    stats.put("tokens", Value::from(projection::usage(&snapshot.facts)));
+    stats.put("cost", Value::from(snapshot.facts.usage.cost));
+    stats
+}
+
+/// A plain attribute of a session.
+fn attribute(snapshot: &Snapshot, name: &str) -> Option<Value<'static>> {
+    let facts = &snapshot.facts;
+    let text = |text: &str| Value::from(text.to_owned());
+    Some(match name.strip_prefix("psi.agent-session/")? {
+        "session-id" => facts.id.to_value(),
+        "session-name" => Value::from(facts.name.as_deref().map(text)),
+        "session-display-name" => text(facts.display_name()),
+        "session-file" => Value::from(facts.file.as_deref().map(text)),
+        "worktree-path" => text(&facts.cwd),
+        "git-branch" => Value::from(facts.git_branch.as_deref().map(text)),
+        "phase" => Value::keyword(facts.phase.as_str()),
+        "is-streaming" => Value::from(facts.is_streaming()),
+        "is-compacting" => Value::from(facts.phase == projection::Phase::Compacting),
+        "model" => {
+            let mut model = Map::new();
+            model.put("provider", text(&facts.model_provider));
+            model.put("id", text(&facts.model_id));
+            Value::from(model)
+        }
+        "model-provider" => text(&facts.model_provider),
+        "model-id" => text(&facts.model_id),
+        "model-reasoning" => Value::from(facts.model_reasoning),
+        "thinking-level" => Value::from(facts.thinking.as_str()),
+        "effective-reasoning-effort" => Value::from(facts.effective_thinking().as_str()),
+        "messages" => Value::vector(snapshot.messages().map(|message| message.to_value())),
+        "message-count" => Value::from(facts.message_count),
+        "usage-input" => count(facts.usage.input),
+        "usage-output" => count(facts.usage.output),
+        "usage-cache-read" => count(facts.usage.cache_read),
+        "usage-cache-write" => count(facts.usage.cache_write),
+        "usage-cost-total" => Value::from(facts.usage.cost),
+        "context-fraction" => Value::from(facts.context_fraction()),
+        "context-window" => count(facts.context_window),
+        "auto-compaction-enabled" => Value::from(facts.auto_compaction),
+        "auto-retry-enabled" => Value::from(facts.auto_retry),
+        "system-prompt" => Value::from(crate::runtime::prompt::system(facts)),
+        "parent-session-id" => Value::from(facts.parent.as_ref().map(SessionId::to_value)),
+        "created-at" => text(&facts.created_at),
+        _ => return None,
+    })
+}

@@ -1,0 +1,229 @@
+//! Ways into a session: a new one, one that is live, one on disk, a fork.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::clock::rfc3339;
+use crate::event::{Body, Cause, Event};
+use crate::message::{EntryId, SessionId};
+use crate::projection::{self, SessionFacts};
+use crate::runtime::Shared;
+use crate::runtime::live::Live;
+use crate::runtime::mailbox::Handle;
+use crate::session::{ApiError, Call, Opened, Reply, Scope, SwitchTarget};
+use crate::store::{Header, Parent, SessionInfo, StoreError};
+use crate::value::{Map, Value};
+
+impl Shared {
+    /// A session's handle.
+    ///
+    /// # Errors
+    /// `request/not-found` where it is not live.
+    pub(super) fn session(&self, id: &SessionId) -> Result<Handle, ApiError> {
+        let handle = self.sessions.get(id).map(|entry| entry.value().clone());
+        handle.ok_or_else(|| ApiError::not_found("session", id.as_str()))
+    }
+
+    /// A session with nothing in it. Its file is made with its first entry.
+    pub(super) fn create(self: &Arc<Self>, parent: Option<Parent>, cwd: Arc<str>) -> Handle {
+        let header = Header {
+            session: SessionId::from(self.clock.id("s-")),
+            created_at: rfc3339(self.clock.now()),
+            cwd,
+            parent,
+        };
+        let journal = self.store.create(header.clone());
+        let handle = Live::start(self, journal, header, Vec::new());
+        self.sessions.insert(handle.id.clone(), handle.clone());
+        handle
+    }
+
+    /// Opens a session for a call, answers, and shows it to the connection.
+    pub(super) fn switch(self: &Arc<Self>, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
+        if let SwitchTarget::Id(id) = &target
+            && let Ok(handle) = self.session(id)
+        {
+            return self.enter(&call, &handle, reply);
+        }
+        let shared = self.clone();
+        self.tasks.spawn_on(
+            async move {
+                match shared.open(target).await {
+                    Ok(handle) => shared.enter(&call, &handle, reply),
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.executor,
+        );
+    }
+
+    /// Opens a session from disk, unless it is live already.
+    async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<Handle, ApiError> {
+        let _one_at_a_time = self.opening.lock().await;
+        let shared = self.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let path = match &target {
+                SwitchTarget::Path(path) => PathBuf::from(path),
+                SwitchTarget::Id(id) => {
+                    shared.store.find(id).ok_or_else(|| ApiError::not_found("session", id.as_str()))?
+                }
+            };
+            if let Some(handle) = shared.live_at(&path) {
+                return Ok(Err(handle));
+            }
+            match shared.store.open(&path) {
+                Ok(loaded) => Ok(Ok(loaded)),
+                Err(StoreError::Missing { path }) => {
+                    Err(ApiError::not_found("session file", &path.to_string_lossy()))
+                }
+                Err(error) => Err(ApiError::failed(error.to_string())),
+            }
+        });
+        match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
+            Err(handle) => Ok(handle),
+            Ok(loaded) => {
+                let handle = Live::start_loaded(self, loaded);
+                self.sessions.insert(handle.id.clone(), handle.clone());
+                self.announce_context();
+                Ok(handle)
+            }
+        }
+    }
+
+    /// The live session whose journal is that file.
+    fn live_at(&self, path: &Path) -> Option<Handle> {
+        let wanted = path.canonicalize().ok()?;
+        self.sessions.iter().map(|entry| entry.value().clone()).find(|handle| {
+            let file = handle.snapshot().facts.file.clone();
+            file.and_then(|file| Path::new(&*file).canonicalize().ok()).is_some_and(|file| file == wanted)
+        })
+    }
+
+    /// A session with the history up to an entry, written to a file of its own.
+    pub(super) fn fork(self: &Arc<Self>, call: Call, source: &Handle, entry: EntryId, reply: Reply<Opened>) {
+        let shared = self.clone();
+        let source = source.clone();
+        self.tasks.spawn_on(
+            async move {
+                match shared.write_fork(&source, entry).await {
+                    Ok(handle) => shared.enter(&call, &handle, reply),
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.executor,
+        );
+    }
+
+    async fn write_fork(self: &Arc<Self>, source: &Handle, entry: EntryId) -> Result<Handle, ApiError> {
+        let wanted = entry.clone();
+        let path = source.ask(move |live| Box::pin(async move { live.history(&wanted) })).await?;
+        let entries = path.ok_or_else(|| ApiError::not_found("entry", entry.as_str()))?;
+        let facts = source.snapshot().facts.clone();
+        let parent = Parent { session: source.id.clone(), path: facts.file.clone(), entry: Some(entry) };
+        let header = Header {
+            session: SessionId::from(self.clock.id("s-")),
+            created_at: rfc3339(self.clock.now()),
+            cwd: facts.cwd.clone(),
+            parent: Some(parent),
+        };
+        let journal = self.store.create(header.clone());
+        let (sender, receiver) = oneshot::channel();
+        journal.append(&entries, move |result| {
+            let _ = sender.send(result);
+        });
+        receiver
+            .await
+            .map_err(|_| ApiError::failed("The journal ended."))?
+            .map_err(|error| ApiError::failed(error.to_string()))?;
+        let handle = Live::start(self, journal, header, entries);
+        self.sessions.insert(handle.id.clone(), handle.clone());
+        Ok(handle)
+    }
+
+    /// Moves a connection's focus to a session, answers, and then shows the session: it was resumed, its
+    /// newest part, its state, and the live sessions. Requests that the client sends after the answer
+    /// mean the new focus.
+    pub(super) fn enter(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
+        let client = self.hub.client(call.connection);
+        if let Some(client) = &client {
+            client.focus(handle.id.clone());
+        }
+        let snapshot = handle.snapshot();
+        let file = snapshot.facts.file.clone();
+        reply.ok(Opened { session: handle.id.clone(), file: file.as_deref().map(str::to_owned) });
+        let Some(client) = client else { return };
+        let cause = Some(call.cause());
+        for body in [
+            Body::SessionResumed { session_file: file, message_count: snapshot.facts.message_count },
+            Body::SessionRehydrated(Arc::new(snapshot.rehydration())),
+            Body::SessionUpdated(Arc::new(projection::session_state(&snapshot.facts))),
+            Body::Payload(
+                crate::catalogue::Topic::FooterUpdated,
+                Arc::new(projection::footer(&snapshot.facts)),
+            ),
+        ] {
+            let _ = client.deliver(&session_event(handle, body, cause.clone()));
+        }
+        self.announce_context();
+    }
+}
+
+/// An event of a session outside any turn.
+pub(super) fn session_event(handle: &Handle, body: Body, cause: Option<Cause>) -> Event {
+    Event {
+        session: Some(handle.id.clone()),
+        offset: handle.snapshot().offset,
+        turn: None,
+        entry: None,
+        cause,
+        body,
+    }
+}
+
+impl Shared {
+    /// The sessions that a list shows: live ones with their state, those on disk with what a look at
+    /// their beginning tells, newest first.
+    pub(super) fn list(
+        &self,
+        asking: &SessionFacts,
+        limit: Option<usize>,
+        scope: Scope,
+    ) -> Vec<Value<'static>> {
+        let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
+        let mut slots: Vec<Value<'static>> = Vec::new();
+        let live = self.live();
+        for handle in live.iter().rev() {
+            let facts = handle.snapshot().facts.clone();
+            if scope == Scope::All || facts.cwd == asking.cwd {
+                let mut slot = projection::slot(&facts);
+                slot.put("is-active", facts.id == asking.id);
+                slots.push(Value::from(slot));
+            }
+        }
+        for info in self.store.list(project) {
+            if live.iter().any(|handle| handle.id == info.header.session) {
+                continue;
+            }
+            slots.push(Value::from(disk_slot(info)));
+        }
+        slots.truncate(limit.unwrap_or(usize::MAX));
+        slots
+    }
+}
+
+fn disk_slot(info: SessionInfo) -> Map<'static> {
+    let mut slot = Map::new();
+    let display = info.name.clone().or(info.first_message).unwrap_or_else(|| "New session".to_owned());
+    slot.put("id", info.header.session.to_value());
+    slot.put("name", info.name);
+    slot.put("display-name", display.lines().next().unwrap_or_default().to_owned());
+    slot.put("worktree-path", info.header.cwd.to_string());
+    slot.put("is-streaming", false);
+    slot.put("is-active", false);
+    slot.put("parent-session-id", info.header.parent.map(|parent| parent.session.to_value()));
+    slot.put("created-at", info.header.created_at.to_string());
+    slot.put("session-file", info.path.to_string_lossy().into_owned());
+    slot
+}
