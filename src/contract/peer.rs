@@ -344,6 +344,11 @@ impl Peer {
         self.events.drain(..).collect()
     }
 
+    /// Drops the events of a topic that have come and were not taken.
+    pub fn forget(&mut self, name: &str) {
+        self.events.retain(|event| topic(event) != name);
+    }
+
     /// Sends a `ping` and waits for its answer: whatever the server sends before it has come.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "id.duplicate",
         about: "An :id that is pending is request/invalid-id without :id, and the first request is answered.",
-        needs: &[Need::Op("list_sessions")],
+        needs: &[Need::Op("set_session_name")],
         run: duplicate_id,
     },
     Check {
@@ -353,13 +353,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "pending.capacity",
         about: "A request beyond the places is transport/max-pending-exceeded and retryable; abort is admitted; all others are answered once.",
-        needs: &[Need::Op("list_sessions"), Need::Op("abort")],
+        needs: &[Need::Op("set_session_name"), Need::Op("abort")],
         run: capacity,
     },
     Check {
         name: "pending.urgent",
         about: "What ends or answers something is never refused for want of room.",
-        needs: &[Need::Op("list_sessions"), Need::Op("abort"), Need::Op("interrupt")],
+        needs: &[Need::Op("set_session_name"), Need::Op("abort"), Need::Op("interrupt")],
         run: urgent,
     },
     Check {
@@ -409,10 +409,10 @@ fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut peer = probe.ready()?;
     for attempt in 0..ATTEMPTS {
         let id = format!("twice{attempt}");
-        let ops = [("list_sessions", "{}"), ("ping", "{}")];
+        let ops = [("set_session_name", "{:name \"twice\"}"), ("ping", "{}")];
         let lines: Vec<String> = ops.iter().map(|(op, params)| format!("{}\n", request(&id, op, params))).collect();
         // Only the first is expected: an error with the id would end it.
-        peer.expects(&id, "list_sessions");
+        peer.expects(&id, "set_session_name");
         peer.send_bytes(lines.concat().as_bytes());
         peer.answer_ok(&id)?;
         let Some(error) = second_answer(&mut peer, &id)? else { continue };
@@ -551,13 +551,13 @@ fn many_in_flight(probe: &Probe<'_>) -> Result<(), Stop> {
     ensure(left == 0, || format!("{left} requests are still unanswered"))
 }
 
-/// Sends so much at once that the places run out, if the server takes time for anything.
+/// Sends so much at once that the places run out, if the server takes time for what it writes.
 fn flood(peer: &mut Peer, last: &str) -> (Vec<String>, String) {
     let ids: Vec<String> = (0..MAX_PENDING.saturating_mul(4)).map(|_| peer.new_id()).collect();
     let mut bytes = String::new();
     for id in &ids {
-        peer.expects(id, "list_sessions");
-        bytes.push_str(&request(id, "list_sessions", "{}"));
+        peer.expects(id, "set_session_name");
+        bytes.push_str(&request(id, "set_session_name", &format!("{{:name {id:?}}}")));
         bytes.push('\n');
     }
     let urgent = peer.new_id();
