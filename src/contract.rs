@@ -21,6 +21,8 @@ mod rules;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,7 +30,10 @@ use check::Probe;
 use rules::Ledger;
 
 pub use check::{Abilities, Check, Need, Stop};
-pub use checks::CHECKS;
+pub use checks::{
+    CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
+    SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
+};
 pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
@@ -51,6 +56,26 @@ impl Default for Options {
     }
 }
 
+/// Runs the checks against a command line and writes the report: what the command `contract` does.
+/// Returns whether all that applies holds.
+///
+/// # Errors
+/// When there is no command, when no folder can be made for what the servers keep, or when the report
+/// cannot be written.
+pub fn execute(
+    words: Vec<OsString>,
+    format: Format,
+    options: &Options,
+    out: &mut dyn Write,
+) -> std::io::Result<bool> {
+    let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
+    let launch = CommandLine::new(words, folder)?;
+    let report = run(&launch, options);
+    let bindings = bindings().map_err(std::io::Error::other)?;
+    report.write(format, &bindings, out)?;
+    Ok(report.holds())
+}
+
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let chosen =
@@ -59,6 +84,8 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
         .iter()
+        .copied()
+        .flatten()
         .copied()
         .filter(|check| chosen(check.name))
         .map(|check| run_one(launch, options, check, &abilities, &ledger))
