@@ -46,7 +46,7 @@ struct Inner {
     spare: Vec<u8>,
     /// What waits because the client is slow.
     waiting: VecDeque<Waiting>,
-    /// Bytes of text and frames in `waiting`.
+    /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
     waiting_bytes: usize,
     seq: u64,
     style: Style,
@@ -355,13 +355,18 @@ impl Inner {
                     Waiting::Event(older) => same_stream(older, event),
                     _ => false,
                 });
-                if let Some(place) = older {
-                    self.waiting.remove(place);
+                if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(older.body.weight());
                 }
-                self.waiting.push_back(Waiting::Event(event.clone()));
+                self.push_waiting(event);
             }
-            Class::Lossless => self.waiting.push_back(Waiting::Event(event.clone())),
+            Class::Lossless => self.push_waiting(event),
         }
+    }
+
+    fn push_waiting(&mut self, event: &Event) {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(event.body.weight());
+        self.waiting.push_back(Waiting::Event(event.clone()));
     }
 
     /// Encodes what waits, as far as `ready` takes it.
@@ -377,7 +382,10 @@ impl Inner {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
                 }
-                Some(Waiting::Event(event)) => self.encode(&event, None, connection, clock),
+                Some(Waiting::Event(event)) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(event.body.weight());
+                    self.encode(&event, None, connection, clock);
+                }
                 Some(Waiting::Delta(event, text)) => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text), connection, clock);
