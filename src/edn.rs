@@ -31,7 +31,16 @@ mod tests {
     use super::*;
     #[test]
     fn forms_read_and_write() {
-        for text in ["nil", "{:a 1 :b [true nil \"x\\ny\"]}", "#{1 2}", "(a/b \\c 1.5 22/7 1N)", "#foo/bar {}", "#uuid \"f81d4fae-7dec-11d0-a765-00a0c91e6bf6\"", "##NaN", "\"\\u0001é\""] {
+        for text in [
+            "nil",
+            "{:a 1 :b [true nil \"x\\ny\"]}",
+            "#{1 2}",
+            "(a/b \\c 1.5 22/7 1N)",
+            "#foo/bar {}",
+            "#uuid \"f81d4fae-7dec-11d0-a765-00a0c91e6bf6\"",
+            "##NaN",
+            "\"\\u0001é\"",
+        ] {
             let value = read_one(text.as_bytes()).unwrap();
             let written = to_string(&value);
             assert_eq!(written, text);
@@ -41,7 +50,17 @@ mod tests {
         assert_eq!(read_one(to_string(&value).as_bytes()).unwrap(), value);
         let value = read_one(b"#:a{:b 1 :_/c 2 \"\\101\" #_ x 3}").unwrap();
         assert_eq!(to_string(&value), "{:a/b 1 :c 2 \"A\" 3}");
-        for (text, code) in [("", "empty"), ("1 2", "extra-form"), ("[", "unexpected-end"), ("{:a}", "odd-map"), ("#{1 1}", "duplicate-element"), ("{:a 1 :a 2}", "duplicate-key"), ("08", "invalid-number"), (")", "unmatched-delimiter"), ("::a", "invalid-token")] {
+        for (text, code) in [
+            ("", "empty"),
+            ("1 2", "extra-form"),
+            ("[", "unexpected-end"),
+            ("{:a}", "odd-map"),
+            ("#{1 1}", "duplicate-element"),
+            ("{:a 1 :a 2}", "duplicate-key"),
+            ("08", "invalid-number"),
+            (")", "unmatched-delimiter"),
+            ("::a", "invalid-token"),
+        ] {
             assert_eq!(read_one(text.as_bytes()).unwrap_err().code(), code, "{text}");
         }
     }

@@ -67,7 +67,10 @@ impl TryFrom<&Value<'_>> for Edn {
             Value::Inst(_) | Value::Uuid(_) => {
                 let text = to_string(value);
                 let (tag, text) = text.split_once(' ').unwrap_or_default();
-                Edn::Tagged(tag.trim_start_matches('#').to_owned(), Box::new(Edn::Str(text.trim_matches('"').to_owned())))
+                Edn::Tagged(
+                    tag.trim_start_matches('#').to_owned(),
+                    Box::new(Edn::Str(text.trim_matches('"').to_owned())),
+                )
             }
             Value::Tagged(it) => Edn::Tagged(it.tag.as_str().to_owned(), Box::new(Edn::try_from(&it.value)?)),
         })
@@ -76,9 +79,12 @@ impl TryFrom<&Value<'_>> for Edn {
 
 fn key_text(key: &Value<'_>) -> Result<String, InteropError> {
     match key {
-        Value::Keyword(_) | Value::Symbol(_) | Value::Int(_) | Value::Bool(_) | Value::Nil | Value::Float(_) => {
-            Ok(to_string(key))
-        }
+        Value::Keyword(_)
+        | Value::Symbol(_)
+        | Value::Int(_)
+        | Value::Bool(_)
+        | Value::Nil
+        | Value::Float(_) => Ok(to_string(key)),
         other => Err(InteropError::Key(to_string(other))),
     }
 }
@@ -93,7 +99,9 @@ impl TryFrom<Edn> for Value<'static> {
             Edn::Bool(it) => Value::Bool(it),
             Edn::Int(it) => Value::Int(it),
             Edn::UInt(it) => Value::from(it),
-            Edn::Double(ref it) => Value::Float(edn.to_float().ok_or_else(|| InteropError::Text(it.to_string()))?),
+            Edn::Double(ref it) => {
+                Value::Float(edn.to_float().ok_or_else(|| InteropError::Text(it.to_string()))?)
+            }
             Edn::Char(it) => Value::Char(it),
             Edn::Str(it) => Value::from(it),
             Edn::Rational(text) | Edn::Key(text) | Edn::Symbol(text) => read_text(text)?,

@@ -223,7 +223,9 @@ impl<'a> Stack<'a> {
                 b'"' => text::string(rest)?,
                 b':' => name::keyword(rest)?,
                 b'0'..=b'9' => number::number(rest, options.max_digits)?,
-                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => number::number(rest, options.max_digits)?,
+                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => {
+                    number::number(rest, options.max_digits)?
+                }
                 b'(' | b'[' | b'{' | b'^' => {
                     let open = match byte {
                         b'(' => Open::List,
@@ -406,8 +408,7 @@ fn vector(items: Vec<Value<'_>>) -> Value<'_> {
 
 /// `tagged = "#" , tag , form`
 fn tagged<'a>(frame: &Frame<'a>, value: Value<'a>) -> Step<'a, Value<'a>> {
-    tag::tagged(frame.name, value)
-        .or_else(|expected| Fail::at(frame.input, ErrorKind::InvalidTag, expected))
+    tag::tagged(frame.name, value).or_else(|expected| Fail::at(frame.input, ErrorKind::InvalidTag, expected))
 }
 
 /// `symbolic = "##" , blanks , ( "Inf" | "-Inf" | "NaN" )`
@@ -438,7 +439,11 @@ fn described<'a>(value: &Value<'a>, at: &'a str) -> Step<'a, ()> {
 
 /// `namespaced_map = "#:" , blanks , part , { blank } , map`: what follows the bracket, and the namespace. No
 /// comment may stand before the bracket.
-fn namespaced_map<'a>(frame: &Frame<'a>, namespace: &Value<'a>, rest: &'a str) -> Step<'a, (&'a str, &'a str)> {
+fn namespaced_map<'a>(
+    frame: &Frame<'a>,
+    namespace: &Value<'a>,
+    rest: &'a str,
+) -> Step<'a, (&'a str, &'a str)> {
     let name = match namespace {
         Value::Symbol(name) if !name.contains('/') || &**name == "/" => name.borrowed(),
         _ => None,
@@ -455,13 +460,22 @@ fn namespaced_map<'a>(frame: &Frame<'a>, namespace: &Value<'a>, rest: &'a str) -
 }
 
 /// `map = "{" , { form , form } , blanks , "}"`, opened at `opened` and closed at `closed`.
-fn map<'a>(items: Vec<Value<'a>>, opened: &'a str, closed: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+fn map<'a>(
+    items: Vec<Value<'a>>,
+    opened: &'a str,
+    closed: &'a str,
+    options: &Options,
+) -> Step<'a, Value<'a>> {
     if items.len() % 2 == 1 {
         return Fail::at(closed, ErrorKind::OddMap, "a value for the last key");
     }
     match Map::distinct(items) {
         Ok(map) => Ok(Value::Map(map)),
-        Err(entry) => Fail::at(nth_form(after(opened, 1), entry * 2, options), ErrorKind::DuplicateKey, "a key that the map does not have yet"),
+        Err(entry) => Fail::at(
+            nth_form(after(opened, 1), entry * 2, options),
+            ErrorKind::DuplicateKey,
+            "a key that the map does not have yet",
+        ),
     }
 }
 
@@ -469,7 +483,11 @@ fn map<'a>(items: Vec<Value<'a>>, opened: &'a str, closed: &'a str, options: &Op
 fn set<'a>(items: Vec<Value<'a>>, opened: &'a str, options: &Options) -> Step<'a, Value<'a>> {
     match Set::distinct(items) {
         Ok(set) => Ok(Value::Set(set)),
-        Err(element) => Fail::at(nth_form(after(opened, 2), element, options), ErrorKind::DuplicateElement, "an element that the set does not have yet"),
+        Err(element) => Fail::at(
+            nth_form(after(opened, 2), element, options),
+            ErrorKind::DuplicateElement,
+            "an element that the set does not have yet",
+        ),
     }
 }
 

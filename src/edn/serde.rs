@@ -16,7 +16,6 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, read_one, write_compact};
@@ -62,13 +61,6 @@ pub fn from_slice<'de, T: Deserialize<'de>>(input: &'de [u8]) -> Result<T, Serde
     from_value(read_one(input)?)
 }
 
-/// What is asked for reads back from what was written, as a check of both directions.
-#[cfg(test)]
-fn there_and_back<T: Serialize + DeserializeOwned>(data: &T) -> T {
-    let text = to_vec(data).unwrap();
-    T::deserialize(de::Deserializer(read_one(&text).unwrap().into_owned())).unwrap()
-}
-
 /// Why data and a value do not fit each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SerdeError {
@@ -90,7 +82,9 @@ impl SerdeError {
     pub fn path(&self) -> String {
         match self {
             SerdeError::Read(_) => String::new(),
-            SerdeError::Data { path, .. } => path.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" "),
+            SerdeError::Data { path, .. } => {
+                path.iter().rev().map(String::as_str).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 
@@ -146,6 +140,7 @@ fn kebab(name: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::de::DeserializeOwned;
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -187,12 +182,23 @@ mod tests {
         }
     }
 
+    /// The data, written, read and given back by serde.
+    fn there_and_back<T: Serialize + DeserializeOwned>(data: &T) -> T {
+        let text = to_vec(data).unwrap();
+        T::deserialize(de::Deserializer(read_one(&text).unwrap().into_owned())).unwrap()
+    }
+
     #[test]
     fn what_a_type_holds_comes_back() {
         let any = "[nil :k/w sym \\c (1 2) #{1} {1 [2.5]} 1N 1.50M 1/2 #inst \"2020-01-01T00:00:00Z\" #uuid \"1-2-3-4-5\" #a/b :c]";
         let all = All {
             session_id: "s".into(),
-            mode: vec![Mode::ReadOnly, Mode::Limit(3), Mode::Rule { tool_name: "t".into() }, Mode::Pair(1, -1)],
+            mode: vec![
+                Mode::ReadOnly,
+                Mode::Limit(3),
+                Mode::Rule { tool_name: "t".into() },
+                Mode::Pair(1, -1),
+            ],
             maybe: Some(1),
             nothing: None,
             big: u128::MAX,

@@ -20,13 +20,15 @@ impl<'de> serde::Deserializer<'de> for Deserializer<'de> {
             Value::Nil => visitor.visit_unit(),
             Value::Bool(it) => visitor.visit_bool(it),
             Value::Int(it) => visitor.visit_i64(it),
-            Value::BigInt(it) => match (i64::try_from(&*it), u64::try_from(&*it), i128::try_from(&*it), u128::try_from(&*it)) {
-                (Ok(it), ..) => visitor.visit_i64(it),
-                (_, Ok(it), ..) => visitor.visit_u64(it),
-                (_, _, Ok(it), _) => visitor.visit_i128(it),
-                (_, _, _, Ok(it)) => visitor.visit_u128(it),
-                _ => visitor.visit_string(it.to_string()),
-            },
+            Value::BigInt(it) => {
+                match (i64::try_from(&*it), u64::try_from(&*it), i128::try_from(&*it), u128::try_from(&*it)) {
+                    (Ok(it), ..) => visitor.visit_i64(it),
+                    (_, Ok(it), ..) => visitor.visit_u64(it),
+                    (_, _, Ok(it), _) => visitor.visit_i128(it),
+                    (_, _, _, Ok(it)) => visitor.visit_u128(it),
+                    _ => visitor.visit_string(it.to_string()),
+                }
+            }
             Value::Float(it) => visitor.visit_f64(it),
             Value::Decimal(it) => visitor.visit_string(it.to_string()),
             Value::Ratio(it) => visitor.visit_string(format!("{}/{}", it.numerator(), it.denominator())),
@@ -35,7 +37,8 @@ impl<'de> serde::Deserializer<'de> for Deserializer<'de> {
             Value::List(items) | Value::Vector(items) => visit_items(items.into_vec().into_iter(), visitor),
             Value::Set(set) => visit_items(set.into_iter(), visitor),
             Value::Map(map) => {
-                let mut entries = Entries { entries: map.into_iter(), value: None, fields: &[], key: Value::Nil };
+                let mut entries =
+                    Entries { entries: map.into_iter(), value: None, fields: &[], key: Value::Nil };
                 visitor.visit_map(&mut entries)
             }
             Value::Inst(_) => visitor.visit_string(quoted(&self.0)),
@@ -105,9 +108,12 @@ impl<'de> serde::Deserializer<'de> for Deserializer<'de> {
         visitor: V,
     ) -> Result<V::Value, SerdeError> {
         match self.0 {
-            Value::Map(map) => {
-                visitor.visit_map(&mut Entries { entries: map.into_iter(), value: None, fields, key: Value::Nil })
-            }
+            Value::Map(map) => visitor.visit_map(&mut Entries {
+                entries: map.into_iter(),
+                value: None,
+                fields,
+                key: Value::Nil,
+            }),
             other => Deserializer(other).deserialize_any(visitor),
         }
     }
@@ -154,7 +160,8 @@ fn visit_text<'de, V: Visitor<'de>>(text: Text<'de>, visitor: V) -> Result<V::Va
 
 /// The name as the derive knows it: a name of the program stands for its kebab case.
 fn known<'de>(name: Text<'de>, names: &'static [&'static str]) -> Text<'de> {
-    let name_of = |known: &&&'static str| **known == &*name || (known.len() <= name.len() && kebab(known) == *name);
+    let name_of =
+        |known: &&&'static str| **known == &*name || (known.len() <= name.len() && kebab(known) == *name);
     match names.iter().find(|known| **known == &*name).or_else(|| names.iter().find(name_of)) {
         Some(known) => Text::from(*known),
         None => name,
@@ -181,7 +188,10 @@ struct Items<'de> {
 
 impl<'de> SeqAccess<'de> for &mut Items<'de> {
     type Error = SerdeError;
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, SerdeError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, SerdeError> {
         let Some(item) = self.items.next() else { return Ok(None) };
         let at = self.at;
         self.at += 1;
@@ -221,7 +231,8 @@ impl<'de> MapAccess<'de> for &mut Entries<'de> {
         read.map(Some)
     }
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, SerdeError> {
-        let value = self.value.take().ok_or_else(|| SerdeError::custom("a value asked for before its key"))?;
+        let value =
+            self.value.take().ok_or_else(|| SerdeError::custom("a value asked for before its key"))?;
         let key = &self.key;
         seed.deserialize(Deserializer(value)).map_err(|error| error.below(|| spelled(key)))
     }
@@ -261,7 +272,9 @@ struct Content<'de> {
 impl<'de> Content<'de> {
     fn read<T>(self, read: impl FnOnce(Deserializer<'de>) -> Result<T, SerdeError>) -> Result<T, SerdeError> {
         match self.content {
-            Some(content) => read(Deserializer(content)).map_err(|error| error.below(|| format!(":{}", kebab(&self.name)))),
+            Some(content) => {
+                read(Deserializer(content)).map_err(|error| error.below(|| format!(":{}", kebab(&self.name))))
+            }
             None => Err(SerdeError::custom("a keyword, expected a map of it and its content")),
         }
     }
@@ -299,7 +312,10 @@ struct Kind<'de> {
 impl<'de> EnumAccess<'de> for Kind<'de> {
     type Error = SerdeError;
     type Variant = KindContent<'de>;
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, KindContent<'de>), SerdeError> {
+    fn variant_seed<T: DeserializeSeed<'de>>(
+        self,
+        seed: T,
+    ) -> Result<(T::Value, KindContent<'de>), SerdeError> {
         let kind = seed.deserialize(BorrowedStrDeserializer::<SerdeError>::new(self.kind))?;
         Ok((kind, KindContent(self.content)))
     }
@@ -318,7 +334,11 @@ impl<'de> VariantAccess<'de> for KindContent<'de> {
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, SerdeError> {
         serde::Deserializer::deserialize_any(Deserializer(self.0), visitor)
     }
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, SerdeError> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, SerdeError> {
         serde::Deserializer::deserialize_any(Deserializer(self.0), visitor)
     }
 }

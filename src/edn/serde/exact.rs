@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess as _, Visitor};
+use serde::de::{
+    Deserialize, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess as _, Visitor,
+};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use crate::edn::read_one;

@@ -44,7 +44,8 @@ impl serde::Serializer for Serializer {
         Ok(Value::int(it.into()))
     }
     fn serialize_u128(self, it: u128) -> Made {
-        Ok(i64::try_from(it).map_or_else(|_| Value::from(bigdecimal::num_bigint::BigInt::from(it)), Value::int))
+        Ok(i64::try_from(it)
+            .map_or_else(|_| Value::from(bigdecimal::num_bigint::BigInt::from(it)), Value::int))
     }
     fn serialize_f32(self, it: f32) -> Made {
         Ok(Value::float(it.into()))
@@ -211,7 +212,11 @@ impl SerializeMap for Entries {
 impl SerializeStruct for Entries {
     type Ok = Value<'static>;
     type Error = SerdeError;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), SerdeError> {
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), SerdeError> {
         self.add(field_key(name), value)
     }
     fn end(self) -> Made {
@@ -222,7 +227,11 @@ impl SerializeStruct for Entries {
 impl SerializeStructVariant for Entries {
     type Ok = Value<'static>;
     type Error = SerdeError;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), SerdeError> {
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), SerdeError> {
         self.add(field_key(name), value)
     }
     fn end(self) -> Made {
