@@ -158,3 +158,16 @@ pub const NOTES: usize = 10_000;
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.
 pub const IDEMPOTENCY_KEYS: usize = 256;
+/// Longest number in EDN, in characters. Reading a number costs the square of its length, so that what a
+/// byte of it costs is bounded by this; the longest keys in use have about 5,000 digits.
+pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
+
+/// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
+/// collection holds 96 MiB.
+pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
+
+/// Choices that frontends were asked for and have not answered. A person makes one at a time.
+pub const MAX_FRONTEND_ACTIONS: usize = 64;
+
+/// Messages that `/history` shows: a page of a terminal or two.
+pub const HISTORY_MESSAGES: usize = 100;

@@ -1,32 +1,53 @@
-//! Bytes into values. The only place that knows nom.
+//! Bytes into values. This module and those below it are the only place that knows nom.
+//!
+//! The parsers of words (`lexical`, `name`, `number`, `text`, `tag`) are nom functions, named as the
+//! productions of `grammar/edn.ebnf`. Collections and what stands before a form are kept on a stack of
+//! their own, not on the call stack: an input cannot nest its way out of memory, and one allocation makes a
+//! collection, of the size that it has.
+
 use super::error::{Error, ErrorKind};
 use crate::limits;
-use crate::value::{Inst, Map, Ratio, Set, Text, Value};
-use bigdecimal::BigDecimal;
-use bigdecimal::num_bigint::BigInt;
-use std::str::FromStr;
+use crate::value::{Map, Set, Text, Value};
+use lexical::{Fail, after, blanks, first, is_digit};
+
+mod lexical;
+mod name;
+mod number;
+mod tag;
+mod text;
 
 /// How much the reader takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Deepest nesting of collections, tags and discards.
+    /// Deepest nesting of collections, tags, metadata and discards.
     pub max_depth: usize,
-    /// Longest input in bytes.
+    /// Longest input, in bytes.
     pub max_bytes: usize,
+    /// Longest number, in characters. Its cost grows with the square of the length.
+    pub max_digits: usize,
+    /// Most elements of one collection; an entry of a map counts two.
+    pub max_elements: usize,
 }
+
 impl Default for Options {
     fn default() -> Self {
-        Options { max_depth: limits::MAX_DEPTH, max_bytes: limits::MAX_LINE_BYTES }
+        Options {
+            max_depth: limits::MAX_DEPTH,
+            max_bytes: limits::MAX_LINE_BYTES,
+            max_digits: limits::MAX_NUMBER_DIGITS,
+            max_elements: limits::MAX_ELEMENTS,
+        }
     }
 }
 
 /// The one form that `input` holds.
 ///
 /// # Errors
-/// Any rejection; `empty` for no form and `extra-form` for a second one.
+/// Any rejection; [`ErrorKind::Empty`] for no form, [`ErrorKind::ExtraForm`] for a second one.
 pub fn read_one(input: &[u8]) -> Result<Value<'_>, Error> {
     read_one_with(input, Options::default())
 }
+
 /// The one form that `input` holds, within the bounds of `options`.
 ///
 /// # Errors
@@ -37,13 +58,18 @@ pub fn read_one_with(input: &[u8], options: Options) -> Result<Value<'_>, Error>
         None => return Err(Error::at(ErrorKind::Empty, "a form", input, input.len())),
         Some(value) => value?,
     };
-    let at = reader.skip_blanks();
+    if reader.rest.is_empty() && reader.invalid.is_none() {
+        return Ok(value);
+    }
+    reader.rest = blanks(reader.rest);
+    let second = reader.offset();
     match reader.next() {
         None => Ok(value),
         Some(Err(error)) => Err(error),
-        Some(Ok(_)) => Err(Error::at(ErrorKind::ExtraForm, "the end of the input", input, at)),
+        Some(Ok(_)) => Err(Error::at(ErrorKind::ExtraForm, "the end of the input", input, second)),
     }
 }
+
 /// All forms that `input` holds.
 ///
 /// # Errors
@@ -51,540 +77,432 @@ pub fn read_one_with(input: &[u8], options: Options) -> Result<Value<'_>, Error>
 pub fn read_all(input: &[u8]) -> Result<Vec<Value<'_>>, Error> {
     Reader::new(input).collect()
 }
-/// The forms of an input, one after the other; ends after the first rejection.
+
+/// The forms of an input, one after the other. Ends after the first rejection.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    bytes: &'a [u8],
-    text: &'a str,
-    at: usize,
+    input: &'a [u8],
+    /// What is valid UTF-8 and not read yet.
+    rest: &'a str,
+    /// Why the input is not readable beyond `rest`, and where.
+    invalid: Option<(ErrorKind, &'static str, usize)>,
     options: Options,
-    invalid: Option<usize>,
+    stack: Stack<'a>,
     done: bool,
 }
 
-type Fail = (ErrorKind, &'static str, usize);
-
-enum Frame<'a> {
-    List(usize, usize),
-    Vector(usize, usize),
-    Map(usize, usize, Option<&'a str>),
-    Set(usize, usize),
-    Discard(usize),
-    Tag(&'a str, usize),
-    Meta(usize, bool),
-}
-
 impl<'a> Reader<'a> {
-    /// Reads `input` with the default bounds.
+    /// Reads `input` with the bounds of [`crate::limits`].
     pub fn new(input: &'a [u8]) -> Self {
         Self::with(input, Options::default())
     }
+
     /// Reads `input` within the bounds of `options`.
     pub fn with(input: &'a [u8], options: Options) -> Self {
-        let (text, invalid) = match std::str::from_utf8(input) {
+        let (rest, invalid) = match std::str::from_utf8(input) {
+            _ if input.len() > options.max_bytes => {
+                ("", Some((ErrorKind::TooLarge, "a shorter input", options.max_bytes)))
+            }
             Ok(text) => (text, None),
             Err(error) => {
-                let valid = input.get(..error.valid_up_to()).unwrap_or_default();
-                (std::str::from_utf8(valid).unwrap_or_default(), Some(error.valid_up_to()))
+                let end = error.valid_up_to();
+                let valid = input.get(..end).map(std::str::from_utf8);
+                (valid.and_then(Result::ok).unwrap_or_default(), Some((ErrorKind::InvalidUtf8, "UTF-8", end)))
             }
         };
-        Reader { bytes: input, text, at: 0, options, invalid, done: false }
+        Reader { input, rest, invalid, options, stack: Stack::new(), done: false }
     }
+
     /// How many bytes are read.
     pub fn offset(&self) -> usize {
-        self.at
+        let end = self.invalid.map_or(self.input.len(), |(_, _, end)| end);
+        end - self.rest.len()
     }
 
-    fn rest(&self) -> &'a str {
-        self.text.get(self.at..).unwrap_or_default()
-    }
-    fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-    fn skip_blanks(&mut self) -> usize {
-        loop {
-            let rest = self.rest();
-            let trimmed = rest.trim_start_matches(is_blank);
-            self.at += rest.len() - trimmed.len();
-            if trimmed.starts_with(';') {
-                self.at += trimmed.find(['\n', '\r']).unwrap_or(trimmed.len());
-            } else {
-                return self.at;
+    /// The rejection at the place where `left` bytes of the readable input were left.
+    #[cold]
+    fn reject(&mut self, fail: Fail) -> Error {
+        self.done = true;
+        let end = self.invalid.map_or(self.input.len(), |(_, _, end)| end);
+        match self.invalid {
+            // Where the readable part ends within a form, or within a word, it is what follows that is wrong.
+            Some((kind, expected, end)) if fail.kind == ErrorKind::UnexpectedEnd => {
+                Error::at(kind, expected, self.input, end)
             }
+            _ => Error::at(fail.kind, fail.expected, self.input, end.saturating_sub(fail.left)),
         }
-    }
-    fn token(&mut self, number: bool) -> &'a str {
-        let rest = self.rest();
-        let end = rest
-            .char_indices()
-            .skip(1)
-            .find(|(_, c)| is_blank(*c) || if number { is_macro(*c) } else { is_macro(*c) && *c != '#' })
-            .map_or(rest.len(), |(at, _)| at);
-        self.at += end;
-        rest.get(..end).unwrap_or_default()
-    }
-
-    fn form(&mut self) -> Result<Option<Value<'a>>, Fail> {
-        let mut values: Vec<Value<'a>> = Vec::new();
-        let mut frames: Vec<Frame<'a>> = Vec::new();
-        let max_depth = self.options.max_depth;
-        loop {
-            let at = self.skip_blanks();
-            let Some(c) = self.peek() else {
-                return if frames.is_empty() {
-                    Ok(None)
-                } else {
-                    Err((ErrorKind::UnexpectedEnd, "the rest of the form", at))
-                };
-            };
-            let ascii = |n: usize| self.rest().as_bytes().get(n).copied().unwrap_or(0);
-            let push = |frames: &mut Vec<Frame<'a>>, frame| {
-                if frames.len() >= max_depth {
-                    return Err((ErrorKind::TooDeep, "less nesting", at));
-                }
-                frames.push(frame);
-                Ok(())
-            };
-            let value = match c {
-                '(' => {
-                    push(&mut frames, Frame::List(values.len(), at))?;
-                    self.at += 1;
-                    continue;
-                }
-                '[' => {
-                    push(&mut frames, Frame::Vector(values.len(), at))?;
-                    self.at += 1;
-                    continue;
-                }
-                '{' => {
-                    push(&mut frames, Frame::Map(values.len(), at, None))?;
-                    self.at += 1;
-                    continue;
-                }
-                '^' => {
-                    push(&mut frames, Frame::Meta(at, false))?;
-                    self.at += 1;
-                    continue;
-                }
-                '#' => match ascii(1) {
-                    b'{' => {
-                        push(&mut frames, Frame::Set(values.len(), at))?;
-                        self.at += 2;
-                        continue;
-                    }
-                    b'_' => {
-                        push(&mut frames, Frame::Discard(at))?;
-                        self.at += 2;
-                        continue;
-                    }
-                    b'^' => {
-                        push(&mut frames, Frame::Meta(at, false))?;
-                        self.at += 2;
-                        continue;
-                    }
-                    b'#' => {
-                        self.at += 2;
-                        self.skip_blanks();
-                        match self.token(false) {
-                            "Inf" => Value::Float(f64::INFINITY),
-                            "-Inf" => Value::Float(f64::NEG_INFINITY),
-                            "NaN" => Value::Float(f64::NAN),
-                            _ => return Err((ErrorKind::InvalidDispatch, "Inf, -Inf or NaN", at)),
-                        }
-                    }
-                    b':' => {
-                        self.at += 2;
-                        let ns = self.token(false);
-                        self.skip_blanks();
-                        if ns.is_empty()
-                            || ns.starts_with(':')
-                            || ns.contains('/')
-                            || matches!(ns, "nil" | "true" | "false")
-                            || !is_symbol(ns)
-                            || self.peek() != Some('{')
-                        {
-                            return Err((ErrorKind::InvalidDispatch, "a namespace and a map", at));
-                        }
-                        push(&mut frames, Frame::Map(values.len(), at, Some(ns)))?;
-                        self.at += 1;
-                        continue;
-                    }
-                    _ => {
-                        self.at += 1;
-                        if !self.peek().is_some_and(char::is_alphabetic) {
-                            return Err((ErrorKind::InvalidDispatch, "{, _, ^, #, : or a tag", at));
-                        }
-                        let tag = self.token(false);
-                        if !is_symbol(tag) || matches!(tag, "nil" | "true" | "false") {
-                            return Err((ErrorKind::InvalidTag, "a symbol", at));
-                        }
-                        push(&mut frames, Frame::Tag(tag, at))?;
-                        continue;
-                    }
-                },
-                ')' | ']' | '}' => {
-                    self.at += 1;
-                    match (c, frames.pop()) {
-                        (')', Some(Frame::List(start, _))) => {
-                            Value::List(values.split_off(start).into_boxed_slice())
-                        }
-                        (']', Some(Frame::Vector(start, _))) => {
-                            Value::Vector(values.split_off(start).into_boxed_slice())
-                        }
-                        ('}', Some(Frame::Set(start, _))) => Value::Set(
-                            Set::unique(values.split_off(start))
-                                .map_err(|_| (ErrorKind::DuplicateElement, "different elements", at))?,
-                        ),
-                        ('}', Some(Frame::Map(start, _, ns))) => {
-                            let mut entries = Vec::new();
-                            let mut items = values.split_off(start).into_iter();
-                            while let Some(key) = items.next() {
-                                let Some(value) = items.next() else {
-                                    return Err((ErrorKind::OddMap, "a value for the last key", at));
-                                };
-                                let key = match (ns, key) {
-                                    (Some(ns), Value::Keyword(name)) => Value::Keyword(qualify(ns, name)),
-                                    (Some(ns), Value::Symbol(name)) => Value::Symbol(qualify(ns, name)),
-                                    (_, key) => key,
-                                };
-                                entries.push([key, value]);
-                            }
-                            Value::Map(
-                                Map::unique(entries)
-                                    .map_err(|_| (ErrorKind::DuplicateKey, "different keys", at))?,
-                            )
-                        }
-                        _ => return Err((ErrorKind::UnmatchedDelimiter, "a form", at)),
-                    }
-                }
-                '"' => self.string(at)?,
-                '\\' => self.character(at)?,
-                '@' | '`' | '~' => return Err((ErrorKind::InvalidToken, "a form", at)),
-                c if c.is_ascii_digit() || (matches!(c, '+' | '-') && ascii(1).is_ascii_digit()) => {
-                    let token = self.token(true);
-                    number(token).ok_or((ErrorKind::InvalidNumber, "a number", at))?
-                }
-                _ => match self.token(false) {
-                    "nil" => Value::Nil,
-                    "true" => Value::Bool(true),
-                    "false" => Value::Bool(false),
-                    token if !is_symbol(token) || token.contains(['@', '`', '~']) => {
-                        return Err((ErrorKind::InvalidToken, "a symbol or a keyword", at));
-                    }
-                    token => match token.strip_prefix(':') {
-                        Some(name) => Value::Keyword(name.into()),
-                        None => Value::Symbol(token.into()),
-                    },
-                },
-            };
-            let mut value = value;
-            loop {
-                match frames.last() {
-                    Some(Frame::Discard(_)) => {
-                        frames.pop();
-                        break;
-                    }
-                    Some(Frame::Tag(tag, at)) => {
-                        value = tagged(tag, value).ok_or((ErrorKind::InvalidTag, "a valid element", *at))?;
-                        frames.pop();
-                    }
-                    Some(Frame::Meta(at, false)) => {
-                        if !matches!(
-                            value,
-                            Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_)
-                        ) {
-                            return Err((
-                                ErrorKind::InvalidMetadata,
-                                "a symbol, keyword, string or map",
-                                *at,
-                            ));
-                        }
-                        let at = *at;
-                        frames.pop();
-                        frames.push(Frame::Meta(at, true));
-                        break;
-                    }
-                    Some(Frame::Meta(at, true)) => {
-                        if !matches!(
-                            value,
-                            Value::Symbol(_)
-                                | Value::List(_)
-                                | Value::Vector(_)
-                                | Value::Map(_)
-                                | Value::Set(_)
-                        ) {
-                            return Err((ErrorKind::InvalidMetadata, "a symbol or a collection", *at));
-                        }
-                        frames.pop();
-                    }
-                    Some(_) => {
-                        values.push(value);
-                        break;
-                    }
-                    None => return Ok(Some(value)),
-                }
-            }
-        }
-    }
-
-    fn string(&mut self, at: usize) -> Result<Value<'a>, Fail> {
-        self.at += 1;
-        let rest = self.rest();
-        let mut units: Vec<u16> = Vec::new();
-        let mut chars = rest.char_indices();
-        let mut plain = true;
-        let mut buffer = [0_u16; 2];
-        while let Some((i, c)) = chars.next() {
-            match c {
-                '"' => {
-                    self.at += i + 1;
-                    if plain {
-                        return Ok(Value::str(rest.get(..i).unwrap_or_default()));
-                    }
-                    return String::from_utf16(&units)
-                        .map(Value::from)
-                        .map_err(|_| (ErrorKind::InvalidString, "paired surrogates", at));
-                }
-                '\\' => {
-                    if plain {
-                        plain = false;
-                        units.extend(rest.get(..i).unwrap_or_default().encode_utf16());
-                    }
-                    let bad = (ErrorKind::InvalidString, "an escape", self.at + i);
-                    let unit = match chars.next().map(|(_, c)| c) {
-                        Some('t') => 9,
-                        Some('r') => 13,
-                        Some('n') => 10,
-                        Some('b') => 8,
-                        Some('f') => 12,
-                        Some('"') => 34,
-                        Some('\\') => 92,
-                        Some('u') => {
-                            let hex = rest
-                                .get(i + 2..i + 6)
-                                .filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
-                                .ok_or(bad)?;
-                            chars.nth(3);
-                            u16::from_str_radix(hex, 16).map_err(|_| bad)?
-                        }
-                        Some(c @ '0'..='7') => {
-                            let mut code = c.to_digit(8).unwrap_or(0);
-                            for _ in 0..2 {
-                                match chars.clone().next() {
-                                    Some((_, c)) if c.is_digit(8) => {
-                                        code = code * 8 + c.to_digit(8).unwrap_or(0);
-                                        chars.next();
-                                    }
-                                    Some((_, c)) if is_blank(c) || is_macro(c) => break,
-                                    _ => return Err(bad),
-                                }
-                            }
-                            u16::try_from(code).ok().filter(|code| *code <= 0o377).ok_or(bad)?
-                        }
-                        _ => return Err(bad),
-                    };
-                    units.push(unit);
-                }
-                c if !plain => units.extend_from_slice(c.encode_utf16(&mut buffer)),
-                _ => {}
-            }
-        }
-        self.at = self.text.len();
-        Err((ErrorKind::UnexpectedEnd, "the end of the string", at))
-    }
-
-    fn character(&mut self, at: usize) -> Result<Value<'a>, Fail> {
-        self.at += 1;
-        if self.rest().is_empty() {
-            return Err((ErrorKind::UnexpectedEnd, "a character", at));
-        }
-        let token = self.token(false);
-        let bad = (ErrorKind::InvalidCharacter, "a character", at);
-        let mut chars = token.chars();
-        if let (Some(c), None) = (chars.next(), chars.next()) {
-            return if c.len_utf16() == 1 { Ok(Value::Char(c)) } else { Err(bad) };
-        }
-        let code = |digits: &str, radix: u32| -> Option<char> {
-            if !digits.chars().all(|c| c.is_digit(radix)) {
-                return None;
-            }
-            if digits.is_empty() {
-                return Some('\0');
-            }
-            char::from_u32(u32::from_str_radix(digits, radix).ok()?)
-        };
-        let c = match token {
-            "newline" => Some('\n'),
-            "space" => Some(' '),
-            "tab" => Some('\t'),
-            "backspace" => Some('\u{8}'),
-            "formfeed" => Some('\u{c}'),
-            "return" => Some('\r'),
-            _ => match (token.strip_prefix('u'), token.strip_prefix('o')) {
-                (Some(hex), _) if hex.len() == 4 => code(hex, 16),
-                (_, Some(octal)) if octal.len() <= 3 => code(octal, 8).filter(|c| u32::from(*c) <= 0o377),
-                _ => None,
-            },
-        };
-        c.map(Value::Char).ok_or(bad)
     }
 }
 
 impl<'a> Iterator for Reader<'a> {
     type Item = Result<Value<'a>, Error>;
+
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
         }
-        let result = match (self.form(), self.invalid) {
-            (Ok(Some(value)), _) => return Some(Ok(value)),
-            (Ok(None) | Err((ErrorKind::UnexpectedEnd, ..)), Some(at)) => {
-                Some((ErrorKind::InvalidUtf8, "UTF-8", at))
+        match self.stack.form(self.rest, &self.options) {
+            Ok((rest, Some(value))) => {
+                self.rest = rest;
+                Some(Ok(value))
             }
-            (Ok(None), None) => None,
-            (Err(fail), _) => Some(fail),
-        };
-        self.done = true;
-        result.map(|(kind, expected, at)| Err(Error::at(kind, expected, self.bytes, at)))
+            Ok((rest, None)) => {
+                self.rest = rest;
+                self.done = true;
+                self.invalid.map(|(kind, expected, end)| Err(Error::at(kind, expected, self.input, end)))
+            }
+            Err(nom::Err::Error(fail) | nom::Err::Failure(fail)) => Some(Err(self.reject(fail))),
+            // No parser here asks for more: the input is whole.
+            Err(nom::Err::Incomplete(_)) => None,
+        }
     }
 }
 
-fn qualify<'a>(ns: &'a str, name: Text<'a>) -> Text<'a> {
-    match name.strip_prefix("_/") {
-        Some(bare) => bare.to_owned().into(),
-        None if name.contains('/') && &*name != "/" => name,
-        None => format!("{ns}/{name}").into(),
-    }
+/// What is open: a collection, or what stands before a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    List,
+    Vector,
+    Map,
+    /// A map whose keys get the namespace in `Frame::name`
+    NamespacedMap,
+    Set,
+    /// `#_`: the next form is left out
+    Discard,
+    /// `#` and the tag in `Frame::name`
+    Tagged,
+    /// `##`
+    Symbolic,
+    /// `^`: the next form is metadata
+    Metadata,
+    /// The form that the metadata before it is about
+    Described,
+    /// `#:`: the next form is a namespace
+    Namespace,
 }
-fn is_blank(c: char) -> bool {
-    c == ','
-        || matches!(c, '\u{1c}'..='\u{1f}')
-        || (c.is_whitespace() && !matches!(c, '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}'))
+
+#[derive(Clone, Copy, Debug)]
+struct Frame<'a> {
+    open: Open,
+    /// A tag or a namespace
+    name: &'a str,
+    /// How many values were there when it was opened
+    start: usize,
+    /// The input from what opened it on
+    input: &'a str,
 }
-fn is_macro(c: char) -> bool {
-    matches!(c, '"' | ';' | '^' | '(' | ')' | '[' | ']' | '{' | '}' | '\\' | '#')
+
+/// What is read and not closed yet.
+#[derive(Debug)]
+struct Stack<'a> {
+    frames: Vec<Frame<'a>>,
+    values: Vec<Value<'a>>,
 }
-fn is_symbol(token: &str) -> bool {
-    let name = token.strip_prefix(':').unwrap_or(token);
-    if name.is_empty()
-        || token.starts_with("::")
-        || name.contains("::")
-        || name.ends_with(':')
-        || name.contains(":/")
-    {
-        return false;
+
+type Step<'a, T> = Result<T, nom::Err<Fail>>;
+
+impl<'a> Stack<'a> {
+    fn new() -> Self {
+        Stack { frames: Vec::new(), values: Vec::new() }
     }
-    let starts = |part: &str| part.chars().next().is_some_and(|c| !c.is_ascii_digit());
-    match name.rsplit_once('/') {
-        _ if name == "/" => true,
-        None => starts(name),
-        Some((ns, "")) => ns.ends_with('/') && ns.len() > 1 && starts(ns),
-        Some((ns, last)) => !ns.is_empty() && starts(ns) && starts(last),
-    }
-}
-fn number(token: &str) -> Option<Value<'static>> {
-    let unsigned = token.strip_prefix(['+', '-']).unwrap_or(token);
-    let negative = token.starts_with('-');
-    if let Ok(int) = token.parse::<i64>()
-        && (unsigned == "0" || !unsigned.starts_with('0'))
-    {
-        return Some(Value::Int(int));
-    }
-    let (body, big) = match unsigned.strip_suffix('N') {
-        Some(body) => (body, true),
-        None => (unsigned, false),
-    };
-    let digits =
-        |text: &str, radix: u32| !text.is_empty() && text.chars().all(|c| c.is_ascii() && c.is_digit(radix));
-    let integer = |text: &str, radix: u32| {
-        let mut int = BigInt::parse_bytes(text.as_bytes(), radix)?;
-        if negative {
-            int = -int;
-        }
-        Some(match i64::try_from(&int) {
-            Ok(int) if !big => Value::Int(int),
-            _ => Value::from(int),
-        })
-    };
-    if let Some(hex) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
-        return if digits(hex, 16) { integer(hex, 16) } else { None };
-    }
-    if body == "0" || (digits(body, 10) && !body.starts_with('0')) {
-        return integer(body, 10);
-    }
-    if body.starts_with('0') && digits(body, 8) {
-        return integer(body, 8);
-    }
-    if body.starts_with('0') && digits(body, 10) {
-        return None;
-    }
-    for (text, n) in [(body, big), (unsigned, false)] {
-        if let Some((radix, text)) = text.split_once(['r', 'R'])
-            && digits(radix, 10)
-            && !radix.starts_with('0')
-            && radix.len() <= 2
-            && (n == big)
-        {
-            let radix = u32::from_str(radix).ok().filter(|radix| (2..=36).contains(radix))?;
-            return if digits(text, radix) { integer(text, radix) } else { None };
+
+    /// `form = blanks , ( nil | boolean | string | character | symbol | keyword | number | list | vector |
+    /// map | namespaced_map | set | tagged | discard | metadata | symbolic )`: none at the end of the input.
+    fn form(&mut self, input: &'a str, options: &Options) -> Step<'a, (&'a str, Option<Value<'a>>)> {
+        self.frames.clear();
+        self.values.clear();
+        let mut rest = input;
+        loop {
+            rest = blanks(rest);
+            let Some(byte) = first(rest) else {
+                return if self.frames.is_empty() { Ok((rest, None)) } else { self.unexpected_end(rest) };
+            };
+            let (next, value) = match byte {
+                b'"' => text::string(rest)?,
+                b':' => name::keyword(rest)?,
+                b'0'..=b'9' => number::number(rest, options.max_digits)?,
+                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => {
+                    number::number(rest, options.max_digits)?
+                }
+                b'(' | b'[' | b'{' | b'^' => {
+                    let open = match byte {
+                        b'(' => Open::List,
+                        b'[' => Open::Vector,
+                        b'{' => Open::Map,
+                        _ => Open::Metadata,
+                    };
+                    self.open(open, "", rest, options)?;
+                    rest = after(rest, 1);
+                    continue;
+                }
+                b')' | b']' | b'}' => (after(rest, 1), self.close(byte, rest, options)?),
+                b'#' => {
+                    rest = self.dispatch(rest, options)?;
+                    continue;
+                }
+                b'\\' => text::character(rest)?,
+                128.. if rest.starts_with(is_digit) => number::number(rest, options.max_digits)?,
+                _ => name::symbol(rest)?,
+            };
+            let at = rest;
+            rest = next;
+            let prefixed = match self.frames.last() {
+                None => return Ok((rest, Some(value))),
+                Some(frame) => frame.open > Open::Set,
+            };
+            if !prefixed {
+                self.values.push(value);
+            } else if let Some(value) = self.apply(value, at, &mut rest, options)? {
+                return Ok((rest, Some(value)));
+            }
         }
     }
-    if let Some((numerator, denominator)) = unsigned.split_once('/') {
-        if !digits(numerator, 10) || !digits(denominator, 10) {
-            return None;
+
+    fn open(&mut self, open: Open, name: &'a str, input: &'a str, options: &Options) -> Step<'a, ()> {
+        if self.frames.len() >= options.max_depth {
+            return Fail::at(input, ErrorKind::TooDeep, "less nesting");
         }
-        let mut numerator = BigInt::from_str(numerator).ok()?;
-        if negative {
-            numerator = -numerator;
-        }
-        return Some(match Ratio::reduce(numerator, BigInt::from_str(denominator).ok()?)? {
-            Ok(ratio) => Value::from(ratio),
-            Err(int) => i64::try_from(&int).map_or_else(|_| Value::from(int.clone()), Value::Int),
-        });
+        self.frames.push(Frame { open, name, start: self.values.len(), input });
+        Ok(())
     }
-    let (body, decimal) = match unsigned.strip_suffix('M') {
-        Some(body) => (body, true),
-        None => (unsigned, false),
-    };
-    let (mantissa, exponent) = match body.split_once(['e', 'E']) {
-        Some((m, e)) => (m, Some(e)),
-        None => (body, None),
-    };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((w, f)) => (w, f),
-        None => (mantissa, ""),
-    };
-    if !digits(whole, 10)
-        || !(fraction.is_empty() || digits(fraction, 10))
-        || exponent.is_some_and(|e| !digits(e.strip_prefix(['+', '-']).unwrap_or(e), 10))
-    {
-        return None;
-    }
-    if decimal {
-        let exponent = match exponent {
-            Some(exponent) => i64::from(i32::from_str(exponent).ok()?),
-            None => 0,
+
+    /// What `#` starts: `set`, `discard`, `metadata`, `symbolic`, `namespaced_map` or `tagged`.
+    fn dispatch(&mut self, input: &'a str, options: &Options) -> Step<'a, &'a str> {
+        let (open, length) = match input.as_bytes().get(1) {
+            Some(b'{') => (Open::Set, 2),
+            Some(b'_') => (Open::Discard, 2),
+            Some(b'^') => (Open::Metadata, 2),
+            Some(b'#') => (Open::Symbolic, 2),
+            Some(b':') => (Open::Namespace, 2),
+            Some(_) => {
+                // The reference reader looks up what follows in a table of 256.
+                let starts = |c: char| u32::from(c) < 256 && c.is_alphabetic();
+                if !after(input, 1).starts_with(starts) {
+                    return Fail::at(input, ErrorKind::InvalidDispatch, "#{ #_ #^ ## #: or a tag");
+                }
+                let (rest, tag) = name::tag(after(input, 1))?;
+                self.open(Open::Tagged, tag, input, options)?;
+                return Ok(rest);
+            }
+            None => return Fail::at(after(input, 1), ErrorKind::UnexpectedEnd, "#{ #_ #^ ## #: or a tag"),
         };
-        let mut int = BigInt::from_str(&format!("{whole}{fraction}")).ok()?;
-        if negative {
-            int = -int;
-        }
-        return Some(Value::from(BigDecimal::new(int, i64::try_from(fraction.len()).ok()? - exponent)));
+        self.open(open, "", input, options)?;
+        Ok(after(input, length))
     }
-    let float = if negative { -f64::from_str(body).ok()? } else { f64::from_str(body).ok()? };
-    Some(Value::Float(float))
-}
-fn tagged<'a>(tag: &'a str, value: Value<'a>) -> Option<Value<'a>> {
-    match tag {
-        "uuid" => value.as_str().and_then(|text| uuid::Uuid::try_parse(text).ok()).map(Value::Uuid),
-        "inst" => {
-            let text = value.as_str()?;
-            let timestamp = jiff::Timestamp::from_str(text).ok()?;
-            Some(Value::Inst(Inst::new(
-                timestamp.as_second(),
-                u32::try_from(timestamp.subsec_nanosecond()).ok()?,
-            )))
+
+    /// Closes the innermost collection with `delimiter`, at which `input` stands.
+    fn close(&mut self, delimiter: u8, input: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+        let Some(frame) = self.frames.pop() else {
+            return Fail::at(input, ErrorKind::UnmatchedDelimiter, "a form");
+        };
+        if self.values.len() - frame.start > options.max_elements {
+            return Fail::at(frame.input, ErrorKind::TooLarge, "a collection of fewer elements");
         }
-        _ => Some(Value::tagged(tag, value)),
+        match (frame.open, delimiter) {
+            (Open::Map, b'}') => map(self.items(frame.start), frame.input, input, options),
+            (Open::Vector, b']') => Ok(Value::Vector(self.items(frame.start).into_boxed_slice())),
+            (Open::List, b')') => Ok(Value::List(self.items(frame.start).into_boxed_slice())),
+            (Open::Set, b'}') => set(self.items(frame.start), frame.input, options),
+            (Open::NamespacedMap, b'}') => {
+                let mut items = self.items(frame.start);
+                qualify(&mut items, frame.name);
+                let opened = frame.input.find('{').map_or("", |at| after(frame.input, at));
+                map(items, opened, input, options)
+            }
+            (open, _) => Fail::at(input, ErrorKind::UnmatchedDelimiter, open.expected()),
+        }
+    }
+
+    /// The values since `start`, in an allocation of their size.
+    fn items(&mut self, start: usize) -> Vec<Value<'a>> {
+        if start > 0 {
+            return self.values.split_off(start);
+        }
+        // Split off at 0, the whole buffer would go, with room to spare.
+        let mut items = Vec::with_capacity(self.values.len());
+        items.append(&mut self.values);
+        items
+    }
+
+    /// `value`, read at `at`, and what stands before it: `tagged`, `discard`, `metadata`, `symbolic`,
+    /// `namespaced_map`. A value that nothing waits for is the form.
+    fn apply(
+        &mut self,
+        mut value: Value<'a>,
+        at: &'a str,
+        rest: &mut &'a str,
+        options: &Options,
+    ) -> Step<'a, Option<Value<'a>>> {
+        loop {
+            let Some(frame) = self.frames.last_mut() else { return Ok(Some(value)) };
+            match frame.open {
+                Open::List | Open::Vector | Open::Map | Open::NamespacedMap | Open::Set => {
+                    self.values.push(value);
+                    return Ok(None);
+                }
+                Open::Discard => {
+                    self.frames.pop();
+                    return Ok(None);
+                }
+                Open::Tagged => {
+                    value = match tag::tagged(frame.name, value) {
+                        Ok(value) => value,
+                        Err(expected) => return Fail::at(frame.input, ErrorKind::InvalidTag, expected),
+                    };
+                }
+                Open::Symbolic => {
+                    value = Value::Float(match value.as_symbol() {
+                        Some("Inf") => f64::INFINITY,
+                        Some("-Inf") => f64::NEG_INFINITY,
+                        Some("NaN") => f64::NAN,
+                        _ => {
+                            return Fail::at(
+                                frame.input,
+                                ErrorKind::InvalidSymbolic,
+                                "##Inf, ##-Inf or ##NaN",
+                            );
+                        }
+                    });
+                }
+                Open::Metadata => {
+                    if !matches!(value, Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_))
+                    {
+                        return Fail::at(
+                            at,
+                            ErrorKind::InvalidMetadata,
+                            "a symbol, keyword, string or map as metadata",
+                        );
+                    }
+                    frame.open = Open::Described;
+                    return Ok(None);
+                }
+                Open::Described => {
+                    let carries = matches!(
+                        value,
+                        Value::Symbol(_) | Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_)
+                    );
+                    if !carries {
+                        return Fail::at(
+                            at,
+                            ErrorKind::InvalidMetadata,
+                            "a symbol or a collection after metadata",
+                        );
+                    }
+                }
+                Open::Namespace => {
+                    let name = match &value {
+                        Value::Symbol(name) if !name.contains('/') || &**name == "/" => name.borrowed(),
+                        _ => None,
+                    };
+                    let Some(name) = name else {
+                        return Fail::at(
+                            frame.input,
+                            ErrorKind::InvalidNamespace,
+                            "a symbol without a namespace after #:",
+                        );
+                    };
+                    // No comment may stand here.
+                    let opened = rest.trim_start_matches(lexical::is_blank);
+                    if opened.is_empty() {
+                        return Fail::at(opened, ErrorKind::UnexpectedEnd, "a map after the namespace");
+                    }
+                    if !opened.starts_with('{') {
+                        return Fail::at(opened, ErrorKind::InvalidNamespace, "a map after the namespace");
+                    }
+                    let input = frame.input;
+                    self.frames.pop();
+                    self.open(Open::NamespacedMap, name, input, options)?;
+                    *rest = after(opened, 1);
+                    return Ok(None);
+                }
+            }
+            self.frames.pop();
+        }
+    }
+
+    #[cold]
+    fn unexpected_end<T>(&self, rest: &str) -> Step<'a, T> {
+        let expected = self.frames.last().map_or("a form", |frame| frame.open.expected());
+        Fail::at(rest, ErrorKind::UnexpectedEnd, expected)
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        (*self as u8).partial_cmp(&(*other as u8))
+    }
+}
+
+impl Open {
+    fn expected(self) -> &'static str {
+        match self {
+            Open::List => "`)` or a form",
+            Open::Vector => "`]` or a form",
+            Open::Map | Open::NamespacedMap | Open::Set => "`}` or a form",
+            Open::Discard => "a form to discard",
+            Open::Tagged => "a form after the tag",
+            Open::Symbolic => "Inf, -Inf or NaN",
+            Open::Metadata => "metadata",
+            Open::Described => "a form after the metadata",
+            Open::Namespace => "a namespace",
+        }
+    }
+}
+
+/// `map = "{" , { form , form } , "}"`, opened at `opened` and closed at `closed`.
+fn map<'a>(
+    items: Vec<Value<'a>>,
+    opened: &'a str,
+    closed: &'a str,
+    options: &Options,
+) -> Step<'a, Value<'a>> {
+    if items.len() % 2 == 1 {
+        return Fail::at(closed, ErrorKind::OddMap, "a value for the last key");
+    }
+    match Map::distinct(items) {
+        Ok(map) => Ok(Value::Map(map)),
+        Err(entry) => Fail::at(
+            nth_form(after(opened, 1), entry * 2, options),
+            ErrorKind::DuplicateKey,
+            "a key that the map does not have yet",
+        ),
+    }
+}
+
+/// `set = "#{" , { form } , "}"`, opened at `opened`.
+fn set<'a>(items: Vec<Value<'a>>, opened: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+    match Set::distinct(items) {
+        Ok(set) => Ok(Value::Set(set)),
+        Err(element) => Fail::at(
+            nth_form(after(opened, 2), element, options),
+            ErrorKind::DuplicateElement,
+            "an element that the set does not have yet",
+        ),
+    }
+}
+
+/// The input from its form `n` on, counted from 0: where a duplicate stands is found out when there is one.
+#[cold]
+fn nth_form<'a>(input: &'a str, n: usize, options: &Options) -> &'a str {
+    let mut reader = Reader::with(input.as_bytes(), Options { max_bytes: usize::MAX, ..*options });
+    for _ in 0..n {
+        reader.next();
+    }
+    blanks(reader.rest)
+}
+
+/// `namespaced_map = "#:" , form , { blank } , map`: keys without a namespace get `namespace`, and the
+/// namespace `_` is taken away.
+fn qualify<'a>(items: &mut [Value<'a>], namespace: &str) {
+    for key in items.iter_mut().step_by(2) {
+        if let Value::Keyword(name) | Value::Symbol(name) = key {
+            let qualified: Text<'a> = match name.split_once('/') {
+                Some(("_", bare)) => bare.to_owned().into(),
+                Some(_) if &**name != "/" => continue,
+                _ => [namespace, "/", name].concat().into(),
+            };
+            *name = qualified;
+        }
     }
 }

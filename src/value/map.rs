@@ -10,147 +10,132 @@ use hashbrown::HashTable;
 
 use super::{Text, Value, hash_alone};
 
-/// Up to how many entries a search compares them one by one. Eight keywords are compared in less time than
+/// Up to how many entries a search compares them one by one. A few keywords are compared in less time than
 /// one is hashed.
-const SMALL: usize = 8;
+const SMALL: usize = 16;
 
 /// A map from any value to any value, in the order in which it was written.
 #[derive(Clone)]
-pub struct Map<'a>(Entries<[Value<'a>; 2]>);
+pub struct Map<'a>(Entries<'a, 2>);
 
 /// A set of values, in the order in which it was written.
 #[derive(Clone)]
-pub struct Set<'a>(Entries<Value<'a>>);
+pub struct Set<'a>(Entries<'a, 1>);
 
-/// What a collection is made of: a value that is looked for and what belongs to it.
-trait Entry<'a> {
-    fn key(&self) -> &Value<'a>;
-    fn key_mut(&mut self) -> &mut Value<'a>;
-    fn same_value(&self, other: &Self) -> bool;
-}
-
-impl<'a> Entry<'a> for [Value<'a>; 2] {
-    fn key(&self) -> &Value<'a> {
-        let [key, _] = self;
-        key
-    }
-    fn key_mut(&mut self) -> &mut Value<'a> {
-        let [key, _] = self;
-        key
-    }
-    fn same_value(&self, other: &Self) -> bool {
-        let ([_, one], [_, other]) = (self, other);
-        one == other
-    }
-}
-
-impl<'a> Entry<'a> for Value<'a> {
-    fn key(&self) -> &Value<'a> {
-        self
-    }
-    fn key_mut(&mut self) -> &mut Value<'a> {
-        self
-    }
-    fn same_value(&self, _: &Self) -> bool {
-        true
-    }
-}
-
+/// Entries of `N` values each, the first of them the key, one after the other.
 #[derive(Clone)]
-enum Entries<E> {
+enum Entries<'a, const N: usize> {
     /// Packed; no more than [`SMALL`] entries.
-    Small(Box<[E]>),
-    Grown(Box<Grown<E>>),
+    Small(Box<[Value<'a>]>),
+    Grown(Box<Grown<'a>>),
 }
 
 #[derive(Clone)]
-struct Grown<E> {
-    entries: Vec<E>,
-    /// Positions in `entries` by the hash of the key; empty while there are few.
+struct Grown<'a> {
+    values: Vec<Value<'a>>,
+    /// Entries by the hash of the key; empty while there are few.
     index: HashTable<usize>,
 }
 
-impl<E> Entries<E> {
+impl<'a, const N: usize> Entries<'a, N> {
     fn new() -> Self {
         Entries::Small(Box::default())
     }
 
-    fn as_slice(&self) -> &[E] {
+    fn values(&self) -> &[Value<'a>] {
         match self {
-            Entries::Small(entries) => entries,
-            Entries::Grown(grown) => &grown.entries,
+            Entries::Small(values) => values,
+            Entries::Grown(grown) => &grown.values,
         }
     }
 
-    fn into_vec(self) -> Vec<E> {
+    fn as_slice(&self) -> &[[Value<'a>; N]] {
+        self.values().as_chunks::<N>().0
+    }
+
+    fn into_vec(self) -> Vec<Value<'a>> {
         match self {
-            Entries::Small(entries) => entries.into_vec(),
-            Entries::Grown(grown) => grown.entries,
+            Entries::Small(values) => values.into_vec(),
+            Entries::Grown(grown) => grown.values,
         }
     }
 
-    fn map<F>(self, change: impl Fn(E) -> F) -> Entries<F> {
+    fn into_owned(self) -> Entries<'static, N> {
         match self {
-            Entries::Small(entries) => Entries::Small(entries.into_iter().map(change).collect()),
+            Entries::Small(values) => Entries::Small(values.into_iter().map(Value::into_owned).collect()),
             Entries::Grown(grown) => {
-                let Grown { entries, index } = *grown;
-                let entries = entries.into_iter().map(change).collect();
-                Entries::Grown(Box::new(Grown { entries, index }))
+                let Grown { values, index } = *grown;
+                let values = values.into_iter().map(Value::into_owned).collect();
+                Entries::Grown(Box::new(Grown { values, index }))
             }
         }
     }
-}
 
-impl<'a, E: Entry<'a>> Entries<E> {
-    /// Entries as they were read: a second equal key gives its position.
-    fn unique(entries: Vec<E>) -> Result<Self, usize> {
-        if entries.len() <= SMALL && !entries.iter().any(|entry| is_deep(entry.key())) {
-            for (at, entry) in entries.iter().enumerate() {
-                if entries.iter().take(at).any(|earlier| earlier.key() == entry.key()) {
-                    return Err(at);
-                }
+    /// Entries as they were read: the second of two equal keys gives its position.
+    #[inline]
+    fn distinct(values: Vec<Value<'a>>) -> Result<Self, usize> {
+        let (entries, _) = values.as_chunks::<N>();
+        if entries.len() > SMALL {
+            let index = index(entries)?;
+            return Ok(Entries::Grown(Box::new(Grown { values, index })));
+        }
+        // One bit for each key that came by: where it is new, so is the key.
+        let mut seen = 0_u64;
+        for (at, entry) in entries.iter().enumerate() {
+            let bit = trace(key(entry));
+            if bit == 0 {
+                index(entries)?;
+                break;
             }
-            return Ok(Entries::Small(entries.into_boxed_slice()));
+            if seen & bit != 0 && entries.iter().take(at).any(|earlier| key(earlier) == key(entry)) {
+                return Err(at);
+            }
+            seen |= bit;
         }
-        let index = index(&entries)?;
-        if entries.len() <= SMALL {
-            return Ok(Entries::Small(entries.into_boxed_slice()));
-        }
-        Ok(Entries::Grown(Box::new(Grown { entries, index })))
+        Ok(Entries::Small(values.into_boxed_slice()))
     }
 
-    fn position(&self, key: &Value<'_>) -> Option<usize> {
+    fn position(&self, wanted: &Value<'_>) -> Option<usize> {
+        let entries = self.as_slice();
         match self {
-            Entries::Grown(grown) if grown.entries.len() > SMALL => find(&grown.index, &grown.entries, key),
-            _ => self.as_slice().iter().position(|candidate| candidate.key() == key),
+            Entries::Grown(grown) if entries.len() > SMALL => find(&grown.index, entries, wanted),
+            _ => entries.iter().position(|entry| key(entry) == wanted),
         }
     }
 
-    /// Puts `entry` in the place of the one with an equal key, which it returns, or at the end.
-    fn put(&mut self, mut entry: E) -> Option<E> {
-        let position = self.position(entry.key());
+    /// Puts `entry` in the place of the one with an equal key, whose value it returns, or at the end.
+    fn put(&mut self, entry: [Value<'a>; N]) -> Option<Value<'a>> {
+        let position = self.position(key(&entry));
         let mut grown = match std::mem::replace(self, Entries::new()) {
             Entries::Grown(grown) => grown,
-            Entries::Small(entries) => {
-                let mut entries = entries.into_vec();
-                entries.reserve(SMALL);
-                Box::new(Grown { entries, index: HashTable::new() })
+            Entries::Small(values) => {
+                let mut values = values.into_vec();
+                values.reserve(8 * N);
+                Box::new(Grown { values, index: HashTable::new() })
             }
         };
-        let replaced = if let Some(place) = position.and_then(|at| grown.entries.get_mut(at)) {
+        let replaced = match position {
             // The key that stood there first stays.
-            std::mem::swap(place.key_mut(), entry.key_mut());
-            Some(std::mem::replace(place, entry))
-        } else {
-            let at = grown.entries.len();
-            grown.entries.push(entry);
-            let unnoted = if at == SMALL { 0 } else { at };
-            if at >= SMALL {
-                for (at, entry) in grown.entries.iter().enumerate().skip(unnoted) {
-                    note(&mut grown.index, &grown.entries, entry.key(), at);
+            Some(at) => {
+                let mut replaced = None;
+                for (value, place) in entry.into_iter().zip(grown.values.iter_mut().skip(at * N)).skip(1) {
+                    replaced = Some(std::mem::replace(place, value));
                 }
+                replaced.or(Some(Value::Nil))
             }
-            None
+            None => {
+                grown.values.extend(entry);
+                let Grown { values, index } = &mut *grown;
+                let (entries, _) = values.as_chunks::<N>();
+                let last = entries.len() - 1;
+                if last >= SMALL {
+                    let unnoted = if last == SMALL { 0 } else { last };
+                    for (at, entry) in entries.iter().enumerate().skip(unnoted) {
+                        note(index, entries, key(entry), at);
+                    }
+                }
+                None
+            }
         };
         *self = Entries::Grown(grown);
         replaced
@@ -163,44 +148,84 @@ impl<'a, E: Entry<'a>> Entries<E> {
         if these.len() != those.len() {
             return false;
         }
-        let agrees = |entry: &E, at: Option<usize>| {
-            at.and_then(|at| those.get(at)).is_some_and(|found| found.same_value(entry))
+        let agrees = |entry: &[Value<'a>; N], at: Option<usize>| {
+            let found = at.and_then(|at| those.get(at));
+            found.is_some_and(|found| found.iter().skip(1).eq(entry.iter().skip(1)))
         };
-        if those.len() <= SMALL && these.iter().any(|entry| is_deep(entry.key())) {
+        if those.len() <= SMALL && these.iter().any(|entry| trace(key(entry)) == 0) {
             let Ok(index) = index(those) else { return false };
-            return these.iter().all(|entry| agrees(entry, find(&index, those, entry.key())));
+            return these.iter().all(|entry| agrees(entry, find(&index, those, key(entry))));
         }
-        these.iter().all(|entry| agrees(entry, other.position(entry.key())))
+        // Most often the order is the same as well.
+        these.iter().enumerate().all(|(at, entry)| match those.get(at) {
+            Some(found) if key(found) == key(entry) => agrees(entry, Some(at)),
+            _ => agrees(entry, other.position(key(entry))),
+        })
     }
 }
 
-fn is_deep(key: &Value<'_>) -> bool {
-    matches!(key, Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_) | Value::Tagged(_))
+#[inline]
+fn key<'v, 'a, const N: usize>(entry: &'v [Value<'a>; N]) -> &'v Value<'a> {
+    entry.first().unwrap_or(&Value::Nil)
 }
 
-fn index<'a, E: Entry<'a>>(entries: &[E]) -> Result<HashTable<usize>, usize> {
+/// One bit that equal keys have in common, and 0 for keys that take long to compare: collections.
+#[inline]
+fn trace(key: &Value<'_>) -> u64 {
+    let print = match key {
+        Value::Keyword(text) | Value::Str(text) | Value::Symbol(text) => text_print(text.as_str().as_bytes()),
+        Value::Int(number) => number.cast_unsigned(),
+        Value::BigInt(number) => i64::try_from(&**number).unwrap_or(0).cast_unsigned(),
+        Value::Char(c) => u64::from(u32::from(*c)),
+        Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_) | Value::Tagged(_) => return 0,
+        _ => 0,
+    };
+    1 << (print.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+}
+
+#[inline]
+fn text_print(text: &[u8]) -> u64 {
+    let length = text.len() as u64;
+    match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(head), Some(tail)) => {
+            u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(24) ^ length
+        }
+        _ => text.iter().fold(length, |print, byte| print << 8 ^ u64::from(*byte)),
+    }
+}
+
+fn index<const N: usize>(entries: &[[Value<'_>; N]]) -> Result<HashTable<usize>, usize> {
     let mut index = HashTable::with_capacity(entries.len());
     for (at, entry) in entries.iter().enumerate() {
-        if !note(&mut index, entries, entry.key(), at) {
+        if !note(&mut index, entries, key(entry), at) {
             return Err(at);
         }
     }
     Ok(index)
 }
 
-fn find<'a, E: Entry<'a>>(index: &HashTable<usize>, entries: &[E], key: &Value<'_>) -> Option<usize> {
-    let equal = |at: &usize| entries.get(*at).is_some_and(|candidate| candidate.key() == key);
-    index.find(hash_alone(key), equal).copied()
+fn find<const N: usize>(
+    index: &HashTable<usize>,
+    entries: &[[Value<'_>; N]],
+    wanted: &Value<'_>,
+) -> Option<usize> {
+    let equal = |at: &usize| entries.get(*at).is_some_and(|entry| key(entry) == wanted);
+    index.find(hash_alone(wanted), equal).copied()
 }
 
-/// Notes that `key` stands at position `at`; false if an equal one is noted already.
-fn note<'a, E: Entry<'a>>(index: &mut HashTable<usize>, entries: &[E], key: &Value<'_>, at: usize) -> bool {
-    let hash = hash_alone(key);
-    let equal = |at: &usize| entries.get(*at).is_some_and(|candidate| candidate.key() == key);
+/// Notes that `noted` is the key of entry `at`; false if an equal one is noted already.
+fn note<const N: usize>(
+    index: &mut HashTable<usize>,
+    entries: &[[Value<'_>; N]],
+    noted: &Value<'_>,
+    at: usize,
+) -> bool {
+    let hash = hash_alone(noted);
+    let equal = |at: &usize| entries.get(*at).is_some_and(|entry| key(entry) == noted);
     if index.find(hash, equal).is_some() {
         return false;
     }
-    let rehash = |at: &usize| entries.get(*at).map_or(0, |entry| hash_alone(entry.key()));
+    let rehash = |at: &usize| entries.get(*at).map_or(0, |entry| hash_alone(key(entry)));
     index.insert_unique(hash, at, rehash);
     true
 }
@@ -211,9 +236,14 @@ impl<'a> Map<'a> {
         Map(Entries::new())
     }
 
-    /// A map of `entries`, or the position of the first key that an earlier one equals.
-    pub fn unique(entries: Vec<[Value<'a>; 2]>) -> Result<Self, usize> {
-        Entries::unique(entries).map(Map)
+    /// A map of keys and values in turn.
+    ///
+    /// # Errors
+    /// The number of the first entry whose key an earlier one equals. A last key without a value is left
+    /// out.
+    #[inline]
+    pub fn distinct(values: Vec<Value<'a>>) -> Result<Self, usize> {
+        Entries::distinct(values).map(Map)
     }
 
     /// How many entries there are.
@@ -250,7 +280,7 @@ impl<'a> Map<'a> {
     /// Puts `value` at `key` and returns what stood there. The key that stood there first stays, in its
     /// place.
     pub fn insert(&mut self, key: impl Into<Value<'a>>, value: impl Into<Value<'a>>) -> Option<Value<'a>> {
-        self.0.put([key.into(), value.into()]).map(|[_, value]| value)
+        self.0.put([key.into(), value.into()])
     }
 
     /// Puts `value` at the keyword `name`.
@@ -277,17 +307,17 @@ impl<'a> Map<'a> {
     /// Takes out what stands at `key`; what follows moves up.
     pub fn remove(&mut self, key: &Value<'_>) -> Option<Value<'a>> {
         let at = self.0.position(key)?;
-        let mut entries = std::mem::replace(&mut self.0, Entries::new()).into_vec();
-        let [_, value] = entries.remove(at);
-        if let Ok(rest) = Entries::unique(entries) {
+        let mut values = std::mem::replace(&mut self.0, Entries::new()).into_vec();
+        let removed = values.drain(2 * at..2 * at + 2).next_back();
+        if let Ok(rest) = Entries::distinct(values) {
             self.0 = rest;
         }
-        Some(value)
+        removed
     }
 
     /// The same map, borrowing nothing.
     pub fn into_owned(self) -> Map<'static> {
-        Map(self.0.map(|entry| entry.map(Value::into_owned)))
+        Map(self.0.into_owned())
     }
 }
 
@@ -297,9 +327,13 @@ impl<'a> Set<'a> {
         Set(Entries::new())
     }
 
-    /// A set of `items`, or the position of the first one that an earlier one equals.
-    pub fn unique(items: Vec<Value<'a>>) -> Result<Self, usize> {
-        Entries::unique(items).map(Set)
+    /// A set of `items`.
+    ///
+    /// # Errors
+    /// The position of the first item that an earlier one equals.
+    #[inline]
+    pub fn distinct(items: Vec<Value<'a>>) -> Result<Self, usize> {
+        Entries::distinct(items).map(Set)
     }
 
     /// How many elements there are.
@@ -314,7 +348,7 @@ impl<'a> Set<'a> {
 
     /// The elements in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Value<'a>> + DoubleEndedIterator {
-        self.0.as_slice().iter()
+        self.0.values().iter()
     }
 
     /// Is there an element equal to `item`?
@@ -324,12 +358,12 @@ impl<'a> Set<'a> {
 
     /// Adds `item`; false if an equal one is there.
     pub fn insert(&mut self, item: impl Into<Value<'a>>) -> bool {
-        self.0.put(item.into()).is_none()
+        self.0.put([item.into()]).is_none()
     }
 
     /// The same set, borrowing nothing.
     pub fn into_owned(self) -> Set<'static> {
-        Set(self.0.map(Value::into_owned))
+        Set(self.0.into_owned())
     }
 }
 
@@ -368,11 +402,27 @@ impl<'a> FromIterator<Value<'a>> for Set<'a> {
 }
 impl<'a> IntoIterator for Map<'a> {
     type Item = (Value<'a>, Value<'a>);
-    type IntoIter = std::iter::Map<std::vec::IntoIter<[Value<'a>; 2]>, fn([Value<'a>; 2]) -> Self::Item>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_vec().into_iter().map(|[key, value]| (key, value))
+    type IntoIter = IntoEntries<'a>;
+    fn into_iter(self) -> IntoEntries<'a> {
+        IntoEntries(self.0.into_vec().into_iter())
     }
 }
+
+/// The entries of a map that is taken apart.
+#[derive(Debug)]
+pub struct IntoEntries<'a>(std::vec::IntoIter<Value<'a>>);
+
+impl<'a> Iterator for IntoEntries<'a> {
+    type Item = (Value<'a>, Value<'a>);
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 2, Some(self.0.len() / 2))
+    }
+}
+impl ExactSizeIterator for IntoEntries<'_> {}
+
 impl<'a> IntoIterator for Set<'a> {
     type Item = Value<'a>;
     type IntoIter = std::vec::IntoIter<Value<'a>>;

@@ -1,0 +1,260 @@
+;;; edn-bridge-bench.el --- How fast frames are read and shown  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; emacs -Q --batch -L emacs -l emacs/bench/edn-bridge-bench.el
+;;
+;; Prints a table.  The same data as JSON, read by the native
+;; `json-parse-string', stands beside.  Times are the medians of five runs
+;; and contain the garbage collections that Emacs's default settings cause.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'bytecomp)
+
+(defconst bench-package
+  (file-name-directory
+   (directory-file-name (file-name-directory load-file-name)))
+  "The folder of the package.")
+
+(defconst bench-compiled (make-temp-file "edn-bridge-bench" t)
+  "Where the compiled files go.")
+
+(push bench-package load-path)
+(let ((inhibit-message t)
+      (byte-compile-dest-file-function
+       (lambda (file)
+         (expand-file-name (concat (file-name-nondirectory file) "c")
+                           bench-compiled))))
+  (dolist (file (directory-files bench-package t "\\`edn-bridge[a-z-]*\\.el\\'"))
+    (byte-compile-file file)))
+(push bench-compiled load-path)
+(dolist (file (directory-files bench-compiled t "\\.elc\\'"))
+  (load file nil t))
+(delete-directory bench-compiled t)
+
+(declare-function edn-bridge-edn-read-bytes "edn-bridge-edn")
+(declare-function edn-bridge-edn-read-plist-bytes "edn-bridge-edn")
+(declare-function edn-bridge-rpc--make-connection "edn-bridge-rpc")
+(declare-function edn-bridge-rpc--receive "edn-bridge-rpc")
+(declare-function edn-bridge-rpc--dispatch "edn-bridge-rpc")
+(declare-function edn-bridge-rpc-connection-lines "edn-bridge-rpc")
+(declare-function edn-bridge-chat-mode "edn-bridge-chat")
+(declare-function edn-bridge-chat--on-event "edn-bridge-chat")
+(declare-function edn-bridge-chat--on-batch "edn-bridge-chat")
+(defvar edn-bridge-chat--conn)
+(defvar edn-bridge-chat--session-id)
+(defvar edn-bridge-chat-page)
+
+;;;; Data
+
+(defconst bench-frames 20000 "How many delta frames are read.")
+
+(defconst bench-session "0198f3a2-7c1e-7d3a-9b54-3f2a1c5d7e90"
+  "A session's id.")
+
+(defun bench-frame (kind n text)
+  "Return the bytes of the Nth delta frame, with TEXT, in the form KIND."
+  (encode-coding-string
+   (let ((print-escape-newlines t))
+    (format
+    (pcase kind
+      ('map
+       "{:kind :event :event \"assistant/delta\" :seq %d :ts \"2026-11-22T01:16:04.123Z\" :data {:session-id %S :offset %d :turn-id \"turn-17\" :text %S}}")
+      ('plist
+       "(:kind :event :event \"assistant/delta\" :seq %d :ts \"2026-11-22T01:16:04.123Z\" :data (:session-id %S :offset %d :turn-id \"turn-17\" :text %S))")
+      ('json
+       "{\"kind\":\"event\",\"event\":\"assistant/delta\",\"seq\":%d,\"ts\":\"2026-11-22T01:16:04.123Z\",\"data\":{\"session-id\":%S,\"offset\":%d,\"turn-id\":\"turn-17\",\"text\":%S}}"))
+    n bench-session n text))
+   'utf-8-unix))
+
+(defun bench-lines (kind)
+  "Return the lines of all delta frames in the form KIND."
+  (cl-loop for n below bench-frames
+           collect (bench-frame kind n (format " word%d and" n))))
+
+;;;; Measuring
+
+(defmacro bench-median (&rest body)
+  "Return the median of the seconds that five runs of BODY take."
+  `(let ((times nil))
+     (dotimes (_ 5)
+       (garbage-collect)
+       (push (let ((start (float-time)))
+               ,@body
+               (- (float-time) start))
+             times))
+     (nth 2 (sort times #'<))))
+
+(defun bench-row (name seconds &optional note)
+  "Print a row: NAME, SECONDS as milliseconds and NOTE."
+  (princ (format "| %-58s | %9.1f ms | %-38s |\n" name (* 1000 seconds)
+                 (or note ""))))
+
+(defun bench-read-all (lines function)
+  "Call FUNCTION with each of LINES."
+  (dolist (line lines)
+    (funcall function line)))
+
+(defun bench-json (line)
+  "Read LINE as JSON, with the defaults of `json-parse-string'."
+  (json-parse-string line))
+
+(defun bench-json-plist (line)
+  "Read LINE as JSON into the same data as the frames."
+  (json-parse-string line :object-type 'plist
+                     :null-object nil :false-object :false))
+
+(dolist (function '(bench-read-all bench-json bench-json-plist))
+  (byte-compile function))
+
+(defun bench-decode ()
+  "Measure how long delta frames take to be read."
+  (let* ((json-lines (bench-lines 'json))
+         (map-lines (bench-lines 'map))
+         (plist-lines (bench-lines 'plist))
+         (json (bench-median (bench-read-all json-lines #'bench-json)))
+         (json-plist (bench-median
+                      (bench-read-all json-lines #'bench-json-plist)))
+         (map (bench-median
+               (bench-read-all map-lines #'edn-bridge-edn-read-bytes)))
+         (plist (bench-median
+                 (bench-read-all plist-lines
+                                 #'edn-bridge-edn-read-plist-bytes)))
+         (against (lambda (seconds)
+                    (format "%.2fx JSON, %.2fx JSON as plists"
+                            (/ seconds json) (/ seconds json-plist)))))
+    (bench-row (format "%d deltas, json-parse-string" bench-frames) json)
+    (bench-row (format "%d deltas, json-parse-string into plists" bench-frames)
+               json-plist)
+    (bench-row (format "%d deltas, map frames" bench-frames)
+               map (funcall against map))
+    (bench-row (format "%d deltas, plist frames" bench-frames)
+               plist (funcall against plist))))
+
+(defun bench-connection (&rest keys)
+  "Return a connection without a process, with more slots by KEYS."
+  (apply #'edn-bridge-rpc--make-connection
+         :name "bench" :state 'ready
+         :pending (make-hash-table :test #'equal)
+         (append keys
+                 (list :on-event #'ignore :on-batch #'ignore
+                       :on-ready #'ignore :on-close #'ignore))))
+
+(defun bench-receive (conn bytes size)
+  "Have CONN receive BYTES in chunks of SIZE and dispatch them."
+  (let ((start 0))
+    (while (< start (length bytes))
+      (edn-bridge-rpc--receive
+       conn (substring bytes start (min (length bytes) (+ start size))))
+      (setq start (+ start size))))
+  (while (edn-bridge-rpc-connection-lines conn)
+    (edn-bridge-rpc--dispatch conn)))
+
+(defun bench-long-line ()
+  "Measure how long a line of 1 MiB in chunks of 4 KiB takes."
+  (let ((text (mapconcat #'identity
+                         (make-list (/ (* 1024 1024) 32)
+                                    "let x = \"{a}\"; // Grüße\n      ")
+                         "")))
+    (dolist (kind '(map plist))
+      (let ((bytes (concat (bench-frame kind 1 (substring text 0 980000)) "\n"))
+            (conn (bench-connection
+                   :plist-frames (eq kind 'plist))))
+        (bench-row (format "one line of %.2f MiB in chunks of 4 KiB, %s frame"
+                           (/ (length bytes) 1048576.0) kind)
+                   (bench-median (bench-receive conn bytes 4096)))))
+    (let ((json (decode-coding-string
+                 (bench-frame 'json 1 (substring text 0 980000))
+                 'utf-8-unix)))
+      (bench-row "the same line whole, json-parse-string"
+                 (bench-median (json-parse-string json))))))
+
+(defmacro bench-with-chat (&rest body)
+  "Run BODY in a chat buffer with a connection `conn' that is bound."
+  `(let* ((buffer (generate-new-buffer "*bench*"))
+          (conn (bench-connection :context buffer
+                                  :on-event #'edn-bridge-chat--on-event
+                                  :on-batch #'edn-bridge-chat--on-batch)))
+     (with-current-buffer buffer
+       (edn-bridge-chat-mode)
+       (setq edn-bridge-chat--conn conn
+             edn-bridge-chat--session-id bench-session)
+       (remove-hook 'kill-buffer-hook 'edn-bridge-chat--on-kill t)
+       (prog1 (progn ,@body)
+         (kill-buffer buffer)))))
+
+(defun bench-stream (count texts)
+  "Return the seconds of the first and second half of COUNT deltas.
+Each is shown by itself; TEXTS are used in turn."
+  (bench-with-chat
+   (let ((halves nil)
+         (n 0))
+     (garbage-collect)
+     (dotimes (_ 2)
+       (let ((start (float-time)))
+         (dotimes (_ (/ count 2))
+           (edn-bridge-chat--on-event
+            conn "assistant/delta"
+            (list :session-id bench-session
+                  :text (aref texts (% n (length texts)))))
+           (edn-bridge-chat--on-batch conn)
+           (cl-incf n))
+         (push (- (float-time) start) halves)))
+     (nreverse halves))))
+
+(defun bench-render ()
+  "Measure how long deltas take to be shown in one message."
+  (pcase-dolist
+      (`(,name ,texts)
+       `(("prose without a line break" [" word" " and" " more,"])
+         ("markdown"
+          ["Some " "**strong**" " words" " with `co" "de` in\n" "- a list\n"
+           "\n```el\n" "(message" " \"hi\")\n" "```\n"])))
+    (dolist (count '(10000 40000))
+      (pcase-let ((`(,first ,second) (bench-stream count texts)))
+        (bench-row (format "%d deltas into one message, %s" count name)
+                   (+ first second)
+                   (format "%.3f ms each; 2nd half / 1st: %.2f"
+                           (/ (* 1000 (+ first second)) count)
+                           (/ second first)))))))
+
+(defun bench-open ()
+  "Measure how long a session of 10,000 messages takes to be shown."
+  (let ((messages
+         (vconcat
+          (cl-loop for n below 10000
+                   collect (list :id (format "e%d" n)
+                                 :role (if (cl-evenp n) "user" "assistant")
+                                 :content
+                                 (vector
+                                  (list :type :text
+                                        :text (format "Message **%d**\n\n- `a`\n- b\n" n))))))))
+    (bench-row "10000 messages rehydrated, the newest page shown"
+               (bench-with-chat
+                (bench-median
+                 (edn-bridge-chat--on-event
+                  conn "session/rehydrated"
+                  (list :session-id bench-session :messages messages)))))
+    (let ((edn-bridge-chat-page 10000))
+      (bench-row "10000 messages rehydrated, all shown"
+                 (bench-with-chat
+                  (bench-median
+                   (edn-bridge-chat--on-event
+                    conn "session/rehydrated"
+                    (list :session-id bench-session :messages messages))))))))
+
+(princ (format "GNU Emacs %s, gc-cons-threshold %d\n\n"
+               emacs-version gc-cons-threshold))
+(princ (format "| %-58s | %12s | %-38s |\n|%s|%s|%s|\n"
+               "what" "time" ""
+               (make-string 60 ?-) (make-string 14 ?-) (make-string 40 ?-)))
+(bench-decode)
+(bench-long-line)
+(bench-render)
+(bench-open)
+
+;;; edn-bridge-bench.el ends here

@@ -1,0 +1,194 @@
+;;; edn-bridge-transcript.el --- The text of a chat buffer  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; A buffer in three parts: the transcript, which is read-only and grows at
+;; its end; the footer, which is shown between and is no text; the draft,
+;; which the user edits.  This file knows nothing of sessions.
+;;
+;;   transcript ...
+;;   (footer)
+;;   draft ...
+;;
+;; What holds: the draft and its undo history survive every change above
+;; it; point and every window stay where their reader put them, as text is
+;; only inserted after or above them; an insertion costs what the inserted
+;; text costs.
+
+;;; Code:
+
+(require 'cl-lib)
+
+(defvar-local edn-bridge-transcript--output nil
+  "Marker at the end of the transcript, where text is added.")
+
+(defvar-local edn-bridge-transcript--draft nil
+  "Marker at the start of the draft.")
+
+(defvar-local edn-bridge-transcript--footer nil
+  "Overlay on the newline between transcript and draft.")
+
+(defface edn-bridge-transcript-footer
+  '((t :inherit shadow))
+  "Face of the footer between the transcript and the draft."
+  :group 'edn-bridge)
+
+(defface edn-bridge-transcript-rule
+  '((t :inherit edn-bridge-transcript-footer :strike-through t :extend t))
+  "Face of the line above the footer, on a graphical display."
+  :group 'edn-bridge)
+
+;;;; Public API
+
+(defun edn-bridge-transcript-setup ()
+  "Lay out the current buffer, which is erased."
+  (let ((inhibit-read-only t))
+    (erase-buffer)
+    (remove-overlays)
+    (insert "\n")
+    (add-text-properties (point-min) (point-max)
+                         '(read-only t
+                           front-sticky (read-only)
+                           rear-nonsticky t
+                           field edn-bridge-transcript))
+    (setq edn-bridge-transcript--output (copy-marker (point-min) t)
+          edn-bridge-transcript--draft (copy-marker (point-max) nil)
+          edn-bridge-transcript--footer
+          (make-overlay (point-min) (point-max) nil t nil))
+    (setq buffer-undo-list nil)
+    (edn-bridge-transcript-set-footer nil)))
+
+(defmacro edn-bridge-transcript-edit (&rest body)
+  "Run BODY, which changes text above the draft.
+Point is kept, the change is not recorded for undo, and the positions in
+the draft's undo history are moved along.  New text is not protected by
+this; see `edn-bridge-transcript-add'."
+  (declare (indent 0) (debug t))
+  (let ((before (make-symbol "before"))
+        (modified (make-symbol "modified")))
+    `(let ((,before (marker-position edn-bridge-transcript--draft))
+           (,modified (buffer-modified-p)))
+       (prog1 (save-excursion
+                (let ((inhibit-read-only t)
+                      (buffer-undo-list t))
+                  ,@body))
+         (edn-bridge-transcript--shift-undo
+          (- edn-bridge-transcript--draft ,before))
+         (restore-buffer-modified-p ,modified)))))
+
+(defmacro edn-bridge-transcript-add (&rest body)
+  "Run BODY with point at the end of the transcript, to insert there.
+What it inserts is protected.  Return the value of BODY."
+  (declare (indent 0) (debug t))
+  (let ((start (make-symbol "start")))
+    `(edn-bridge-transcript-edit
+       (let ((,start (marker-position edn-bridge-transcript--output)))
+         (goto-char ,start)
+         (prog1 (progn ,@body)
+           (edn-bridge-transcript-protect
+            ,start edn-bridge-transcript--output))))))
+
+(defmacro edn-bridge-transcript-at-top (&rest body)
+  "Run BODY with the top of the transcript in the place of its end."
+  (declare (indent 0) (debug t))
+  `(let ((edn-bridge-transcript--output (copy-marker (point-min) t)))
+     (unwind-protect (progn ,@body)
+       (set-marker edn-bridge-transcript--output nil))))
+
+(defun edn-bridge-transcript-protect (start end)
+  "Make the text between START and END read-only."
+  (add-text-properties start end
+                       '(read-only t
+                         front-sticky (read-only)
+                         rear-nonsticky (read-only)
+                         field edn-bridge-transcript)))
+
+(defun edn-bridge-transcript-fresh-line (&optional blank)
+  "Insert what is needed for point to be at the start of a line.
+With BLANK, an empty line comes before, except at the start of the buffer."
+  (unless (bolp)
+    (insert "\n"))
+  (when (and blank
+             (not (bobp))
+             (not (and (eq (char-before) ?\n)
+                       (or (eq (char-before (1- (point))) ?\n)
+                           (= (1- (point)) (point-min))))))
+    (insert "\n")))
+
+(defun edn-bridge-transcript-clear ()
+  "Delete the transcript.  The draft stays."
+  (edn-bridge-transcript-edit
+    (remove-overlays (point-min) edn-bridge-transcript--output)
+    (delete-region (point-min) edn-bridge-transcript--output)))
+
+(defun edn-bridge-transcript-end ()
+  "Return the position of the end of the transcript."
+  (marker-position edn-bridge-transcript--output))
+
+(defun edn-bridge-transcript-set-footer (lines)
+  "Show LINES, a list of strings, between the transcript and the draft."
+  (overlay-put
+   edn-bridge-transcript--footer 'before-string
+   (concat (if (display-graphic-p)
+               (propertize "\n" 'face 'edn-bridge-transcript-rule)
+             (concat (propertize (make-string 40 ?─)
+                                 'face 'edn-bridge-transcript-footer)
+                     (and lines "\n")))
+           (and lines
+                (propertize (string-join lines "\n")
+                            'face 'edn-bridge-transcript-footer)))))
+
+(defun edn-bridge-transcript-draft ()
+  "Return the text of the draft."
+  (buffer-substring-no-properties edn-bridge-transcript--draft (point-max)))
+
+(defun edn-bridge-transcript-draft-start ()
+  "Return the position of the start of the draft."
+  (marker-position edn-bridge-transcript--draft))
+
+(defun edn-bridge-transcript-in-draft-p ()
+  "Return non-nil if point is in the draft."
+  (>= (point) edn-bridge-transcript--draft))
+
+(defun edn-bridge-transcript-set-draft (text)
+  "Make TEXT the draft, with point after it."
+  (goto-char edn-bridge-transcript--draft)
+  (delete-region (point) (point-max))
+  (insert text))
+
+(defun edn-bridge-transcript-reset-draft ()
+  "Empty the draft and its undo history."
+  (delete-region edn-bridge-transcript--draft (point-max))
+  (setq buffer-undo-list nil))
+
+;;;; Private parts
+
+(defun edn-bridge-transcript--shift-undo (shift)
+  "Move the positions in the undo history by SHIFT characters."
+  (unless (or (zerop shift) (eq buffer-undo-list t))
+    (let ((cell buffer-undo-list))
+      (while cell
+        (let ((entry (car cell)))
+          (cond
+           ((integerp entry)
+            (setcar cell (+ entry shift)))
+           ((not (consp entry)))
+           ((and (integerp (car entry)) (integerp (cdr entry)))
+            (setcar entry (+ (car entry) shift))
+            (setcdr entry (+ (cdr entry) shift)))
+           ((and (stringp (car entry)) (integerp (cdr entry)))
+            (setcdr entry (if (< (cdr entry) 0)
+                              (- (cdr entry) shift)
+                            (+ (cdr entry) shift))))
+           ((null (car entry))
+            ;; (nil PROPERTY VALUE START . END)
+            (let ((range (nthcdr 3 entry)))
+              (setcar range (+ (car range) shift))
+              (setcdr range (+ (cdr range) shift))))))
+        (setq cell (cdr cell))))))
+
+(provide 'edn-bridge-transcript)
+
+;;; edn-bridge-transcript.el ends here

@@ -1,0 +1,133 @@
+;;; edn-bridge-rpc-tests.el --- Tests of connections  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(defun edn-bridge-rpc-tests-events (bytes size)
+  "Return the events in BYTES, received in chunks of SIZE."
+  (edn-bridge-test-with-connection (conn _sent events)
+    (edn-bridge-test-feed conn bytes size)
+    (should-not (edn-bridge-rpc-connection-pieces conn))
+    (nreverse events)))
+
+(ert-deftest edn-bridge-rpc-takes-frames-however-they-are-split ()
+  (let* ((bytes (edn-bridge-test-bytes "turn.edn"))
+         (whole (edn-bridge-rpc-tests-events bytes nil)))
+    (should (= (length whole) 5))
+    (should (equal (plist-get (cdr (nth 1 whole)) :text) "Grüße, 世界"))
+    (dolist (size '(1 2 3 7 64 4096))
+      (should (equal whole (edn-bridge-rpc-tests-events bytes size))))
+    (dotimes (split (length bytes))
+      (edn-bridge-test-with-connection (conn _sent events)
+        (edn-bridge-rpc--receive conn (substring bytes 0 split))
+        (edn-bridge-test-dispatch conn)
+        (edn-bridge-rpc--receive conn (substring bytes split))
+        (edn-bridge-test-dispatch conn)
+        (should (equal whole (nreverse events)))))))
+
+(ert-deftest edn-bridge-rpc-answers-each-request-once ()
+  (edn-bridge-test-with-connection (conn sent _events)
+    (let ((answers nil))
+      (edn-bridge-rpc-request conn "ping" nil
+                              :on-success (lambda (data) (push data answers)))
+      (edn-bridge-rpc-request conn "fork" '(:entry-id "x")
+                              :on-error (lambda (frame) (push frame answers)))
+      (should (equal (mapcar (lambda (frame) (plist-get frame :id)) sent)
+                     '("2" "1")))
+      (edn-bridge-test-feed
+       conn (concat "{:kind :error :id \"2\" :op \"fork\" :error-code "
+                    "\"request/not-found\" :error-message \"No entry\"}\n"
+                    "{:kind :response :id \"1\" :op \"ping\" :ok true "
+                    ":data {:pong true}}\n"
+                    "{:kind :response :id \"1\" :op \"ping\" :ok true "
+                    ":data {:pong false}}\n"))
+      (should (equal (nth 0 answers) '(:pong t)))
+      (should (equal (plist-get (nth 1 answers) :error-code)
+                     "request/not-found"))
+      (should (= (length answers) 2))
+      (should (zerop (hash-table-count
+                      (edn-bridge-rpc-connection-pending conn)))))))
+
+(ert-deftest edn-bridge-rpc-fails-what-is-pending-when-it-closes ()
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (let ((codes nil)
+          (reasons nil))
+      (setf (edn-bridge-rpc-connection-on-close conn)
+            (lambda (_conn reason) (push reason reasons)))
+      (edn-bridge-rpc-request
+       conn "ping" nil
+       :on-error (lambda (frame) (push (plist-get frame :error-code) codes)))
+      (edn-bridge-rpc--closed conn "gone")
+      (edn-bridge-rpc--closed conn "gone again")
+      (edn-bridge-rpc-request
+       conn "ping" nil
+       :on-error (lambda (frame) (push (plist-get frame :error-code) codes)))
+      (should (equal codes '("client/closed" "client/closed")))
+      (should (equal reasons '("gone"))))))
+
+(ert-deftest edn-bridge-rpc-goes-on-after-what-it-cannot-read ()
+  (edn-bridge-test-with-connection (conn _sent events)
+    (let* ((notes nil)
+           (edn-bridge-rpc-log-functions
+            (list (lambda (_conn direction text)
+                    (when (eq direction 'note)
+                      (push text notes))))))
+      (edn-bridge-test-feed
+       conn (concat "\n{:kind :event\n}}}\n{:kind :later :x 1}\n"
+                    "{:kind :event :event \"new/topic\" :seq 1 "
+                    ":data {:unknown-key 1}}\n"))
+      (should (equal events '(("new/topic" :unknown-key 1))))
+      (should (= (length notes) 4)))))
+
+(ert-deftest edn-bridge-rpc-goes-on-after-a-handler-that-fails ()
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (let ((seen nil)
+          (debug-on-error nil)
+          (inhibit-message t))
+      (setf (edn-bridge-rpc-connection-on-event conn)
+            (lambda (_conn topic _data)
+              (push topic seen)
+              (error "No")))
+      (edn-bridge-test-feed
+       conn (concat "{:kind :event :event \"a\" :seq 1 :data {}}\n"
+                    "{:kind :event :event \"b\" :seq 2 :data {}}\n"))
+      (should (equal seen '("b" "a"))))))
+
+(ert-deftest edn-bridge-rpc-turns-to-plist-frames-after-the-handshake ()
+  (edn-bridge-test-with-connection (conn sent events)
+    (setf (edn-bridge-rpc-connection-state conn) 'starting)
+    (edn-bridge-rpc--handshake conn "test" '("plist-frames" "interactor"))
+    (should (equal (plist-get (plist-get (plist-get (car sent) :params)
+                                         :client-info)
+                              :features)
+                   ["plist-frames" "interactor"]))
+    (edn-bridge-test-feed
+     conn (concat "{:kind :response :id \"1\" :op \"handshake\" :ok true :data "
+                  "{:server-info {:protocol-version \"1.0\" :features "
+                  "[\"plist-frames\" \"newer\"]}}}\n"
+                  "(:kind :event :event \"a\" :seq 1 :data (:b :false))\n"))
+    (should (edn-bridge-rpc-ready-p conn))
+    (should (equal (edn-bridge-rpc-connection-features conn) '("plist-frames")))
+    (should (equal events '(("a" :b :false))))))
+
+(ert-deftest edn-bridge-rpc-keeps-the-order-when-a-handler-waits ()
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (let ((seen nil))
+      (setf (edn-bridge-rpc-connection-on-event conn)
+            (lambda (conn topic _data)
+              (push topic seen)
+              (when (equal topic "a")
+                (edn-bridge-rpc--dispatch conn))))
+      (edn-bridge-test-feed
+       conn (mapconcat (lambda (topic)
+                         (format "{:kind :event :event %S :seq 1 :data {}}\n"
+                                 topic))
+                       '("a" "b" "c") ""))
+      (should (equal (nreverse seen) '("a" "b" "c"))))))
+
+(provide 'edn-bridge-rpc-tests)
+
+;;; edn-bridge-rpc-tests.el ends here

@@ -1,0 +1,122 @@
+;;; edn-bridge-test-support.el --- What the tests share  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Connections without a process, fed with recorded bytes, and chats with
+;; the real program.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'ert)
+(require 'edn-bridge)
+
+(defconst edn-bridge-test-directory
+  (file-name-directory (or load-file-name buffer-file-name))
+  "The folder of the tests.")
+
+(defun edn-bridge-test-bytes (name)
+  "Return the bytes of the file NAME in the folder of recorded frames."
+  (with-temp-buffer
+    (set-buffer-multibyte nil)
+    (insert-file-contents-literally
+     (expand-file-name (concat "frames/" name) edn-bridge-test-directory))
+    (buffer-string)))
+
+(defmacro edn-bridge-test-with-connection (spec &rest body)
+  "Run BODY with a connection without a process.
+SPEC is (CONN SENT EVENTS): CONN is bound to it, SENT to what is sent
+\(frames, last first) and EVENTS to what came (topic and data, last first)."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,sent ,events) spec))
+    `(let* ((,sent nil)
+            (,events nil)
+            (,conn (edn-bridge-rpc--make-connection
+                    :name "test"
+                    :state 'ready
+                    :pending (make-hash-table :test #'equal)
+                    :on-event (lambda (_conn topic data)
+                                (push (cons topic data) ,events))
+                    :on-batch #'ignore
+                    :on-ready #'ignore
+                    :on-close #'ignore)))
+       (cl-letf (((symbol-function 'edn-bridge-rpc--send)
+                  (lambda (_conn frame) (push frame ,sent))))
+         ,@body))))
+
+(defun edn-bridge-test-feed (conn bytes &optional size)
+  "Give BYTES to CONN, in chunks of SIZE where it is not nil, and dispatch."
+  (let ((start 0))
+    (while (< start (length bytes))
+      (let ((end (min (length bytes) (+ start (or size (length bytes))))))
+        (edn-bridge-rpc--receive conn (substring bytes start end))
+        (setq start end))))
+  (edn-bridge-test-dispatch conn))
+
+(defun edn-bridge-test-dispatch (conn)
+  "Dispatch all lines that CONN has."
+  (while (edn-bridge-rpc-connection-lines conn)
+    (edn-bridge-rpc--dispatch conn))
+  (when (edn-bridge-rpc-connection-timer conn)
+    (cancel-timer (edn-bridge-rpc-connection-timer conn))
+    (setf (edn-bridge-rpc-connection-timer conn) nil)))
+
+(defmacro edn-bridge-test-with-chat (spec &rest body)
+  "Run BODY in a chat buffer whose connection has no process.
+SPEC is (CONN SENT)."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,sent) spec))
+    `(edn-bridge-test-with-connection (,conn ,sent events)
+       (let ((buffer (generate-new-buffer "*edn-bridge: test*")))
+         (unwind-protect
+             (with-current-buffer buffer
+               (edn-bridge-chat-mode)
+               (setf (edn-bridge-rpc-connection-context ,conn) buffer
+                     (edn-bridge-rpc-connection-on-event ,conn)
+                     #'edn-bridge-chat--on-event
+                     (edn-bridge-rpc-connection-on-batch ,conn)
+                     #'edn-bridge-chat--on-batch
+                     (edn-bridge-rpc-connection-on-close ,conn)
+                     #'edn-bridge-chat--on-close)
+               (setq edn-bridge-chat--conn ,conn
+                     edn-bridge-chat--session-id "s1")
+               ,@body)
+           (with-current-buffer buffer
+             (remove-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill t)
+             (kill-buffer buffer)))))))
+
+(defun edn-bridge-test-event (conn topic &rest data)
+  "Have CONN receive an event of TOPIC with DATA, and show it."
+  (edn-bridge-chat--on-event conn topic data)
+  (edn-bridge-chat--on-batch conn))
+
+(defun edn-bridge-test-answer (conn sent op &rest data)
+  "Answer the last request of OP in SENT on CONN with DATA."
+  (let ((request (cl-find op sent :key (lambda (frame) (plist-get frame :op))
+                          :test #'equal)))
+    (should request)
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :id (plist-get request :id) :kind :response :op op
+                :ok t :data data))))
+
+(defun edn-bridge-test-transcript ()
+  "Return the text of the transcript of the current chat buffer."
+  (buffer-substring-no-properties (point-min) (edn-bridge-transcript-end)))
+
+(defmacro edn-bridge-test-wait (condition &optional seconds)
+  "Wait until CONDITION is non-nil and return it; fail after SECONDS (20)."
+  `(let ((deadline (+ (float-time) ,(or seconds 20)))
+         (value nil))
+     (while (and (not (setq value ,condition))
+                 (< (float-time) deadline))
+       (accept-process-output nil 0.02))
+     (unless value
+       (ert-fail (list "waited in vain for" ',condition
+                       (buffer-string))))
+     value))
+
+(provide 'edn-bridge-test-support)
+
+;;; edn-bridge-test-support.el ends here

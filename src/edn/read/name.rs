@@ -1,0 +1,67 @@
+//! Symbols and keywords.
+//!
+//! Knows what a name may look like; the rules are those of the reference reader, odd ones included.
+
+use super::lexical::{Fail, Parsed, Word, word};
+use crate::edn::ErrorKind;
+use crate::value::Value;
+
+/// `keyword = ":" , name`, where a digit may start the name.
+#[inline(always)]
+pub(super) fn keyword(input: &str) -> Parsed<'_, Value<'_>> {
+    let Word { text, rest, plain } = word(input, 1);
+    if (plain && text.len() > 1) || is_name(text) {
+        return Ok((rest, Value::keyword(super::lexical::after(text, 1))));
+    }
+    Fail::at(input, ErrorKind::InvalidToken, "a keyword")
+}
+
+/// `symbol = name`; and `nil = "nil"`, `boolean = "true" | "false"`, which look like symbols.
+#[inline(always)]
+pub(super) fn symbol(input: &str) -> Parsed<'_, Value<'_>> {
+    let Word { text, rest, plain } = word(input, 0);
+    let value = match text {
+        "nil" => Value::Nil,
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ if plain || is_name(text) => Value::symbol(text),
+        _ => {
+            return Fail::at(input, ErrorKind::InvalidToken, "a symbol, a keyword, a number or a collection");
+        }
+    };
+    Ok((rest, value))
+}
+
+/// `tag = symbol`
+pub(super) fn tag(input: &str) -> Parsed<'_, &str> {
+    let Word { text, rest, plain } = word(input, 0);
+    if matches!(text, "nil" | "true" | "false") || !(plain || is_name(text)) {
+        return Fail::at(input, ErrorKind::InvalidTag, "a symbol as the tag");
+    }
+    Ok((rest, text))
+}
+
+/// `name = [ namespace , "/" ] , part`: is `word`, with the colon of a keyword before it, a name?
+fn is_name(word: &str) -> bool {
+    if word.contains(['@', '`', '~']) || word.contains("::") {
+        return false;
+    }
+    let stripped = word.strip_prefix(':').and_then(parts);
+    let Some((namespace, name)) = stripped.or_else(|| parts(word)) else { return false };
+    !namespace.ends_with(":/") && !name.ends_with(':')
+}
+
+/// The namespace with its slash, and the name; none where the one or the other starts wrongly.
+fn parts(word: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = match word.strip_suffix('/') {
+        Some(namespace) => (namespace, "/"),
+        None => word.split_at(word.rfind('/').map_or(0, |at| at + 1)),
+    };
+    let starts = |part: &str| part.starts_with(|c: char| !c.is_ascii_digit() && c != '/');
+    // A line of the namespace ends where Java's `.` says so.
+    let one_line = namespace.chars().skip(1).all(|c| c != '\u{85}');
+    let named = name == "/" || starts(name);
+    let spaced =
+        namespace.is_empty() || (namespace.len() > 1 && namespace.ends_with('/') && starts(namespace));
+    (named && spaced && one_line).then_some((namespace, name))
+}

@@ -1,0 +1,156 @@
+//! Numbers.
+//!
+//! Knows the ways to write one. Small integers and floats take a fast path; all others are rare.
+
+use bigdecimal::BigDecimal;
+use bigdecimal::num_bigint::BigInt;
+use nom::branch::alt;
+use nom::bytes::complete::{tag, take_while_m_n};
+use nom::character::complete::{alphanumeric1, char, digit0, digit1, hex_digit1, oct_digit1, one_of};
+use nom::combinator::{all_consuming, cut, opt, recognize, value, verify};
+use nom::sequence::{pair, preceded, separated_pair, terminated};
+use nom::{IResult, Parser};
+
+use super::lexical::{Fail, Parsed, after, number_word};
+use crate::edn::ErrorKind;
+use crate::value::{Ratio, Value};
+
+/// `number = [ sign ] , ( integer | float | ratio )`, up to the end of the word.
+#[inline(always)]
+pub(super) fn number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
+    let (negative, digits) = match *input.as_bytes() {
+        [b'-', ..] => (true, 1),
+        [b'+', ..] => (false, 1),
+        _ => (false, 0),
+    };
+    // Up to 18 digits fit 64 bits whatever they are.
+    let mut int: i64 = 0;
+    let mut end = digits;
+    for byte in input.as_bytes().iter().skip(digits).take(18) {
+        let value = byte.wrapping_sub(b'0');
+        if value > 9 {
+            break;
+        }
+        int = int * 10 + i64::from(value);
+        end += 1;
+    }
+    let ended = matches!(input.as_bytes().get(end), None | Some(b' ' | b'}' | b']' | b')' | b'\n' | b','));
+    let leading_zero = input.as_bytes().get(digits) == Some(&b'0') && end > digits + 1;
+    if ended && !leading_zero && end > digits {
+        return Ok((after(input, end), Value::Int(if negative { -int } else { int })));
+    }
+    any_number(input, max_digits)
+}
+
+#[inline(never)]
+fn any_number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
+    let word = number_word(input);
+    if word.text.len() > max_digits {
+        return Fail::at(input, ErrorKind::TooLarge, "a shorter number");
+    }
+    let (unsigned, sign) = opt(one_of::<_, _, Fail>("+-")).parse(word.text)?;
+    let negative = sign == Some('-');
+    let read: Read<'_, _> = alt((
+        all_consuming(|input| integer(input, negative)),
+        all_consuming(|input| float(input, negative)),
+        all_consuming(|input| ratio(input, negative)),
+    ))
+    .parse(unsigned);
+    match read {
+        Ok((_, value)) => Ok((word.rest, value)),
+        Err(nom::Err::Failure(fail)) => Fail::at(input, fail.kind, fail.expected),
+        Err(_) => Fail::at(input, ErrorKind::InvalidNumber, "a number"),
+    }
+}
+
+type Read<'a, T> = IResult<&'a str, T, Fail>;
+
+/// `integer = ( "0" | decimal_digits | hexadecimal | octal ) , [ "N" ] | radix`
+fn integer(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+    let not_zero = verify(digit1, |digits: &str| !digits.starts_with('0'));
+    let digits = alt((
+        (value(16, (char('0'), one_of("xX"))), hex_digit1),
+        (value(10, tag("")), not_zero),
+        (value(8, char('0')), oct_digit1),
+        (value(10, tag("")), tag("0")),
+    ));
+    let with_suffix = pair(digits, opt(char('N')));
+    let (rest, ((radix, digits), suffix)) =
+        alt((radix.map(|it| (it, None)), all_consuming(with_suffix))).parse(input)?;
+    let Some(int) = BigInt::parse_bytes(digits.as_bytes(), radix) else {
+        return Fail::at(input, ErrorKind::InvalidNumber, "digits below the radix");
+    };
+    let int = if negative { -int } else { int };
+    let value = match i64::try_from(&int) {
+        Ok(int) if suffix.is_none() => Value::Int(int),
+        _ => Value::from(int),
+    };
+    Ok((rest, value))
+}
+
+/// `radix = radix_number , ( "r" | "R" ) , alphanumeric , { alphanumeric }`: an `N` at the end is a digit.
+fn radix(input: &str) -> Read<'_, (u32, &str)> {
+    let base =
+        take_while_m_n(1, 2, |c: char| c.is_ascii_digit()).map_res(|digits: &str| match digits.parse() {
+            Ok(base @ 2..=36_u32) if !digits.starts_with('0') => Ok(base),
+            _ => Err(()),
+        });
+    separated_pair(base, one_of("rR"), cut(all_consuming(alphanumeric1))).parse(input)
+}
+
+/// `float = digits , [ "." , [ digits ] ] , [ exponent ] , [ "M" ]`: a decimal where it ends with `M`.
+fn float(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+    let fraction = preceded(char('.'), digit0);
+    let (rest, (whole, fraction, exponent, suffix)) =
+        (digit1, opt(fraction), opt(exponent), opt(char('M'))).parse(input)?;
+    if whole.len() > 1 && whole.starts_with('0') && whole.len() == input.len() {
+        return Fail::at(input, ErrorKind::InvalidNumber, "octal digits after the leading 0");
+    }
+    if suffix.is_some() {
+        let (rest, decimal) = (rest, decimal(whole, fraction.unwrap_or_default(), exponent, negative));
+        return match decimal {
+            Some(decimal) => Ok((rest, Value::from(decimal))),
+            None => Fail::at(input, ErrorKind::InvalidNumber, "an exponent of 32 bits"),
+        };
+    }
+    let text = input.get(..input.len() - rest.len()).unwrap_or_default();
+    match text.parse::<f64>() {
+        Ok(float) => Ok((rest, Value::Float(if negative { -float } else { float }))),
+        Err(_) => Fail::at(input, ErrorKind::InvalidNumber, "a float"),
+    }
+}
+
+/// `exponent = ( "e" | "E" ) , [ sign ] , digits`
+fn exponent(input: &str) -> Read<'_, &str> {
+    preceded(one_of("eE"), recognize(pair(opt(one_of("+-")), digit1))).parse(input)
+}
+
+/// A decimal of `whole` and `fraction` times ten to the `exponent`. Exponent and scale have 32 bits each.
+fn decimal(whole: &str, fraction: &str, exponent: Option<&str>, negative: bool) -> Option<BigDecimal> {
+    let exponent = match exponent {
+        None => 0,
+        Some(text) => i64::from(text.parse::<i32>().ok()?),
+    };
+    let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+    i32::try_from(scale).ok()?;
+    let int = BigInt::parse_bytes([whole, fraction].concat().as_bytes(), 10)?;
+    Some(BigDecimal::new(if negative { -int } else { int }, scale))
+}
+
+/// `ratio = digits , "/" , digits`
+fn ratio(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+    let (rest, (above, below)) = pair(terminated(digit1, char('/')), digit1).parse(input)?;
+    let int = |digits: &str| BigInt::parse_bytes(digits.as_bytes(), 10).unwrap_or_default();
+    let (above, below) = (int(above), int(below));
+    // The reference reader keeps an integer big where one of the two was.
+    let big = i64::try_from(&above).is_err() || i64::try_from(&below).is_err();
+    let value = match Ratio::reduce(if negative { -above } else { above }, below) {
+        Some(Ok(ratio)) => Value::from(ratio),
+        Some(Err(int)) => match i64::try_from(&int) {
+            Ok(int) if !big => Value::Int(int),
+            _ => Value::from(int),
+        },
+        None => return Fail::at(input, ErrorKind::InvalidNumber, "a ratio whose denominator is not 0"),
+    };
+    Ok((rest, value))
+}
