@@ -36,7 +36,7 @@ pub use verify::{Repaired, Report};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused.
-    #[error("{action} {}: {source}", path.display())]
+    #[error("{action} {}: {source}.{}", path.display(), what_to_do(source))]
     Io {
         /// What was tried, such as `Cannot write`.
         action: &'static str,
@@ -86,6 +86,20 @@ impl StoreError {
             return Self::Missing { path: path.to_owned() };
         }
         Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// What a person can do about a refusal of the system's.
+fn what_to_do(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " Nothing that was saved is lost. Make room and try again."
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " It must be possible to write there, or name another folder with --state-dir. What is there \
+             can be read with `edn-bridge sessions show`."
+        }
+        _ => "",
     }
 }
 
@@ -256,7 +270,8 @@ impl Store {
 
     /// The files that a check of everything looks at: sessions, and forks that were never finished.
     pub fn all_files(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = children(&self.root).iter().flat_map(|folder| children(folder)).collect();
+        let mut paths: Vec<PathBuf> =
+            children(&self.root).iter().flat_map(|folder| children(folder)).collect();
         let extension = |path: &PathBuf| path.extension().is_some_and(|e| e == "edn" || e == "part");
         paths.retain(extension);
         paths.sort();

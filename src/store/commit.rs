@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
-use crate::store::{Durability, StoreError};
 use crate::store::journal::JournalFile;
+use crate::store::{Durability, StoreError};
 
 /// Called when what was appended is on disk, or could not be put there.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
@@ -39,10 +39,11 @@ impl Committer {
     /// When the system refuses a thread.
     pub fn start(durability: Durability) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(COMMIT_QUEUE);
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || match durability {
-            Durability::Full => run_full(&receiver),
-            Durability::Relaxed => run_relaxed(&receiver),
-        })?;
+        let thread =
+            std::thread::Builder::new().name("journal".to_owned()).spawn(move || match durability {
+                Durability::Full => run_full(&receiver),
+                Durability::Relaxed => run_relaxed(&receiver),
+            })?;
         Ok(Self { queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
     }
 
@@ -152,8 +153,10 @@ fn write(batch: VecDeque<Job>, mut finish: impl FnMut(&Arc<JournalFile>) -> Resu
     for part in parts.iter_mut().filter(|part| part.failure.is_none()) {
         part.failure = finish(&part.file).err().map(Arc::new);
     }
+    // Let go of the files first: who hears of an append may close its session, and with that the lock.
+    let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
     for (place, done) in places {
-        let failure = parts.get(place).and_then(|part| part.failure.clone());
+        let failure = failures.get(place).cloned().flatten();
         done(failure.map_or(Ok(()), Err));
     }
 }

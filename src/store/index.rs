@@ -262,8 +262,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
     for batch in list.chunks_mut(BATCH) {
         let transaction = connection.unchecked_transaction()?;
         {
-            let mut insert =
-                transaction.prepare_cached("INSERT INTO texts (rowid, body) VALUES (?1, ?2)")?;
+            let mut insert = transaction.prepare_cached("INSERT INTO texts (rowid, body) VALUES (?1, ?2)")?;
             for known in batch {
                 let Some(bytes) = added(known) else { continue };
                 let mut messages = if known.read == 0 { 0 } else { known.info.messages.unwrap_or(0) };

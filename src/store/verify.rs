@@ -44,13 +44,8 @@ pub enum Repaired {
 /// # Errors
 /// When it cannot be read, or was written by a newer program.
 pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
-    let mut report = Report {
-        path: path.to_owned(),
-        session: None,
-        entries: 0,
-        bytes: size(bytes),
-        faults: Vec::new(),
-    };
+    let mut report =
+        Report { path: path.to_owned(), session: None, entries: 0, bytes: size(bytes), faults: Vec::new() };
     if path.extension().is_some_and(|extension| extension == "part") {
         report.faults.push(Fault::Unfinished);
         return Ok(report);
