@@ -29,6 +29,10 @@ pub const OUTBOX_EVENTS: usize = 4096;
 /// line, so that a merged delta always fits in one.
 pub const OUTBOX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
+/// Bytes of answers and events that wait in an outbox before no further request is read (32 MiB): two
+/// of the longest lines, so that even a client that pipelines large answers never makes more wait.
+pub const OUTBOX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+
 /// Events waiting in an outbox from which on adjacent deltas are merged. Below it the client keeps up
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;
@@ -43,8 +47,9 @@ pub const PAGE_MESSAGES: usize = 200;
 /// Most messages that one `get_messages` carries.
 pub const MAX_PAGE_MESSAGES: usize = 10_000;
 
-/// Longest answer of a model, in bytes of text (8 MiB): what fits into one frame with room for escapes.
-pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// Longest answer of a model, in bytes of text (4 MiB): `assistant/message` carries it twice, as blocks
+/// and as text, and that has to fit into one frame with room for escapes.
+pub const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes of a kept output that one `read_output` answers with (1 MiB).
 pub const OUTPUT_PART_BYTES: usize = 1024 * 1024;

@@ -218,7 +218,8 @@ impl Runtime {
             return self.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
         let Some(client) = self.shared.hub.client(call.connection) else { return };
-        let Ok(handle) = self.shared.session(&call.session) else { return };
+        // It is the person at this connection who chooses, wherever they now are.
+        let Ok(handle) = self.shared.session(&client.focused()) else { return };
         let request = self.shared.clock.id("a-");
         {
             let mut pending = self.shared.actions();
@@ -347,15 +348,20 @@ impl Runtime {
             let place = actions
                 .iter()
                 .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
-            place.and_then(|place| actions.remove(place))
+            let Some((place, name)) = place.and_then(|place| Some((place, actions.get(place)?.1.name)))
+            else {
+                return reply.fail(ApiError::not_found("frontend action", &result.request_id));
+            };
+            // A mistake in the answer leaves the question open.
+            if result.action_name.trim_start_matches(':') != name {
+                let expected = format!("{name:?}, the name of that action");
+                return reply.fail(ApiError::invalid_param("action-name", &expected));
+            }
+            actions.remove(place)
         };
         let Some((_, action)) = pending else {
             return reply.fail(ApiError::not_found("frontend action", &result.request_id));
         };
-        if result.action_name.trim_start_matches(':') != action.name {
-            let expected = format!("{:?}, the name of that action", action.name);
-            return reply.fail(ApiError::invalid_param("action-name", &expected));
-        }
         reply.ok(());
         let call = Call { session: action.session, ..call };
         match result.status {
