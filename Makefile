@@ -50,6 +50,8 @@ step() {
     [ -n '$(V)' ] || cat "$$log" >&2
     die "$$name failed (status $$status)"
   fi
+  # What a test runner counted is worth a line.
+  [ -n '$(V)' ] || grep -E '^ *Summary \[|^Ran [0-9]+ tests|^test result: ' "$$log" | tail -n 1 >&2 || true
   [ $$((SECONDS - begun)) -lt 5 ] || printf '   %d s\n' $$((SECONDS - begun)) >&2
 }
 
@@ -227,6 +229,8 @@ bench:
 	$(SHELL_FUNCTIONS)
 	build_release
 	cargo bench --locked --no-default-features
+	# A package of its own: it compares the codec with others, which are no dependencies of this one.
+	cargo run --release --locked --manifest-path benches/codec/Cargo.toml --target-dir '$(CARGO_TARGET_DIR)/bench'
 	if has_model_tools; then
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  cargo bench --locked --bench embedded
@@ -238,6 +242,11 @@ bench-emacs:
 	packages emacs
 	has emacs || die 'Emacs was not found; install it (Debian: apt-get install emacs-nox)'
 	emacs -Q --batch -L emacs -l emacs/bench/edn-bridge-bench.el
+
+# The files that are made from the protocol's catalogue; a test says when they are out of date.
+.PHONY: generate
+generate:
+	cargo run --quiet --no-default-features -- generate .
 
 .PHONY: fmt
 fmt:

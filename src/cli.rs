@@ -133,7 +133,7 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
-        Command::Edn => return show::edn(),
+        Command::Edn => show::edn(),
         Command::Contract { format, only, patience, server } => {
             show::contract(server, format, only, Duration::from_secs(patience))
         }

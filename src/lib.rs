@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod contract;
 pub mod edn;

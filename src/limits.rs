@@ -121,3 +121,9 @@ pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 /// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
 /// collection holds 96 MiB.
 pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
+
+/// Choices that frontends were asked for and have not answered. A person makes one at a time.
+pub const MAX_FRONTEND_ACTIONS: usize = 64;
+
+/// Messages that `/history` shows: a page of a terminal or two.
+pub const HISTORY_MESSAGES: usize = 100;

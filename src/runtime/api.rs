@@ -37,6 +37,15 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Starts a turn with a message that is no command.
+    pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
+        });
+    }
+}
+
 impl SessionApi for Runtime {
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
         self.shared.hub.attach(connection, client);
@@ -149,9 +158,7 @@ impl SessionApi for Runtime {
     }
 
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
-        });
+        self.line(call, prompt, reply);
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -277,12 +284,17 @@ impl SessionApi for Runtime {
         reply.fail(not_built("trust of folders"));
     }
 
-    fn command(&self, _: Call, _: String, reply: Reply<()>) {
-        reply.fail(not_built("slash commands"));
+    fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        let prompt = Prompt { message: text, ..Prompt::default() };
+        self.line(
+            call,
+            prompt,
+            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
+        );
     }
 
-    fn action_result(&self, _: Call, result: ActionResult, reply: Reply<()>) {
-        reply.fail(ApiError::not_found("frontend action", &result.request_id));
+    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        self.chosen(call, result, reply);
     }
 
     fn respond(&self, _: Call, response: Response, reply: Reply<()>) {

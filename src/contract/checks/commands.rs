@@ -12,7 +12,15 @@ const COMMAND: &[Need] = &[Need::Op("command")];
 
 /// The types of a command's outcome.
 const OUTCOMES: &[&str] = &[
-    "text", "error", "quit", "new_session", "session_switch", "login_start", "logout", "model_set", "thinking_set",
+    "text",
+    "error",
+    "quit",
+    "new_session",
+    "session_switch",
+    "login_start",
+    "logout",
+    "model_set",
+    "thinking_set",
 ];
 
 /// Commands that ask for a choice: the command, the action's name, its prompt.
@@ -41,7 +49,9 @@ pub(super) const CHECKS: &[Check] = &[
                 let id = peer.new_id();
                 peer.send_as(&id, "command", &format!("{{:text {command:?}}}"));
                 let data = peer.answer_ok(&id)?;
-                ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+                ensure(data.get("accepted") == Some(&Value::Bool(true)), || {
+                    ":accepted is not true".to_owned()
+                })?;
                 let event = peer.topic("command-result")?;
                 let kind = text(payload(&event), "type").to_owned();
                 ensure(kind == "text", || format!("the outcome of {command} is of type {kind:?}"))?;
@@ -68,12 +78,22 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for (op, key) in [("command", "text"), ("prompt", "message")] {
                 for command in ["/statsu", "/no-such-command with words", "/statsu "] {
-                    let error = peer.ask_error(op, &format!("{{:{key} {command:?}}}"), "request/unknown-command")?;
-                    let nearest = error.frame.get("data").and_then(|data| data.get("nearest")).and_then(Value::as_slice);
+                    let error =
+                        peer.ask_error(op, &format!("{{:{key} {command:?}}}"), "request/unknown-command")?;
+                    let nearest = error
+                        .frame
+                        .get("data")
+                        .and_then(|data| data.get("nearest"))
+                        .and_then(Value::as_slice);
                     if nearest.is_none() {
                         probe.note("request/unknown-command does not name the nearest commands.");
                     }
-                    let near = nearest.is_none_or(|names| !command.starts_with("/statsu") || names.iter().any(|n| n.as_str().is_some_and(|n| n.trim_start_matches('/') == "status")));
+                    let near = nearest.is_none_or(|names| {
+                        !command.starts_with("/statsu")
+                            || names
+                                .iter()
+                                .any(|n| n.as_str().is_some_and(|n| n.trim_start_matches('/') == "status"))
+                    });
                     ensure(near, || format!("{command} is not near to status"))?;
                 }
             }
@@ -99,13 +119,18 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Op("prompt"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
-            let said = ["/usr/bin is a folder", "and/or", "// a comment", "/", "/ status", "/Status", "//status"];
-            let due = ["/usr/bin is a folder", "and/or", "/ a comment", "/", "/ status", "/Status", "/status"];
+            let said =
+                ["/usr/bin is a folder", "and/or", "// a comment", "/", "/ status", "/Status", "//status"];
+            let due =
+                ["/usr/bin is a folder", "and/or", "/ a comment", "/", "/ status", "/Status", "/status"];
             for message in said {
                 talk(&mut peer, message)?;
             }
-            let kept: Vec<String> =
-                messages(&mut peer, "{}")?.iter().filter(|message| text(message, "role") == "user").map(words).collect();
+            let kept: Vec<String> = messages(&mut peer, "{}")?
+                .iter()
+                .filter(|message| text(message, "role") == "user")
+                .map(words)
+                .collect();
             ensure(kept == due, || format!("kept as {kept:?}"))
         },
     },
@@ -135,7 +160,9 @@ pub(super) const CHECKS: &[Check] = &[
                     peer.topic("command-result")?;
                 }
                 let state = state(&mut peer)?;
-                ensure(text(&state, "thinking-level") == due, || format!("after {command} it is {}", text(&state, "thinking-level")))?;
+                ensure(text(&state, "thinking-level") == due, || {
+                    format!("after {command} it is {}", text(&state, "thinking-level"))
+                })?;
             }
             Ok(())
         },
@@ -191,8 +218,10 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("get_commands", "{}")?;
             let commands = data.get("commands").and_then(Value::as_slice).unwrap_or_default();
-            let told: Vec<&str> = commands.iter().map(|command| text(command, "name").trim_start_matches('/')).collect();
-            let absent: Vec<&str> = COMMANDS.iter().map(|c| c.name).filter(|name| !told.contains(name)).collect();
+            let told: Vec<&str> =
+                commands.iter().map(|command| text(command, "name").trim_start_matches('/')).collect();
+            let absent: Vec<&str> =
+                COMMANDS.iter().map(|c| c.name).filter(|name| !told.contains(name)).collect();
             ensure(absent.is_empty(), || format!("{absent:?} are not told"))
         },
     },
@@ -220,7 +249,9 @@ pub(super) const CHECKS: &[Check] = &[
                 for value in action.values() {
                     let shape = match *name {
                         "select-resume-session" | "select-thinking-level" => value.as_str().is_some(),
-                        "select-model" => !text(&value, "provider").is_empty() && !text(&value, "id").is_empty(),
+                        "select-model" => {
+                            !text(&value, "provider").is_empty() && !text(&value, "id").is_empty()
+                        }
                         _ => match value.get("action/kind").and_then(Value::as_keyword) {
                             Some("switch-session") => !text(&value, "action/session-id").is_empty(),
                             Some("fork-session") => !text(&value, "action/entry-id").is_empty(),
@@ -263,7 +294,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "action.submit-session",
         about: "A live session that is chosen is entered, and an entry that is chosen is forked.",
-        needs: &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("get_state"), Need::Op("new_session"), Need::Op("prompt")],
+        needs: &[
+            Need::Op("command"),
+            Need::Op("frontend_action_result"),
+            Need::Op("get_state"),
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+        ],
         run: |probe| {
             let mut peer = chooser(probe)?;
             talk(&mut peer, "hello")?;
@@ -273,7 +310,8 @@ pub(super) const CHECKS: &[Check] = &[
             let value = format!("{{:action/kind :switch-session :action/session-id {first:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
             ensure(session_of(&mut peer)? == first, || "the session is not entered".to_owned())?;
-            let entry = messages(&mut peer, "{}")?.first().map(|m| text(m, "id").to_owned()).unwrap_or_default();
+            let entry =
+                messages(&mut peer, "{}")?.first().map(|m| text(m, "id").to_owned()).unwrap_or_default();
             let action = asked(&mut peer, "/tree")?;
             let value = format!("{{:action/kind :fork-session :action/entry-id {entry:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
@@ -283,12 +321,19 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "action.submit-resume",
         about: "A session that is chosen by its path is entered.",
-        needs: &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("new_session"), Need::Op("prompt"), Need::Op("get_state")],
+        needs: &[
+            Need::Op("command"),
+            Need::Op("frontend_action_result"),
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+            Need::Op("get_state"),
+        ],
         run: |probe| {
             let mut peer = chooser(probe)?;
             talk(&mut peer, "resume me")?;
             let kept = state(&mut peer)?;
-            let (first, file) = (text(&kept, "session-id").to_owned(), text(&kept, "session-file").to_owned());
+            let (first, file) =
+                (text(&kept, "session-id").to_owned(), text(&kept, "session-file").to_owned());
             opened(&peer.ask_ok("new_session", "{}")?)?;
             let action = asked(&mut peer, "/resume")?;
             let offered = action.values().iter().any(|value| value.as_str() == Some(file.as_str()));
@@ -308,7 +353,9 @@ pub(super) const CHECKS: &[Check] = &[
                 let action = asked(&mut peer, "/thinking")?;
                 action.answer(&mut peer, status, "nil")?;
                 let after = state(&mut peer)?;
-                ensure(before.get("thinking-level") == after.get("thinking-level"), || format!("{status} changed the level"))?;
+                ensure(before.get("thinking-level") == after.get("thinking-level"), || {
+                    format!("{status} changed the level")
+                })?;
                 over(&action, &mut peer)?;
             }
             Ok(())
@@ -333,7 +380,8 @@ pub(super) const CHECKS: &[Check] = &[
         needs: ACTION,
         run: |probe| {
             let mut peer = probe.ready()?;
-            let params = "{:request-id \"no-such-request\" :action-name \"select-model\" :status \"cancelled\"}";
+            let params =
+                "{:request-id \"no-such-request\" :action-name \"select-model\" :status \"cancelled\"}";
             peer.ask_error("frontend_action_result", params, "request/not-found").map(|_| ())
         },
     },
@@ -370,11 +418,20 @@ fn known(probe: &Probe<'_>) -> Result<(), Stop> {
             }
             Answer::Ok(_) => {
                 let event = peer.event("the outcome or a choice", |topic, _| {
-                    ["command-result", "ui/frontend-action-requested", "session/resumed", "ui/dialog-requested", "interaction/requested"].contains(&topic)
+                    [
+                        "command-result",
+                        "ui/frontend-action-requested",
+                        "session/resumed",
+                        "ui/dialog-requested",
+                        "interaction/requested",
+                    ]
+                    .contains(&topic)
                 })?;
                 if super::super::peer::topic(&event) == "command-result" {
                     let kind = text(payload(&event), "type").to_owned();
-                    ensure(OUTCOMES.contains(&kind.as_str()), || format!("{written} answers with the type {kind:?}"))?;
+                    ensure(OUTCOMES.contains(&kind.as_str()), || {
+                        format!("{written} answers with the type {kind:?}")
+                    })?;
                 }
             }
         }
@@ -409,12 +466,21 @@ impl Asked {
         let action = &self.action;
         let word = |key: &str| action.get(key).and_then(Value::as_keyword).map(str::to_owned);
         ensure(action.get("ui/action-id").is_some(), || ":ui/action-id is missing".to_owned())?;
-        ensure(word("ui/action-kind").as_deref() == Some("select"), || ":ui/action-kind is not :select".to_owned())?;
-        ensure(word("ui/action-name").as_deref() == Some(name), || format!(":ui/action-name is {:?}", word("ui/action-name")))?;
-        ensure(text(action, "ui/prompt") == prompt, || format!(":ui/prompt is {:?}", text(action, "ui/prompt")))?;
+        ensure(word("ui/action-kind").as_deref() == Some("select"), || {
+            ":ui/action-kind is not :select".to_owned()
+        })?;
+        ensure(word("ui/action-name").as_deref() == Some(name), || {
+            format!(":ui/action-name is {:?}", word("ui/action-name"))
+        })?;
+        ensure(text(action, "ui/prompt") == prompt, || {
+            format!(":ui/prompt is {:?}", text(action, "ui/prompt"))
+        })?;
         let order = word("ui/order").unwrap_or_default();
         ensure(["default", "preserve"].contains(&order.as_str()), || format!(":ui/order is {order:?}"))?;
-        let items = action.get("ui/items").and_then(Value::as_slice).ok_or_else(|| Stop::failed(":ui/items is no vector"))?;
+        let items = action
+            .get("ui/items")
+            .and_then(Value::as_slice)
+            .ok_or_else(|| Stop::failed(":ui/items is no vector"))?;
         for item in items {
             for key in ["ui.item/id", "ui.item/label", "ui.item/value"] {
                 ensure(item.get(key).is_some(), || format!("an item has no :{key}"))?;
@@ -441,5 +507,6 @@ impl Asked {
 
 /// A second answer does nothing.
 fn over(action: &Asked, peer: &mut Peer) -> Result<(), Stop> {
-    peer.ask_error("frontend_action_result", &action.params("submitted", "\"xhigh\""), "request/not-found").map(|_| ())
+    peer.ask_error("frontend_action_result", &action.params("submitted", "\"xhigh\""), "request/not-found")
+        .map(|_| ())
 }

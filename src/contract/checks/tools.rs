@@ -18,8 +18,10 @@ const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\"
                     {:steps [{:delta \"done\"}]}] :then :repeat-last}";
 
 const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
-const QUESTIONS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
-const DIALOGS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
+const QUESTIONS: &[Need] =
+    &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
+const DIALOGS: &[Need] =
+    &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -35,11 +37,19 @@ pub(super) const CHECKS: &[Check] = &[
                 let seq = event.get("seq").and_then(Value::as_i64).unwrap_or(i64::MAX);
                 ensure(seq > last, || format!("{name} came too early"))?;
                 last = seq;
-                ensure(text(payload(&event), "tool-id") == "call-1", || format!("{name} tells another call"))?;
-                ensure(text(payload(&event), "tool-name") == "bash", || format!("{name} tells another tool"))?;
+                ensure(text(payload(&event), "tool-id") == "call-1", || {
+                    format!("{name} tells another call")
+                })?;
+                ensure(text(payload(&event), "tool-name") == "bash", || {
+                    format!("{name} tells another tool")
+                })?;
                 if name == "tool/result" {
-                    ensure(payload(&event).get("is-error") == Some(&Value::Bool(false)), || "the call failed".to_owned())?;
-                    ensure(text(payload(&event), "result-text").contains("contract"), || "the output is lost".to_owned())?;
+                    ensure(payload(&event).get("is-error") == Some(&Value::Bool(false)), || {
+                        "the call failed".to_owned()
+                    })?;
+                    ensure(text(payload(&event), "result-text").contains("contract"), || {
+                        "the output is lost".to_owned()
+                    })?;
                 }
             }
             let said = last_answer(&mut peer)?;
@@ -55,7 +65,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = caller(probe, script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                ":is-error is not true".to_owned()
+            })?;
             last_answer(&mut peer).map(|_| ())
         },
     },
@@ -65,11 +77,15 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             for call in ["{:name \"no-such-tool\" :arguments {}}", "{:name \"read\" :arguments {:path 42}}"] {
-                let script = format!("{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}");
+                let script = format!(
+                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+                );
                 let mut peer = caller(probe, &script, "yolo")?;
                 peer.ask_ok("prompt", "{:message \"call\"}")?;
                 let result = peer.topic("tool/result")?;
-                ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
+                ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                    ":is-error is not true".to_owned()
+                })?;
                 last_answer(&mut peer)?;
             }
             Ok(())
@@ -86,7 +102,8 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             last_answer(&mut peer)?;
             let kept = super::sessions::messages(&mut peer, "{}")?;
-            let order: Vec<&str> = kept.iter().filter(|m| text(m, "role") == "tool").map(|m| text(m, "tool-call-id")).collect();
+            let order: Vec<&str> =
+                kept.iter().filter(|m| text(m, "role") == "tool").map(|m| text(m, "tool-call-id")).collect();
             ensure(order == ["slow", "fast"], || format!("the results went back as {order:?}"))
         },
     },
@@ -99,11 +116,17 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             last_answer(&mut peer)?;
             let events = peer.take_events();
-            let pieces: Vec<&str> = events.iter().filter(|e| topic(e) == "tool/delta").map(|e| text(payload(e), "arguments")).collect();
+            let pieces: Vec<&str> = events
+                .iter()
+                .filter(|e| topic(e) == "tool/delta")
+                .map(|e| text(payload(e), "arguments"))
+                .collect();
             if pieces.is_empty() {
                 return Err(Stop::NotApplicable("the model's arguments did not come in pieces".to_owned()));
             }
-            ensure(pieces.concat().contains("echo contract"), || format!("the pieces say {:?}", pieces.concat()))
+            ensure(pieces.concat().contains("echo contract"), || {
+                format!("the pieces say {:?}", pieces.concat())
+            })
         },
     },
     Check {
@@ -116,7 +139,9 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let update = peer.topic("tool/update")?;
             let shown = text(payload(&update), "result-text");
-            ensure(shown.contains("line 1") && shown.len() <= 8192, || format!("the update shows {shown:?}"))?;
+            ensure(shown.contains("line 1") && shown.len() <= 8192, || {
+                format!("the update shows {shown:?}")
+            })?;
             peer.topic("tool/result").map(|_| ())
         },
     },
@@ -277,7 +302,8 @@ pub(super) const CHECKS: &[Check] = &[
         about: "`abort` ends a running call and what it started.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("abort")],
         run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 60\"}}}]}]}";
+            let script =
+                "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 60\"}}}]}]}";
             let mut peer = caller(probe, script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             peer.topic("tool/executing")?;
@@ -293,7 +319,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for mode in ["ask", "accept-edits", "read-only", "yolo"] {
                 let data = peer.ask_ok("set_mode", &format!("{{:mode {mode:?}}}"))?;
-                ensure(text(&data, "mode") == mode, || format!("{mode} is told as {:?}", text(&data, "mode")))?;
+                ensure(text(&data, "mode") == mode, || {
+                    format!("{mode} is told as {:?}", text(&data, "mode"))
+                })?;
             }
             peer.ask_error("set_mode", "{:mode \"anything\"}", "request/invalid-params").map(|_| ())
         },
@@ -306,7 +334,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = caller(probe, CALL, "read-only")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || "the call ran".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                "the call ran".to_owned()
+            })?;
             ensure(!text(payload(&result), "result-text").is_empty(), || "no reason is given".to_owned())?;
             last_answer(&mut peer)?;
             let asked = peer.take_events().iter().any(|event| topic(event) == "interaction/requested");
@@ -323,7 +353,9 @@ pub(super) const CHECKS: &[Check] = &[
                 let mut peer = caller(probe, script, mode)?;
                 peer.ask_ok("prompt", "{:message \"look\"}")?;
                 let result = peer.topic("tool/result")?;
-                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || format!("reading is refused in {mode}"))?;
+                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                    format!("reading is refused in {mode}")
+                })?;
             }
             Ok(())
         },
@@ -331,7 +363,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "mode.accept-edits",
         about: "In accept-edits an edit inside the workspace is free, and a command still asks.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("interaction_respond"), Need::Feature("interactor")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("set_mode"),
+            Need::Op("interaction_respond"),
+            Need::Feature("interactor"),
+        ],
         run: |probe| {
             let mut peer = interactor(probe, CALL)?;
             peer.ask_ok("set_mode", "{:mode \"accept-edits\"}")?;
@@ -349,7 +387,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for trusted in [true, false] {
                 let data = peer.ask_ok("trust_project", &format!("{{:trusted {trusted}}}"))?;
-                ensure(data.get("trusted") == Some(&Value::Bool(trusted)), || ":trusted is another".to_owned())?;
+                ensure(data.get("trusted") == Some(&Value::Bool(trusted)), || {
+                    ":trusted is another".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -369,7 +409,9 @@ pub(super) const CHECKS: &[Check] = &[
             for key in ["tool", "tool-id", "call-summary"] {
                 ensure(!text(&approve, key).is_empty(), || format!("the payload has no :{key}"))?;
             }
-            ensure(text(&approve, "command").contains("echo contract"), || "the command is not shown".to_owned())
+            ensure(text(&approve, "command").contains("echo contract"), || {
+                "the command is not shown".to_owned()
+            })
         },
     },
     Check {
@@ -382,10 +424,18 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")?;
             let told = peer.topic("interaction/answered")?;
-            ensure(text(payload(&told), "interaction-id") == text(payload(&question), "interaction-id"), || "another question is told".to_owned())?;
-            ensure(text(payload(&told), "correlation-id") == text(payload(&question), "correlation-id"), || "the correlation id is another".to_owned())?;
+            ensure(
+                text(payload(&told), "interaction-id") == text(payload(&question), "interaction-id"),
+                || "another question is told".to_owned(),
+            )?;
+            ensure(
+                text(payload(&told), "correlation-id") == text(payload(&question), "correlation-id"),
+                || "the correlation id is another".to_owned(),
+            )?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || "the call did not run".to_owned())
+            ensure(text(payload(&result), "result-text").contains("contract"), || {
+                "the call did not run".to_owned()
+            })
         },
     },
     Check {
@@ -397,11 +447,17 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let question = peer.topic("interaction/requested")?;
             let id = text(payload(&question), "interaction-id").to_owned();
-            let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}} :note \"use the other one\"}}");
+            let params = format!(
+                "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}} :note \"use the other one\"}}"
+            );
             peer.ask_ok("interaction_respond", &params)?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
-            ensure(text(payload(&result), "result-text").contains("use the other one"), || "the note is lost".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                ":is-error is not true".to_owned()
+            })?;
+            ensure(text(payload(&result), "result-text").contains("use the other one"), || {
+                "the note is lost".to_owned()
+            })?;
             last_answer(&mut peer).map(|_| ())
         },
     },
@@ -415,7 +471,9 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             respond(&mut peer, &question, "cancelled", "nil")?;
             let told = peer.topic("interaction/answered")?;
-            ensure(text(payload(&told), "status") == "cancelled", || "it is not told as cancelled".to_owned())?;
+            ensure(text(payload(&told), "status") == "cancelled", || {
+                "it is not told as cancelled".to_owned()
+            })?;
             late(&mut peer, &question)
         },
     },
@@ -484,10 +542,14 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             ensure(text(payload(&question), "kind") == "ask", || "the kind is another".to_owned())?;
             let prompt = payload(&question).get("payload").map(|asked| text(asked, "prompt").to_owned());
-            ensure(prompt.is_some_and(|prompt| prompt.contains("What colour?")), || "the question is lost".to_owned())?;
+            ensure(prompt.is_some_and(|prompt| prompt.contains("What colour?")), || {
+                "the question is lost".to_owned()
+            })?;
             respond(&mut peer, &question, "accepted", "{:text \"green\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || "the answer is lost".to_owned())
+            ensure(text(payload(&result), "result-text").contains("green"), || {
+                "the answer is lost".to_owned()
+            })
         },
     },
     Check {
@@ -499,12 +561,20 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = interactor(probe, script)?;
             peer.ask_ok("prompt", "{:message \"ask me\"}")?;
             let question = peer.topic("interaction/requested")?;
-            ensure(text(payload(&question), "kind") == "select", || format!("the kind is {:?}", text(payload(&question), "kind")))?;
-            let options = payload(&question).get("payload").and_then(|asked| asked.get("options")).and_then(Value::as_slice).map_or(0, <[_]>::len);
+            ensure(text(payload(&question), "kind") == "select", || {
+                format!("the kind is {:?}", text(payload(&question), "kind"))
+            })?;
+            let options = payload(&question)
+                .get("payload")
+                .and_then(|asked| asked.get("options"))
+                .and_then(Value::as_slice)
+                .map_or(0, <[_]>::len);
             ensure(options == 2, || format!("{options} options are offered"))?;
             respond(&mut peer, &question, "accepted", "{:index 1}")?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || "the choice is lost".to_owned())
+            ensure(text(payload(&result), "result-text").contains("green"), || {
+                "the choice is lost".to_owned()
+            })
         },
     },
     Check {
@@ -531,7 +601,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "interaction.ends-with-the-turn",
         about: "`abort` while a question is open withdraws it.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("interaction_respond"), Need::Feature("interactor")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("abort"),
+            Need::Op("interaction_respond"),
+            Need::Feature("interactor"),
+        ],
         run: |probe| {
             let mut peer = interactor(probe, CALL)?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
@@ -587,7 +663,9 @@ pub(super) const CHECKS: &[Check] = &[
             let params = format!("{{:dialog-id {id:?} :result {}}}", crate::edn::to_string(&first));
             peer.ask_ok("resolve_dialog", &params)?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || "the first option does not approve".to_owned())
+            ensure(text(payload(&result), "result-text").contains("contract"), || {
+                "the first option does not approve".to_owned()
+            })
         },
     },
     Check {
@@ -608,7 +686,11 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Op("resolve_dialog"), Need::Op("cancel_dialog")],
         run: |probe| {
             let mut peer = probe.ready()?;
-            peer.ask_error("resolve_dialog", "{:dialog-id \"none\" :result true}", "request/no-active-dialog")?;
+            peer.ask_error(
+                "resolve_dialog",
+                "{:dialog-id \"none\" :result true}",
+                "request/no-active-dialog",
+            )?;
             peer.ask_error("cancel_dialog", "{:dialog-id \"none\"}", "request/no-active-dialog").map(|_| ())
         },
     },
@@ -619,8 +701,13 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = dialogs(probe)?;
             peer.topic("ui/dialog-requested")?;
-            peer.ask_error("resolve_dialog", "{:dialog-id \"another\" :result true}", "request/dialog-id-mismatch")?;
-            peer.ask_error("cancel_dialog", "{:dialog-id \"another\"}", "request/dialog-id-mismatch").map(|_| ())
+            peer.ask_error(
+                "resolve_dialog",
+                "{:dialog-id \"another\" :result true}",
+                "request/dialog-id-mismatch",
+            )?;
+            peer.ask_error("cancel_dialog", "{:dialog-id \"another\"}", "request/dialog-id-mismatch")
+                .map(|_| ())
         },
     },
     Check {
@@ -640,7 +727,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for params in ["{}", "{:statuses [\"running\"]}"] {
                 let data = peer.ask_ok("list_background_jobs", params)?;
-                ensure(data.get("jobs").and_then(Value::as_slice).is_some(), || ":jobs is no vector".to_owned())?;
+                ensure(data.get("jobs").and_then(Value::as_slice).is_some(), || {
+                    ":jobs is no vector".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -660,7 +749,14 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "jobs.lifecycle",
         about: "A call in the background becomes a job that is listed, inspected and cancelled; job/updated tells of it.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("list_background_jobs"), Need::Op("inspect_background_job"), Need::Op("cancel_background_job")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("set_mode"),
+            Need::Op("list_background_jobs"),
+            Need::Op("inspect_background_job"),
+            Need::Op("cancel_background_job"),
+        ],
         run: jobs,
     },
     Check {
@@ -724,13 +820,16 @@ fn dialogs(probe: &Probe<'_>) -> Result<Peer, Stop> {
 fn respond(peer: &mut Peer, question: &Value<'static>, status: &str, value: &str) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
     let value = if value == "nil" { String::new() } else { format!(":value {value}") };
-    let data = peer.ask_ok("interaction_respond", &format!("{{:interaction-id {id:?} :status {status:?} {value}}}"))?;
+    let data = peer
+        .ask_ok("interaction_respond", &format!("{{:interaction-id {id:?} :status {status:?} {value}}}"))?;
     ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())
 }
 
 fn late(peer: &mut Peer, question: &Value<'static>) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
-    let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}");
+    let params = format!(
+        "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}"
+    );
     peer.ask_error("interaction_respond", &params, "request/interaction-already-answered").map(|_| ())
 }
 
@@ -745,7 +844,9 @@ fn long_output(probe: &Probe<'_>) -> Result<(), Stop> {
     let handle = details.map(|details| text(details, "handle").to_owned()).unwrap_or_default();
     ensure(!handle.is_empty(), || ":details has no :handle".to_owned())?;
     let data = peer.ask_ok("read_output", &format!("{{:handle {handle:?} :offset 0 :limit 9}}"))?;
-    ensure(text(&data, "text") == "1\n2\n3\n4\n5", || format!("the output begins with {:?}", text(&data, "text")))?;
+    ensure(text(&data, "text") == "1\n2\n3\n4\n5", || {
+        format!("the output begins with {:?}", text(&data, "text"))
+    })?;
     let size = data.get("size").and_then(Value::as_i64).unwrap_or_default();
     ensure(size > 1_000_000, || format!(":size is {size}"))
 }
@@ -756,7 +857,12 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     talk(&mut peer, "call")?;
     let told = peer.topic("job/updated")?;
     let job = payload(&told).get("job").cloned().unwrap_or(Value::Nil);
-    let id = ["id", "job-id"].iter().map(|key| text(&job, key)).find(|id| !id.is_empty()).unwrap_or_default().to_owned();
+    let id = ["id", "job-id"]
+        .iter()
+        .map(|key| text(&job, key))
+        .find(|id| !id.is_empty())
+        .unwrap_or_default()
+        .to_owned();
     ensure(!id.is_empty(), || "the job has no id".to_owned())?;
     let data = peer.ask_ok("list_background_jobs", "{}")?;
     let listed = data.get("jobs").and_then(Value::as_slice).map_or(0, <[_]>::len);
