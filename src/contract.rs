@@ -75,8 +75,7 @@ pub fn execute(
 
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
-    let chosen =
-        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|asked| names(asked, name));
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
@@ -95,7 +94,8 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
 /// Whether what was asked for names a check or rule: by its whole name or by its room.
 fn names(asked: &str, name: &str) -> bool {
     let asked = asked.strip_suffix('.').unwrap_or(asked);
-    name.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && !asked.contains('.')))
+    name.strip_prefix(asked)
+        .is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && !asked.contains('.')))
 }
 
 fn run_one(

@@ -110,8 +110,14 @@ fn try_all(mutants: Vec<Mutant>) {
         }
         let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
         // A rule on what must not come at all has nothing to look at where all is right.
-        if !matches!(right.finding(caught_by).map(|f| &f.status), Some(Status::Passed | Status::NotApplicable(_))) {
-            problems.push(format!("{name}: {caught_by} does not pass without it: {:?}", right.finding(caught_by)));
+        if !matches!(
+            right.finding(caught_by).map(|f| &f.status),
+            Some(Status::Passed | Status::NotApplicable(_))
+        ) {
+            problems.push(format!(
+                "{name}: {caught_by} does not pass without it: {:?}",
+                right.finding(caught_by)
+            ));
             continue;
         }
         let wrong = run(change, &checks, Duration::from_secs(2));
@@ -162,7 +168,11 @@ fn where_(
 ) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
     move |frame| {
         let name = if wanted == "event" { text(frame, "event") } else { text(frame, "op") };
-        if kind(frame) == wanted && (named.is_empty() || name == named) { same(&change(frame)) } else { same(frame) }
+        if kind(frame) == wanted && (named.is_empty() || name == named) {
+            same(&change(frame))
+        } else {
+            same(frame)
+        }
     }
 }
 
@@ -211,16 +221,21 @@ fn a_wrong_error_code_is_caught() {
 
 #[test]
 fn a_response_where_an_error_is_due_is_caught() {
-    let mutants = ERROR_CODES.iter().filter(|spec| spec.name != "transport/max-pending-exceeded").map(|spec| {
-        let code = spec.name;
-        mutant(format!("a response in place of {code}"), provoked_by(code), move |frame| {
-            if text(frame, "error-code") != code {
-                return same(frame);
-            }
-            let (id, op) = (text(frame, "id"), text(frame, "op"));
-            if id.is_empty() { Vec::new() } else { vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true}}")] }
-        })
-    });
+    let mutants =
+        ERROR_CODES.iter().filter(|spec| spec.name != "transport/max-pending-exceeded").map(|spec| {
+            let code = spec.name;
+            mutant(format!("a response in place of {code}"), provoked_by(code), move |frame| {
+                if text(frame, "error-code") != code {
+                    return same(frame);
+                }
+                let (id, op) = (text(frame, "id"), text(frame, "op"));
+                if id.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true}}")]
+                }
+            })
+        });
     try_all(mutants.collect());
 }
 
@@ -279,7 +294,8 @@ fn a_payload_without_a_required_key_is_caught() {
 #[test]
 fn an_uncatalogued_topic_is_caught() {
     for spec in TOPICS {
-        let event = format!("{{:kind :event :event \"{}x\" :seq 1 :data {}}}", spec.name, payload(spec, None));
+        let event =
+            format!("{{:kind :event :event \"{}x\" :seq 1 :data {}}}", spec.name, payload(spec, None));
         let report = run(injected(event), &["subscribe.all", "frame.topic"], Duration::from_secs(20));
         assert!(matches!(report.finding("frame.topic").unwrap().status, Status::Failed(_)), "{}", spec.name);
     }
@@ -294,26 +310,40 @@ fn a_wrong_envelope_is_caught() {
     for key in ["id", "kind", "op", "ok"] {
         let rule = if key == "kind" { "frame.edn" } else { "frame.response" };
         mutants.push(
-            mutant(format!("a response without :{key}"), rule, where_("response", "ping", move |f| with(f, key, None)))
-                .beside(ping),
+            mutant(
+                format!("a response without :{key}"),
+                rule,
+                where_("response", "ping", move |f| with(f, key, None)),
+            )
+            .beside(ping),
         );
     }
     for key in ["kind", "error-code", "error-message"] {
         let rule = if key == "kind" { "frame.edn" } else { "frame.error" };
         mutants.push(
-            mutant(format!("an error without :{key}"), rule, where_("error", "", move |f| with(f, key, None)))
-                .beside(refused),
+            mutant(
+                format!("an error without :{key}"),
+                rule,
+                where_("error", "", move |f| with(f, key, None)),
+            )
+            .beside(refused),
         );
     }
     for key in ["event", "data"] {
         mutants.push(
-            mutant(format!("an event without :{key}"), "frame.event", where_("event", "", move |f| with(f, key, None)))
-                .beside(told),
+            mutant(
+                format!("an event without :{key}"),
+                "frame.event",
+                where_("event", "", move |f| with(f, key, None)),
+            )
+            .beside(told),
         );
     }
-    for (wanted, rule, beside) in
-        [("response", "frame.response", ping), ("error", "frame.error", refused), ("event", "frame.event", told)]
-    {
+    for (wanted, rule, beside) in [
+        ("response", "frame.response", ping),
+        ("error", "frame.error", refused),
+        ("event", "frame.event", told),
+    ] {
         mutants.push(
             mutant(
                 format!("{wanted}: a key that does not belong there"),
@@ -331,22 +361,35 @@ fn a_wrong_envelope_is_caught() {
             .beside(beside),
         );
     }
-    let set = |key: &'static str, value: Value<'static>| move |f: &Value<'static>| with(f, key, Some(value.clone()));
+    let set = |key: &'static str, value: Value<'static>| {
+        move |f: &Value<'static>| with(f, key, Some(value.clone()))
+    };
     let response = |key, value| where_("response", "ping", set(key, value));
     let error = |key, value| where_("error", "", set(key, value));
     let event = |key, value| where_("event", "", set(key, value));
     mutants.extend([
         mutant(":ok that is no boolean", "frame.response", response("ok", Value::int(1))).beside(ping),
-        mutant("another :op in a response", "frame.answered-once", response("op", Value::str("pong"))).beside(ping),
-        mutant(":retryable that is no boolean", "frame.error", error("retryable", Value::str("yes"))).beside(refused),
-        mutant("an empty :error-message", "frame.error", error("error-message", Value::str(""))).beside(refused),
-        mutant("a code that is not catalogued", "frame.error-code", error("error-code", Value::str("no/such"))).beside(refused),
-        mutant("a :seq that stands still", "frame.seq", event("seq", Value::int(1))).beside("sessions.announced"),
+        mutant("another :op in a response", "frame.answered-once", response("op", Value::str("pong")))
+            .beside(ping),
+        mutant(":retryable that is no boolean", "frame.error", error("retryable", Value::str("yes")))
+            .beside(refused),
+        mutant("an empty :error-message", "frame.error", error("error-message", Value::str("")))
+            .beside(refused),
+        mutant(
+            "a code that is not catalogued",
+            "frame.error-code",
+            error("error-code", Value::str("no/such")),
+        )
+        .beside(refused),
+        mutant("a :seq that stands still", "frame.seq", event("seq", Value::int(1)))
+            .beside("sessions.announced"),
         mutant("a :seq that begins at 0", "frame.seq", event("seq", Value::int(0))).beside(told),
         mutant("a :seq that is no integer", "frame.seq", event("seq", Value::str("1"))).beside(told),
         mutant("a :ts that is no time", "frame.ts", event("ts", Value::str("now"))).beside(told),
-        mutant("a :ts with another offset", "frame.ts", event("ts", Value::str("2026-01-01T00:00:00+02:00"))).beside(told),
-        mutant("an event with an id that nobody sent", "frame.cause", event("id", Value::str("nobody"))).beside(told),
+        mutant("a :ts with another offset", "frame.ts", event("ts", Value::str("2026-01-01T00:00:00+02:00")))
+            .beside(told),
+        mutant("an event with an id that nobody sent", "frame.cause", event("id", Value::str("nobody")))
+            .beside(told),
         mutant("a ratio", "frame.plain", |f| {
             same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a 1/2")).collect()
         })
@@ -360,16 +403,22 @@ fn a_wrong_envelope_is_caught() {
         })
         .beside(ping),
         mutant("an instant", "frame.plain", |f| {
-            same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a #inst \"2026-01-01T00:00:00Z\"")).collect()
+            same(f)
+                .into_iter()
+                .map(|line| line.replace(":pong true", ":pong true :a #inst \"2026-01-01T00:00:00Z\""))
+                .collect()
         })
         .beside(ping),
         mutant("a namespaced map", "frame.plain", |f| {
             same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a #:b{:c 1}")).collect()
         })
         .beside(ping),
-        mutant("two frames on a line", "frame.edn", |f| vec![format!("{0} {0}", edn::to_string(f))]).beside(ping),
-        mutant("a word of log on standard output", "frame.edn", |f| vec!["INFO served".to_owned(), edn::to_string(f)])
+        mutant("two frames on a line", "frame.edn", |f| vec![format!("{0} {0}", edn::to_string(f))])
             .beside(ping),
+        mutant("a word of log on standard output", "frame.edn", |f| {
+            vec!["INFO served".to_owned(), edn::to_string(f)]
+        })
+        .beside(ping),
         mutant("an empty line", "frame.edn", |f| vec![edn::to_string(f), String::new()]).beside(ping),
         mutant("a list for a frame", "frame.edn", |f| vec![edn::to_string(f), "[]".to_owned()]).beside(ping),
         mutant("keys that are strings", "frame.edn", |f| {
@@ -398,7 +447,11 @@ fn a_wrong_envelope_is_caught() {
         .beside(ping),
         mutant("an :offset that goes back", "frame.offset", |f| {
             let seq = f.get("seq").and_then(Value::as_i64).unwrap_or_default();
-            if kind(f) == "event" { same(&with_data(f, "offset", Some(Value::int(1000 - seq)))) } else { same(f) }
+            if kind(f) == "event" {
+                same(&with_data(f, "offset", Some(Value::int(1000 - seq))))
+            } else {
+                same(f)
+            }
         })
         .beside("prompt.lifecycle"),
     ]);
@@ -408,8 +461,11 @@ fn a_wrong_envelope_is_caught() {
 /// What is wrong in the answer to one thing.
 #[test]
 fn wrong_behaviour_is_caught() {
-    let data = |key: &'static str, value: Option<Value<'static>>| move |f: &Value<'static>| with_data(f, key, value.clone());
-    let subscribed = |topics: &'static [&'static str]| Value::vector(topics.iter().map(|topic| Value::from(*topic)));
+    let data = |key: &'static str, value: Option<Value<'static>>| {
+        move |f: &Value<'static>| with_data(f, key, value.clone())
+    };
+    let subscribed =
+        |topics: &'static [&'static str]| Value::vector(topics.iter().map(|topic| Value::from(*topic)));
     let in_server_info = |key: &'static str, value: Option<Value<'static>>| {
         move |f: &Value<'static>| {
             let info = f.get("data").and_then(|data| data.get("server-info")).unwrap();
@@ -417,95 +473,267 @@ fn wrong_behaviour_is_caught() {
         }
     };
     try_all(vec![
-        mutant("an invalid frame without its reason", "framing.not-edn", where_("error", "", data("reason", None))),
-        mutant("an invalid frame without its offset", "framing.not-edn", where_("error", "", data("offset", None))),
+        mutant(
+            "an invalid frame without its reason",
+            "framing.not-edn",
+            where_("error", "", data("reason", None)),
+        ),
+        mutant(
+            "an invalid frame without its offset",
+            "framing.not-edn",
+            where_("error", "", data("offset", None)),
+        ),
         mutant("an op that is not echoed", "envelope.kind", where_("error", "", |f| with(f, "op", None))),
-        mutant("an id that is not echoed", "envelope.extra-keys", where_("error", "", |f| with(f, "id", None))),
+        mutant(
+            "an id that is not echoed",
+            "envelope.extra-keys",
+            where_("error", "", |f| with(f, "id", None)),
+        ),
         mutant("a duplicate that ends the first request", "id.duplicate", |f| {
             let twice = f.get("data").and_then(|data| data.get("duplicate-id")).cloned();
             if twice.is_some() { same(&with(f, "id", twice)) } else { same(f) }
         }),
-        mutant("a duplicate without its name", "id.duplicate", where_("error", "", data("duplicate-id", None))),
-        mutant("an unknown op without the known ones", "op.unknown", where_("error", "", data("supported-ops", None))),
-        mutant("an op that is listed and not served", "op.listed-is-served", where_("error", "compact", |f| {
-            with(f, "error-code", Some(Value::str("request/op-not-supported")))
-        })),
-        mutant("a message that names no key", "params.missing", where_("error", "", |f| {
-            with(f, "error-message", Some(Value::str("no")))
-        })),
-        mutant("a handshake without :server-info", "handshake.answer", where_("response", "handshake", data("server-info", None))),
-        mutant("another version", "handshake.answer", where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.1"))))),
-        mutant("the higher minor version", "handshake.minor", where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.7"))))),
-        mutant("no features", "handshake.answer", where_("response", "handshake", in_server_info("features", None))),
-        mutant("a feature that was not asked for", "handshake.features", where_("response", "handshake", in_server_info("features", Some(Value::vector([Value::from("plist-frames")]))))),
-        mutant("a feature that was given up", "handshake.again", where_("response", "handshake", in_server_info("features", Some(Value::vector([Value::from("interactor")]))))),
+        mutant(
+            "a duplicate without its name",
+            "id.duplicate",
+            where_("error", "", data("duplicate-id", None)),
+        ),
+        mutant(
+            "an unknown op without the known ones",
+            "op.unknown",
+            where_("error", "", data("supported-ops", None)),
+        ),
+        mutant(
+            "an op that is listed and not served",
+            "op.listed-is-served",
+            where_("error", "compact", |f| {
+                with(f, "error-code", Some(Value::str("request/op-not-supported")))
+            }),
+        ),
+        mutant(
+            "a message that names no key",
+            "params.missing",
+            where_("error", "", |f| with(f, "error-message", Some(Value::str("no")))),
+        ),
+        mutant(
+            "a handshake without :server-info",
+            "handshake.answer",
+            where_("response", "handshake", data("server-info", None)),
+        ),
+        mutant(
+            "another version",
+            "handshake.answer",
+            where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.1")))),
+        ),
+        mutant(
+            "the higher minor version",
+            "handshake.minor",
+            where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.7")))),
+        ),
+        mutant(
+            "no features",
+            "handshake.answer",
+            where_("response", "handshake", in_server_info("features", None)),
+        ),
+        mutant(
+            "a feature that was not asked for",
+            "handshake.features",
+            where_(
+                "response",
+                "handshake",
+                in_server_info("features", Some(Value::vector([Value::from("plist-frames")]))),
+            ),
+        ),
+        mutant(
+            "a feature that was given up",
+            "handshake.again",
+            where_(
+                "response",
+                "handshake",
+                in_server_info("features", Some(Value::vector([Value::from("interactor")]))),
+            ),
+        ),
         mutant("no pong", "ping.answer", where_("response", "ping", data("pong", Some(Value::bool(false))))),
-        mutant("a refusal for want of room that is not retryable", "pending.capacity", where_("error", "set_session_name", |f| with(f, "retryable", None))),
-        mutant("a refusal of the busy that is not retryable", "prompt.not-idle", where_("error", "prompt", |f| with(f, "retryable", None))),
-        mutant("a topic that is forgotten", "subscribe.named", where_("response", "subscribe", data("subscribed", Some(subscribed(&["assistant/message"]))))),
-        mutant("an unknown topic that is subscribed", "subscribe.ignored", where_("response", "subscribe", data("subscribed", Some(subscribed(&["assistant/delta", "no/such"]))))),
-        mutant("a known topic that is ignored", "subscribe.nothing-ignored", where_("response", "subscribe", data("ignored", Some(subscribed(&["assistant/delta"]))))),
+        mutant(
+            "a refusal for want of room that is not retryable",
+            "pending.capacity",
+            where_("error", "set_session_name", |f| with(f, "retryable", None)),
+        ),
+        mutant(
+            "a refusal of the busy that is not retryable",
+            "prompt.not-idle",
+            where_("error", "prompt", |f| with(f, "retryable", None)),
+        ),
+        mutant(
+            "a topic that is forgotten",
+            "subscribe.named",
+            where_("response", "subscribe", data("subscribed", Some(subscribed(&["assistant/message"])))),
+        ),
+        mutant(
+            "an unknown topic that is subscribed",
+            "subscribe.ignored",
+            where_(
+                "response",
+                "subscribe",
+                data("subscribed", Some(subscribed(&["assistant/delta", "no/such"]))),
+            ),
+        ),
+        mutant(
+            "a known topic that is ignored",
+            "subscribe.nothing-ignored",
+            where_("response", "subscribe", data("ignored", Some(subscribed(&["assistant/delta"])))),
+        ),
         mutant("a snapshot that is missing", "subscribe.snapshots", |f| {
             if text(f, "event") == "footer/updated" { Vec::new() } else { same(f) }
         }),
-        mutant("a topic that is left after all were taken away", "unsubscribe.all", where_("response", "unsubscribe", data("subscribed", Some(subscribed(&["assistant/delta"]))))),
+        mutant(
+            "a topic that is left after all were taken away",
+            "unsubscribe.all",
+            where_("response", "unsubscribe", data("subscribed", Some(subscribed(&["assistant/delta"])))),
+        ),
         mutant("an event of a topic that is not subscribed", "events.filtered", |f| match kind(f).as_str() {
-            "event" => vec![edn::to_string(f), "{:kind :event :event \"ui/widget-specs-updated\" :data {}}".to_owned()],
+            "event" => vec![
+                edn::to_string(f),
+                "{:kind :event :event \"ui/widget-specs-updated\" :data {}}".to_owned(),
+            ],
             _ => same(f),
         }),
-        mutant("an event without its session", "events.offset", where_("event", "assistant/delta", data("session-id", None))),
-        mutant("a cause that is another request", "events.cause", where_("event", "assistant/message", |f| with(f, "id", Some(Value::str("c1"))))),
+        mutant(
+            "an event without its session",
+            "events.offset",
+            where_("event", "assistant/delta", data("session-id", None)),
+        ),
+        mutant(
+            "a cause that is another request",
+            "events.cause",
+            where_("event", "assistant/message", |f| with(f, "id", Some(Value::str("c1")))),
+        ),
         mutant("a delta that is lost", "prompt.deltas", |f| {
-            let lost = f.get("data").map(|data| text(data, "text")) == Some("two ".to_owned()) && text(f, "event") == "assistant/delta";
+            let lost = f.get("data").map(|data| text(data, "text")) == Some("two ".to_owned())
+                && text(f, "event") == "assistant/delta";
             if lost { Vec::new() } else { same(f) }
         }),
         mutant("deltas that repeat what was said", "prompt.deltas", |f| {
-            if text(f, "event") == "assistant/delta" { same(&with_data(f, "text", Some(Value::str("one two three")))) } else { same(f) }
+            if text(f, "event") == "assistant/delta" {
+                same(&with_data(f, "text", Some(Value::str("one two three"))))
+            } else {
+                same(f)
+            }
         }),
         mutant("text that is lost on the way to a slow reader", "events.slow-reader", |f| {
             let seq = f.get("seq").and_then(Value::as_i64).unwrap_or_default();
             if text(f, "event") == "assistant/delta" && seq % 7 == 3 { Vec::new() } else { same(f) }
         }),
-        mutant("thinking told as text", "prompt.thinking", where_("event", "assistant/thinking-delta", |f| with(f, "event", Some(Value::str("assistant/delta"))))),
-        mutant("a turn without its id", "prompt.turn-id", where_("event", "assistant/message", data("turn-id", None))),
+        mutant(
+            "thinking told as text",
+            "prompt.thinking",
+            where_("event", "assistant/thinking-delta", |f| {
+                with(f, "event", Some(Value::str("assistant/delta")))
+            }),
+        ),
+        mutant(
+            "a turn without its id",
+            "prompt.turn-id",
+            where_("event", "assistant/message", data("turn-id", None)),
+        ),
         mutant("a session that never tells that it is idle", "prompt.lifecycle", |f| {
             let idle = f.get("data").and_then(|data| data.get("is-streaming")) == Some(&Value::Bool(false));
             if text(f, "event") == "session/updated" && idle { Vec::new() } else { same(f) }
         }),
-        mutant("an abort that is not told", "abort.running", where_("event", "assistant/message", data("stop-reason", Some(Value::str("end-turn"))))),
+        mutant(
+            "an abort that is not told",
+            "abort.running",
+            where_("event", "assistant/message", data("stop-reason", Some(Value::str("end-turn")))),
+        ),
         mutant("an event after the end of a turn", "abort.running", |f| {
             let ended = f.get("data").map(|data| text(data, "stop-reason")) == Some("aborted".to_owned());
             if kind(f) == "event" && ended {
                 let seq = f.get("seq").and_then(Value::as_i64).unwrap();
-                let late = with(&with(f, "event", Some(Value::str("assistant/delta"))), "seq", Some(Value::int(seq + 1)));
+                let late = with(
+                    &with(f, "event", Some(Value::str("assistant/delta"))),
+                    "seq",
+                    Some(Value::int(seq + 1)),
+                );
                 [same(f), same(&late)].concat()
             } else {
                 same(f)
             }
         }),
-        mutant("the same session for a new one", "sessions.new", where_("response", "new_session", data("session-id", Some(Value::str("s-0"))))),
+        mutant(
+            "the same session for a new one",
+            "sessions.new",
+            where_("response", "new_session", data("session-id", Some(Value::str("s-0")))),
+        ),
         mutant("a session that is not announced", "sessions.announced", |f| {
             if text(f, "event") == "session/rehydrated" { Vec::new() } else { same(f) }
         }),
-        mutant("another name", "sessions.name", where_("response", "set_session_name", data("session-name", Some(Value::str("other"))))),
-        mutant("messages in another order", "sessions.messages", where_("response", "get_messages", |f| {
-            let messages = f.get("data").and_then(|data| data.get("messages")).and_then(Value::as_slice).unwrap_or_default();
-            with_data(f, "messages", Some(Value::vector(messages.iter().rev().cloned())))
-        })),
-        mutant("a page that says there is no more", "sessions.pages", where_("response", "get_messages", data("more", Some(Value::bool(false))))),
-        mutant("an answer that was said by somebody else", "sessions.last-text", where_("response", "get_last_assistant_text", data("text", Some(Value::str("no"))))),
-        mutant("a missing attribute that is made up", "query.missing", where_("response", "query_eql", |f| {
-            let result = f.get("data").and_then(|data| data.get("result")).unwrap();
-            with_data(f, "result", Some(with(result, "no.such/attribute", Some(Value::Nil))))
-        })),
-        mutant("another thinking level", "thinking.set", where_("response", "set_thinking_level", data("thinking-level", Some(Value::str("off"))))),
-        mutant("a mode that was not set", "mode.set", where_("response", "set_mode", data("mode", Some(Value::str("yolo"))))),
-        mutant("commands that are kept back", "command.list", where_("response", "get_commands", data("commands", Some(Value::vector([] as [Value<'static>; 0]))))),
-        mutant("a message that is lost over a restart", "persistence.restart", where_("response", "get_messages", |f| {
-            // Every second time: what was before differs from what is after.
-            static ASKED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-            let asked = ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if asked % 2 == 1 { with_data(f, "messages", Some(Value::vector([] as [Value<'static>; 0]))) } else { f.clone() }
-        })),
+        mutant(
+            "another name",
+            "sessions.name",
+            where_("response", "set_session_name", data("session-name", Some(Value::str("other")))),
+        ),
+        mutant(
+            "messages in another order",
+            "sessions.messages",
+            where_("response", "get_messages", |f| {
+                let messages = f
+                    .get("data")
+                    .and_then(|data| data.get("messages"))
+                    .and_then(Value::as_slice)
+                    .unwrap_or_default();
+                with_data(f, "messages", Some(Value::vector(messages.iter().rev().cloned())))
+            }),
+        ),
+        mutant(
+            "a page that says there is no more",
+            "sessions.pages",
+            where_("response", "get_messages", data("more", Some(Value::bool(false)))),
+        ),
+        mutant(
+            "an answer that was said by somebody else",
+            "sessions.last-text",
+            where_("response", "get_last_assistant_text", data("text", Some(Value::str("no")))),
+        ),
+        mutant(
+            "a missing attribute that is made up",
+            "query.missing",
+            where_("response", "query_eql", |f| {
+                let result = f.get("data").and_then(|data| data.get("result")).unwrap();
+                with_data(f, "result", Some(with(result, "no.such/attribute", Some(Value::Nil))))
+            }),
+        ),
+        mutant(
+            "another thinking level",
+            "thinking.set",
+            where_("response", "set_thinking_level", data("thinking-level", Some(Value::str("off")))),
+        ),
+        mutant(
+            "a mode that was not set",
+            "mode.set",
+            where_("response", "set_mode", data("mode", Some(Value::str("yolo")))),
+        ),
+        mutant(
+            "commands that are kept back",
+            "command.list",
+            where_(
+                "response",
+                "get_commands",
+                data("commands", Some(Value::vector([] as [Value<'static>; 0]))),
+            ),
+        ),
+        mutant(
+            "a message that is lost over a restart",
+            "persistence.restart",
+            where_("response", "get_messages", |f| {
+                // Every second time: what was before differs from what is after.
+                static ASKED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+                let asked = ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if asked % 2 == 1 {
+                    with_data(f, "messages", Some(Value::vector([] as [Value<'static>; 0])))
+                } else {
+                    f.clone()
+                }
+            }),
+        ),
     ]);
 }

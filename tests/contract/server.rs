@@ -10,7 +10,8 @@ use edn_bridge::contract::{CommandLine, SCRIPT_WORD, STATE_WORD};
 pub fn command_line() -> CommandLine {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("contract-{}-{run}", std::process::id()));
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("contract-{}-{run}", std::process::id()));
     let workspace = folder.join("workspace");
     std::fs::create_dir_all(&workspace).unwrap();
     let words = [
