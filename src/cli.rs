@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use edn_bridge::config::{self, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
+use edn_bridge::store::Durability;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -53,6 +54,11 @@ struct Options {
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
+    /// When what was said counts as saved: full waits for the disk, relaxed survives the process, and
+    /// a power failure may cost the last second.
+    #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
+          value_parser = ["full", "relaxed"])]
+    durability: String,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
@@ -159,6 +165,11 @@ fn log(filter: &str) {
 }
 
 impl Options {
+    /// When an append to a session is acknowledged.
+    fn durability(&self) -> Durability {
+        Durability::parse(&self.durability).unwrap_or_default()
+    }
+
     /// The settings that the options come to.
     fn settings(&self) -> Result<Settings, String> {
         let state_dir = match &self.state_dir {

@@ -15,6 +15,7 @@ pub mod event;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod project;
 pub mod projection;
 pub mod provider;
 pub mod query;

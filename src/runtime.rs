@@ -6,6 +6,7 @@
 
 mod api;
 mod commands;
+mod history;
 mod hub;
 mod live;
 mod mailbox;
