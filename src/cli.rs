@@ -97,7 +97,7 @@ enum Command {
         /// How the report is written.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]
         format: Format,
-        /// Only checks and rules whose names begin so; may be given several times.
+        /// Only this check or rule, or this room of them (framing, topic); may be given several times.
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
         /// How long to wait for one answer or event, in seconds.

@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "subscribe.snapshots",
         about: "The response comes first, then the snapshots of the topics asked for.",
-        needs: &[],
+        needs: &[Need::Op("get_state")],
         run: |probe| {
             for snapshot in ["session/updated", "footer/updated", "context/updated"] {
                 let mut peer = probe.ready()?;
