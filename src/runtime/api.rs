@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::Topic;
 use crate::event::{Body, Event};
-use crate::limits::PAGE_MESSAGES;
-use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, count};
+use crate::message::{EntryId, Message, Role, SessionId, ThinkingLevel, count};
 use crate::projection;
 use crate::query;
 use crate::runtime::Runtime;
@@ -37,6 +36,15 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Starts a turn with a message that is no command.
+    pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
+        });
+    }
+}
+
 impl SessionApi for Runtime {
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
         self.shared.hub.attach(connection, client);
@@ -46,11 +54,18 @@ impl SessionApi for Runtime {
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
-        if !self.shared.hub.detach(connection) {
+        if !self.shared.hub.is_last(connection) {
+            self.shared.hub.detach(connection);
             return reply.ok(());
         }
-        // The reply comes when the last of the sessions has dropped its part of it.
-        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        // The last connection is told how its turns end. The reply comes when the last of the sessions
+        // has dropped its part of it.
+        let shared = self.shared.clone();
+        let leave = Reply::new(move |_| {
+            shared.hub.detach(connection);
+            reply.ok(());
+        });
+        let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
         for handle in self.shared.live() {
             handle.abort();
             let part = all.clone();
@@ -88,11 +103,17 @@ impl SessionApi for Runtime {
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
-        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit.unwrap_or(PAGE_MESSAGES)));
+        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
     }
 
     fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
-        self.read(&call, reply, |snapshot| Ok(stats(snapshot)));
+        self.with(&call, reply, |handle, reply| {
+            // Reading all messages is done by the task that runs this, not by who asks.
+            handle.clone().tell(move |live| {
+                let bytes = live.bytes();
+                Box::pin(async move { reply.ok(handle.snapshot().stats(bytes)) })
+            });
+        });
     }
 
     fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
@@ -142,9 +163,7 @@ impl SessionApi for Runtime {
     }
 
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
-        });
+        self.line(call, prompt, reply);
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -270,12 +289,17 @@ impl SessionApi for Runtime {
         reply.fail(not_built("trust of folders"));
     }
 
-    fn command(&self, _: Call, _: String, reply: Reply<()>) {
-        reply.fail(not_built("slash commands"));
+    fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        let prompt = Prompt { message: text, ..Prompt::default() };
+        self.line(
+            call,
+            prompt,
+            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
+        );
     }
 
-    fn action_result(&self, _: Call, result: ActionResult, reply: Reply<()>) {
-        reply.fail(ApiError::not_found("frontend action", &result.request_id));
+    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        self.chosen(call, result, reply);
     }
 
     fn respond(&self, _: Call, response: Response, reply: Reply<()>) {
@@ -340,43 +364,6 @@ impl Drop for WhenDropped {
             reply.ok(());
         }
     }
-}
-
-fn stats(snapshot: &Snapshot) -> Map<'static> {
-    let mut by_role = [0u64; 4];
-    let mut tool_calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for message in snapshot.messages() {
-        let [user, assistant, tool, system] = &mut by_role;
-        let place = match message.role {
-            Role::User => user,
-            Role::Assistant => assistant,
-            Role::Tool => tool,
-            Role::System => system,
-        };
-        *place = place.saturating_add(1);
-        for block in &message.content {
-            if let Block::ToolCall { name, .. } = block {
-                let calls = tool_calls.entry(name).or_default();
-                *calls = calls.saturating_add(1);
-            }
-        }
-    }
-    let mut roles = Map::new();
-    for (role, messages) in ["user", "assistant", "tool", "system"].into_iter().zip(by_role) {
-        roles.put(role, count(messages));
-    }
-    let mut tools = Map::new();
-    for (tool, calls) in tool_calls {
-        tools.insert(Value::from(tool.to_owned()), count(calls));
-    }
-    let mut stats = Map::new();
-    stats.put("session-id", snapshot.facts.id.to_value());
-    stats.put("messages", Value::from(roles));
-    stats.put("message-count", Value::from(snapshot.facts.message_count));
-    stats.put("tool-calls", Value::from(tools));
-    stats.put("tokens", Value::from(projection::usage(&snapshot.facts)));
-    stats.put("cost", Value::from(snapshot.facts.usage.cost));
-    stats
 }
 
 /// A plain attribute of a session.

@@ -119,7 +119,7 @@ fn many_blanks(mut input: &str) -> &str {
         match first(input) {
             Some(b';') => input = comment(input),
             Some(128..) => match input.chars().next() {
-                Some(c) if is_blank(c) => input = after(input, c.len_utf8()),
+                Some(c) if blank(c) => input = after(input, c.len_utf8()),
                 _ => return input,
             },
             _ => return input,
@@ -133,7 +133,7 @@ pub(super) fn comment(input: &str) -> &str {
 }
 
 /// `blank`: what Java takes for white space, and the comma.
-pub(super) fn is_blank(c: char) -> bool {
+pub(super) fn blank(c: char) -> bool {
     match u8::try_from(c) {
         Ok(byte) => class(byte) & BLANK != 0,
         Err(_) => matches!(
@@ -182,7 +182,7 @@ pub(super) fn number_word(input: &str) -> Word<'_> {
 
 #[cold]
 fn wide_word(input: &str, start: usize, ends: u8) -> Word<'_> {
-    let ended = |c: char| u8::try_from(c).map_or(0, class) & ends != 0 || is_blank(c);
+    let ended = |c: char| u8::try_from(c).map_or(0, class) & ends != 0 || blank(c);
     let end = after(input, start).find(ended).map_or(input.len(), |at| start + at);
     Word { text: before(input, end), rest: after(input, end), plain: false }
 }
@@ -205,9 +205,9 @@ pub(super) fn is_digit(c: char) -> bool {
 fn decimal_digit(c: char) -> Option<u32> {
     /// The zeros of the scripts.
     const ZEROS: [u16; 36] = [
-        0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0DE6,
-        0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0,
-        0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10,
+        0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66,
+        0x0DE6, 0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90,
+        0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10,
     ];
     let code = u32::from(c);
     ZEROS.iter().map(|zero| code.wrapping_sub(u32::from(*zero))).find(|value| *value < 10)
