@@ -73,7 +73,7 @@
       (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
       (unwind-protect
           (progn
-            (edn-bridge-chat-send)
+            (edn-bridge-input-send)
             (edn-bridge-test-wait ended))
         (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
 
@@ -129,7 +129,7 @@
   (edn-bridge-live-tests-with-chat "slow.edn"
     (goto-char (point-max))
     (insert "Take your time")
-    (edn-bridge-chat-send)
+    (edn-bridge-input-send)
     (edn-bridge-test-wait (string-match-p "Begin" (edn-bridge-test-transcript)))
     (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
                     'SIGKILL)
@@ -149,11 +149,11 @@
     (let ((ended nil))
       (add-hook 'edn-bridge-chat-turn-end-hook (lambda () (setq ended t)) nil t)
       (insert "Take your time")
-      (edn-bridge-chat-send)
+      (edn-bridge-input-send)
       (edn-bridge-test-wait
        (string-match-p "Begin" (edn-bridge-test-transcript)))
       (should (edn-bridge-chat-running-p))
-      (edn-bridge-chat-abort)
+      (edn-bridge-input-abort)
       (edn-bridge-test-wait ended)
       (should (string-match-p "(aborted)" (edn-bridge-test-transcript)))
       (should-not (string-match-p "End" (edn-bridge-test-transcript))))))

@@ -439,11 +439,11 @@
     (let ((inhibit-message t))
       (edn-bridge-ask-attach "image/png" "\211PNG"))
     (edn-bridge-transcript-set-draft "Look")
-    (edn-bridge-chat-send)
+    (edn-bridge-input-send)
     (should (equal (plist-get (plist-get (car sent) :params) :images)
                    [(:mime-type "image/png" :data "iVBORw==")]))
     (edn-bridge-transcript-set-draft "And")
-    (edn-bridge-chat-send)
+    (edn-bridge-input-send)
     (should-not (plist-get (plist-get (car sent) :params) :images))))
 
 ;;;; Sessions as a tree
