@@ -306,7 +306,8 @@ process's stderr it notices at once, and so this is called then."
           (edn-bridge-rpc-connection-pieces conn) nil
           (edn-bridge-rpc-connection-close-reason conn) reason)
     (when-let ((timer (edn-bridge-rpc-connection-timer conn)))
-      (cancel-timer timer))
+      (cancel-timer timer)
+      (setf (edn-bridge-rpc-connection-timer conn) nil))
     (edn-bridge-rpc--log conn 'note reason)
     (let ((requests (hash-table-values (edn-bridge-rpc-connection-pending conn))))
       (clrhash (edn-bridge-rpc-connection-pending conn))
