@@ -179,13 +179,20 @@ fn tables_of_the_runner() {
     }
     let stated = &spec.contracts["InteractionPayloads"];
     for (kind, keys) in contract::INTERACTION_KINDS {
-        let required: Vec<&str> =
-            stated[&spec::plain(kind)].iter().filter(|(_, required)| **required).map(|(key, _)| key.as_str()).collect();
+        let required: Vec<&str> = stated[&spec::plain(kind)]
+            .iter()
+            .filter(|(_, required)| **required)
+            .map(|(key, _)| key.as_str())
+            .collect();
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         assert_eq!(required, keys, "{kind}");
     }
-    same_names("kinds", &spec.enums["InteractionKind"], contract::INTERACTION_KINDS.iter().map(|(kind, _)| *kind));
+    same_names(
+        "kinds",
+        &spec.enums["InteractionKind"],
+        contract::INTERACTION_KINDS.iter().map(|(kind, _)| *kind),
+    );
     let prompts = ["resume_prompt", "session_prompt", "model_prompt", "thinking_prompt"];
     for (name, (_, action, prompt)) in prompts.iter().zip(contract::CHOICES) {
         assert_eq!(spec.config[&format!("frontend-action-rpc.{name}")], *prompt);
@@ -203,9 +210,10 @@ fn obligations() -> BTreeSet<String> {
     let program = allium();
     let planned = |name: &String| -> Vec<String> {
         let file = spec::folder().join(format!("{name}.allium"));
-        let output = std::process::Command::new(&program).arg("plan").arg(&file).output().unwrap_or_else(|error| {
-            panic!("{}: {error}; `make test` installs it, or name it in ALLIUM", program.display())
-        });
+        let output =
+            std::process::Command::new(&program).arg("plan").arg(&file).output().unwrap_or_else(|error| {
+                panic!("{}: {error}; `make test` installs it, or name it in ALLIUM", program.display())
+            });
         assert!(output.status.success(), "allium plan {name}: {}", String::from_utf8_lossy(&output.stderr));
         let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let ids = plan["obligations"].as_array().unwrap().iter();
@@ -248,7 +256,8 @@ fn every_obligation_is_bound_to_a_check_that_exists() {
     let stale: Vec<_> = bound.difference(&obligations).collect();
     assert!(unbound.is_empty() && stale.is_empty(), "unbound {unbound:#?}\nstale {stale:#?}");
 
-    let checks: BTreeSet<String> = contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned()).collect();
+    let checks: BTreeSet<String> =
+        contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned()).collect();
     let rules: BTreeSet<String> = contract::rules().map(|(name, _)| name).collect();
     let source = std::fs::read_to_string(file!()).unwrap();
     for binding in bindings.iter().filter(|binding| binding.waived.is_none()) {
