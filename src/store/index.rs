@@ -275,9 +275,8 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
             for known in batch {
                 let Some(bytes) = added(known) else { continue };
                 for entry in bytes.split(|byte| *byte == b'\n').filter_map(Entry::read) {
-                    known.messages = known
-                        .messages
-                        .saturating_add(i64::from(matches!(entry.body, EntryBody::Message(_))));
+                    known.messages =
+                        known.messages.saturating_add(i64::from(matches!(entry.body, EntryBody::Message(_))));
                     known.info.take(&entry);
                     if let Some(text) = listing::searched(&entry)
                         && known.rows < ROWS
