@@ -2,6 +2,7 @@
 
 mod client;
 mod serve;
+mod sessions;
 mod show;
 
 use std::ffi::OsString;
@@ -81,6 +82,11 @@ enum Command {
         /// The message.
         text: String,
     },
+    /// The sessions on disk.
+    Sessions {
+        #[command(subcommand)]
+        command: Option<sessions::SessionsCommand>,
+    },
     /// The models.
     Models {
         #[command(subcommand)]
@@ -135,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&options),
         Command::Query { query, session } => client::query(&options, query, session),
         Command::Prompt { text } => client::prompt(&options, text),
+        Command::Sessions { command } => sessions::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),

@@ -160,6 +160,15 @@ pub const NOTE_BYTES: usize = 16 * 1024;
 /// Notes that are kept for one project. A search reads all of them.
 pub const NOTES: usize = 10_000;
 
+/// Bytes of a project's notes that are read (256 MiB): as many notes as may be kept, and what was removed.
+pub const NOTES_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Bytes of notes that a system prompt holds, at most (8 KiB, about 2,000 tokens).
+pub const PROMPT_NOTES_BYTES: usize = 8 * 1024;
+
+/// Part of a model's window that notes may take: of 10 tokens, one byte, which is a fortieth.
+pub const PROMPT_NOTES_SHARE: u64 = 10;
+
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.
 pub const IDEMPOTENCY_KEYS: usize = 256;

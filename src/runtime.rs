@@ -12,6 +12,7 @@ mod live;
 mod mailbox;
 mod open;
 mod prompt;
+mod remember;
 mod turn;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use crate::catalogue::Topic;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::event::{Body, Event};
+use crate::memory::Memory;
 use crate::message::SessionId;
 use crate::projection::{self, SessionFacts};
 use crate::provider::Provider;
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     settings: Settings,
     store: Store,
+    memory: Memory,
     hub: hub::Hub,
     providers: Providers,
     /// The live sessions. Handles only: a session's state is its task's.
@@ -67,10 +70,12 @@ impl Runtime {
         providers: Providers,
         executor: tokio::runtime::Handle,
     ) -> Self {
+        let memory = Memory::new(&settings.state_dir);
         let shared = Shared {
             clock,
             settings,
             store,
+            memory,
             hub: hub::Hub::default(),
             providers,
             sessions: DashMap::new(),

@@ -55,7 +55,7 @@ fn killing_the_process_loses_nothing_that_was_acknowledged() {
         let resume = (dice.roll(2) == 0).then_some(known);
         let mut bridge = setup.ready();
         let sessions = sessions(&mut bridge, resume.unwrap_or_default());
-        let patience = Duration::from_micros(dice.roll(120_000));
+        let patience = Duration::from_micros(dice.roll(120_000) as u64);
         let mut sent = load(&mut bridge, &sessions, kill, patience, &mut told);
         bridge.kill();
         // What was written to the pipe before was acknowledged too; the last line may be cut off.

@@ -48,9 +48,10 @@ impl Process {
         Ok(Self { runtime, clock, executor })
     }
 
-    /// Ends the executor. What still runs is not waited for: it was told to stop before.
+    /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
+    /// not waited for long: it was told to stop before.
     pub(super) fn end(self) {
-        self.executor.shutdown_background();
+        self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
     }
 }
 

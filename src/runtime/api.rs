@@ -342,8 +342,11 @@ impl SessionApi for Runtime {
         reply.fail(ApiError::not_found("job", &id));
     }
 
-    fn export_html(&self, _: Call, _: Option<String>, reply: Reply<String>) {
-        reply.fail(not_built("export"));
+    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
+        self.with(&call, reply, |handle, reply| {
+            let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
+            self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
+        });
     }
 
     fn update_context(&self, call: Call, _: Map<'static>, reply: Reply<()>) {

@@ -124,7 +124,7 @@ impl Runtime {
             }
             Command::Prompts => self.tell(&call, "text", "There are no prompt templates.".to_owned()),
             Command::Skills => self.tell(&call, "text", "There are no skills.".to_owned()),
-            Command::Remember(_) => self.tell(&call, "error", "This version keeps no memory yet.".to_owned()),
+            Command::Remember(text) => self.remember(&call, handle, text),
             Command::Login(provider) => {
                 let reply = self.outcome(&call, "login_start", |login: Map<'static>| {
                     let url = login.get_keyword("url").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -178,7 +178,7 @@ impl Runtime {
     }
 
     /// Tells a command's outcome to the connection that gave it.
-    fn tell(&self, call: &Call, kind: &'static str, message: String) {
+    pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
         let mut payload = Map::new();
         payload.put("type", kind);
         payload.put("message", message);
@@ -265,7 +265,7 @@ impl Runtime {
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
-        self.list_sessions(call, None, Scope::Project, reply);
+        self.list_sessions(call, None, Scope::All, reply);
     }
 
     fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
