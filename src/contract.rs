@@ -32,7 +32,7 @@ pub use checks::CHECKS;
 pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
-pub use rules::{RULES, Witness, Frame, Breach};
+pub use rules::{Breach, Frame, RULES, Witness};
 
 use crate::catalogue::TOPICS;
 
@@ -53,7 +53,8 @@ impl Default for Options {
 
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
-    let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let chosen =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
@@ -93,7 +94,10 @@ fn run_one(
 fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
     let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
     let topics = TOPICS.iter().map(|topic| {
-        (format!("topic.{}", topic.name), format!("Every {} has its required keys, in their shapes.", topic.name))
+        (
+            format!("topic.{}", topic.name),
+            format!("Every {} has its required keys, in their shapes.", topic.name),
+        )
     });
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();

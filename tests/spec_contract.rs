@@ -12,7 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use edn_bridge::catalogue::{COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS};
+use edn_bridge::catalogue::{
+    COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
+};
 use edn_bridge::limits;
 
 #[path = "contract/spec.rs"]
@@ -54,7 +56,8 @@ fn ops_and_their_params() {
     let code = OPS
         .iter()
         .map(|op| {
-            let mut keys: Keys = op.params.iter().map(|param| (param.key.to_owned(), param.required)).collect();
+            let mut keys: Keys =
+                op.params.iter().map(|param| (param.key.to_owned(), param.required)).collect();
             if op.session {
                 keys.insert("session-id".to_owned(), false);
             }
@@ -92,7 +95,8 @@ fn topics_and_their_payloads() {
         .topics
         .iter()
         .map(|(topic, keys)| {
-            let said = keys.iter().filter(|(key, required)| **required || !SCOPE_KEYS.contains(&key.as_str()));
+            let said =
+                keys.iter().filter(|(key, required)| **required || !SCOPE_KEYS.contains(&key.as_str()));
             (topic.clone(), said.map(|(key, required)| (key.clone(), *required)).collect())
         })
         .collect();

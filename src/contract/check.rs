@@ -157,12 +157,13 @@ impl<'a> Probe<'a> {
     pub(super) fn lacks(&self, needs: &[Need]) -> Result<Option<String>, Stop> {
         for need in needs {
             let lack = match need {
-                Need::Script if !self.launch.takes_script() => {
-                    Some("the command line has no {script}, so the model cannot be told what to answer".to_owned())
-                }
-                Need::State if !self.launch.takes_state() => {
-                    Some("the command line has no {state}, so a second start may not find the same state".to_owned())
-                }
+                Need::Script if !self.launch.takes_script() => Some(
+                    "the command line has no {script}, so the model cannot be told what to answer".to_owned(),
+                ),
+                Need::State if !self.launch.takes_state() => Some(
+                    "the command line has no {state}, so a second start may not find the same state"
+                        .to_owned(),
+                ),
                 Need::Op(op) if !self.abilities()?.ops.iter().any(|name| name == op) => {
                     Some(format!("the server does not list the op {op}"))
                 }

@@ -126,9 +126,9 @@ impl Launch for CommandLine {
             fs::create_dir_all(&state)?;
         }
         let replace = |word: &OsString| match word.to_str() {
-            Some(text) => OsString::from(
-                text.replace(SCRIPT_WORD, &lossy(&script)).replace(STATE_WORD, &lossy(&state)),
-            ),
+            Some(text) => {
+                OsString::from(text.replace(SCRIPT_WORD, &lossy(&script)).replace(STATE_WORD, &lossy(&state)))
+            }
             None => word.clone(),
         };
         let mut words = self.words.iter().map(replace);
@@ -146,7 +146,11 @@ impl Launch for CommandLine {
             let kept = complaint.clone();
             std::thread::spawn(move || keep_end(stderr, &kept));
         }
-        Ok(Link { input: Box::new(input), output: Box::new(output), server: Box::new(Running { child, complaint }) })
+        Ok(Link {
+            input: Box::new(input),
+            output: Box::new(output),
+            server: Box::new(Running { child, complaint }),
+        })
     }
 
     fn takes_script(&self) -> bool {

@@ -209,9 +209,7 @@ impl Peer {
     pub fn answer_ok(&mut self, id: &str) -> Result<Value<'static>, Stop> {
         match self.answer(id)? {
             Answer::Ok(data) => Ok(data),
-            Answer::Error(error) => {
-                Err(Stop::failed(format!("a response was due and {} came", error.code)))
-            }
+            Answer::Error(error) => Err(Stop::failed(format!("a response was due and {} came", error.code))),
         }
     }
 
@@ -245,9 +243,8 @@ impl Peer {
     /// Fails where none comes, or one of another code.
     pub fn stray_error(&mut self, code: &str) -> Result<ErrorAnswer, Stop> {
         let what = format!("{code} without an id");
-        let frame = self.wait_frame(&what, |frame| {
-            matches!(frame, Frame::Error(_)) && frame.text("id").is_none()
-        })?;
+        let frame =
+            self.wait_frame(&what, |frame| matches!(frame, Frame::Error(_)) && frame.text("id").is_none())?;
         let error = error_answer(frame.value().clone());
         if error.code == code {
             return Ok(error);
@@ -277,7 +274,11 @@ impl Peer {
     ///
     /// # Errors
     /// Fails where none comes in time.
-    pub fn event(&mut self, what: &str, fits: impl Fn(&str, &Value<'_>) -> bool) -> Result<Value<'static>, Stop> {
+    pub fn event(
+        &mut self,
+        what: &str,
+        fits: impl Fn(&str, &Value<'_>) -> bool,
+    ) -> Result<Value<'static>, Stop> {
         let matches = |event: &Value<'static>| fits(topic(event), payload(event));
         if let Some(place) = self.events.iter().position(matches)
             && let Some(event) = self.events.remove(place)
@@ -350,7 +351,8 @@ impl Peer {
 
     fn gone(&self, what: &str) -> Stop {
         let complaint = self.server.complaint();
-        let said = if complaint.is_empty() { String::new() } else { format!("; its last words: {complaint}") };
+        let said =
+            if complaint.is_empty() { String::new() } else { format!("; its last words: {complaint}") };
         Stop::failed(format!("the server's output ended where {what} was due{said}"))
     }
 

@@ -151,7 +151,8 @@ impl Report {
                 writeln!(out, "  {}  ({})", binding.obligation, binding.check)?;
             }
         }
-        let seen = |word| bindings.iter().filter(|b| self.status_of(b).is_some_and(|s| s.word() == word)).count();
+        let seen =
+            |word| bindings.iter().filter(|b| self.status_of(b).is_some_and(|s| s.word() == word)).count();
         writeln!(
             out,
             "\n{} checks and rules passed, {} failed, {} not applicable; {} frames looked at.\n\
@@ -273,7 +274,11 @@ mod tests {
     }
 
     fn bindings() -> Vec<Binding> {
-        vec![Binding { obligation: "rpc-edn/rule-success.X".to_owned(), check: "a.wrong".to_owned(), waived: None }]
+        vec![Binding {
+            obligation: "rpc-edn/rule-success.X".to_owned(),
+            check: "a.wrong".to_owned(),
+            waived: None,
+        }]
     }
 
     fn written(format: Format) -> String {
@@ -285,7 +290,10 @@ mod tests {
     #[test]
     fn a_failure_decides() {
         assert!(!report().holds());
-        let fine = Report { findings: report().findings.into_iter().filter(|f| f.name != "a.wrong").collect(), ..report() };
+        let fine = Report {
+            findings: report().findings.into_iter().filter(|f| f.name != "a.wrong").collect(),
+            ..report()
+        };
         assert!(fine.holds());
     }
 

@@ -12,16 +12,28 @@ use crate::value::{Map, Value};
 
 /// The rules, each with what it says. A rule of a topic is added for each topic of the catalogue.
 pub const RULES: &[(&str, &str)] = &[
-    ("frame.edn", "Every line of the server is one EDN map with keywords as keys, and nothing else is written."),
-    ("frame.plain", "No tagged literal, ratio, character or namespaced-map shorthand in the server's frames."),
+    (
+        "frame.edn",
+        "Every line of the server is one EDN map with keywords as keys, and nothing else is written.",
+    ),
+    (
+        "frame.plain",
+        "No tagged literal, ratio, character or namespaced-map shorthand in the server's frames.",
+    ),
     ("frame.response", "A response has :id :kind :op :ok, perhaps :data, and no other key."),
-    ("frame.error", "An error has :kind :error-code :error-message, perhaps :id :op :retryable :data, and no other key."),
+    (
+        "frame.error",
+        "An error has :kind :error-code :error-message, perhaps :id :op :retryable :data, and no other key.",
+    ),
     ("frame.event", "An event has :kind :event :data, perhaps :id :seq :ts, and no other key."),
     ("frame.error-code", "Every :error-code is one of the catalogue's."),
     ("frame.topic", "Every :event is one of the catalogue's topics."),
     ("frame.seq", "The :seq of a connection's events is 1, 2, 3 and so on, without a gap."),
     ("frame.ts", "The :ts of an event is an RFC 3339 UTC string."),
-    ("frame.answered-once", "A request is answered by one response or error with its id, once, and its op is echoed."),
+    (
+        "frame.answered-once",
+        "A request is answered by one response or error with its id, once, and its op is echoed.",
+    ),
     ("frame.cause", "The :id of an event is the id of a request of this connection."),
     ("frame.before-subscribe", "No event is sent before the first subscribe."),
     ("frame.offset", "The :offset of a session's events never goes back."),
@@ -385,8 +397,10 @@ fn is_utc_time(text: &str) -> bool {
 fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
         "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
-        | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage" | "point"
-        | "active-session-id" | "ext-id" | "code" | "level" => ("a non-empty string", filled(value)),
+        | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage"
+        | "point" | "active-session-id" | "ext-id" | "code" | "level" => {
+            ("a non-empty string", filled(value))
+        }
         "text" | "call-summary" | "result-text" | "path-line" | "stats-line" | "title" | "error-message" => {
             ("a string", value.as_str().is_some())
         }
@@ -429,7 +443,9 @@ mod tests {
     #[test]
     fn each_rule_bites() {
         let event = |rest: &str| {
-            format!("{{:kind :event :event \"assistant/delta\" :data {{:session-id \"s\" :text \"t\"}} {rest}}}")
+            format!(
+                "{{:kind :event :event \"assistant/delta\" :data {{:session-id \"s\" :text \"t\"}} {rest}}}"
+            )
         };
         let two = [event(":seq 1"), event(":seq 3")];
         let cases: &[(&[&str], &[&str])] = &[
@@ -439,7 +455,12 @@ mod tests {
             (&["{} {}"], &["frame.edn"]),
             (&["[1]"], &["frame.edn"]),
             (&["{:kind :request}"], &["frame.edn"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a #inst \"2026-01-01T00:00:00Z\"}}"], &["frame.plain"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a #inst \"2026-01-01T00:00:00Z\"}}",
+                ],
+                &["frame.plain"],
+            ),
             (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data #:a{:b 1}}"], &["frame.plain"]),
             (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a 1/2 :b \\c}}"], &["frame.plain"]),
             (&["{:id \"1\" :kind :response :op \"ping\" :ok 1}"], &["frame.response"]),
@@ -448,14 +469,23 @@ mod tests {
             (&[FINE, FINE], &["frame.answered-once"]),
             (&["{:kind :error :error-code \"runtime/failed\"}"], &["frame.error"]),
             (&["{:kind :error :error-code \"no/such\" :error-message \"m\"}"], &["frame.error-code"]),
-            (&["{:kind :error :error-code \"runtime/failed\" :error-message \"m\" :id \"9\"}"], &["frame.answered-once"]),
+            (
+                &["{:kind :error :error-code \"runtime/failed\" :error-message \"m\" :id \"9\"}"],
+                &["frame.answered-once"],
+            ),
             (&[&two[0], &two[1]], &["frame.seq"]),
             (&[&event(":seq 1 :ts \"yesterday\"")], &["frame.ts"]),
             (&[&event(":seq 1 :id \"9\"")], &["frame.cause"]),
             (&[&event(":seq 1 :more 2")], &["frame.event"]),
             (&["{:kind :event :event \"no/such\" :data {} :seq 1}"], &["frame.topic"]),
-            (&["{:kind :event :event \"assistant/delta\" :data {:session-id \"s\"} :seq 1}"], &["topic.assistant/delta"]),
-            (&["{:kind :event :event \"assistant/delta\" :data {:session-id 1 :text \"\"} :seq 1}"], &["topic.assistant/delta"]),
+            (
+                &["{:kind :event :event \"assistant/delta\" :data {:session-id \"s\"} :seq 1}"],
+                &["topic.assistant/delta"],
+            ),
+            (
+                &["{:kind :event :event \"assistant/delta\" :data {:session-id 1 :text \"\"} :seq 1}"],
+                &["topic.assistant/delta"],
+            ),
         ];
         for (lines, expected) in cases {
             assert_eq!(breaches(lines), *expected, "{lines:?}");
@@ -465,7 +495,8 @@ mod tests {
     #[test]
     fn events_need_a_subscription() {
         let mut ledger = Ledger::default();
-        Witness::default().receives(b"{:kind :event :event \"ui/widget-specs-updated\" :data {} :seq 1}", &mut ledger);
+        Witness::default()
+            .receives(b"{:kind :event :event \"ui/widget-specs-updated\" :data {} :seq 1}", &mut ledger);
         assert_eq!(ledger.breaches.keys().collect::<Vec<_>>(), ["frame.before-subscribe"]);
     }
 }

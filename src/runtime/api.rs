@@ -46,11 +46,18 @@ impl SessionApi for Runtime {
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
-        if !self.shared.hub.detach(connection) {
+        if !self.shared.hub.is_last(connection) {
+            self.shared.hub.detach(connection);
             return reply.ok(());
         }
-        // The reply comes when the last of the sessions has dropped its part of it.
-        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        // The last connection is told how its turns end. The reply comes when the last of the sessions
+        // has dropped its part of it.
+        let shared = self.shared.clone();
+        let leave = Reply::new(move |_| {
+            shared.hub.detach(connection);
+            reply.ok(());
+        });
+        let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
         for handle in self.shared.live() {
             handle.abort();
             let part = all.clone();

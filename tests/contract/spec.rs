@@ -91,7 +91,8 @@ impl Spec {
             }
         }
         for block in blocks(module, BlockKind::Value) {
-            let keys = assignments(block).map(|(field, kind)| (self.key(&field), !optional(kind).1)).collect();
+            let keys =
+                assignments(block).map(|(field, kind)| (self.key(&field), !optional(kind).1)).collect();
             self.values.insert(name(block), keys);
         }
         for block in blocks(module, BlockKind::Contract) {
@@ -113,7 +114,9 @@ impl Spec {
             }
             let Expr::ObjectLiteral { fields, .. } = &default.value else { panic!("an answer is an object") };
             let field = |name: &str| &fields.iter().find(|field| field.name.name == name).unwrap().value;
-            let Expr::ObjectLiteral { fields: data, .. } = field("data") else { panic!(":data is an object") };
+            let Expr::ObjectLiteral { fields: data, .. } = field("data") else {
+                panic!(":data is an object")
+            };
             let keys = data.iter().map(|key| (self.key(&key.name.name), !optional(&key.value).1)).collect();
             self.answers.insert(default.name.name.clone(), keys);
             let Expr::SetLiteral { elements, .. } = field("errors") else { panic!("errors are a set") };
