@@ -121,3 +121,35 @@ pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 /// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
 /// collection holds 96 MiB.
 pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
+
+/// Longest EQL query, in bytes (256 KiB). A query that a person or a program writes has a few KiB.
+pub const MAX_QUERY_BYTES: usize = 256 * 1024;
+
+/// Deepest nesting of joins in a query, and of what recursion may unfold. Deeper data than this is asked
+/// for in steps.
+pub const MAX_QUERY_DEPTH: usize = 64;
+
+/// Values that one query may gather before it is ended: some hundred MB at most.
+pub const MAX_QUERY_VALUES: usize = 2_000_000;
+
+/// How long one query may take, in milliseconds. A frontend that asks on every keystroke has given up
+/// long before.
+pub const QUERY_MILLIS: u64 = 5_000;
+
+/// Parsed queries that are kept for the next time, with their plans. A frontend has some dozens.
+pub const QUERY_CACHE: usize = 256;
+
+/// Longest query that is kept for the next time, in bytes (8 KiB).
+pub const QUERY_CACHE_BYTES: usize = 8 * 1024;
+
+/// Plans that one level of a query keeps: one for each kind of entity that it meets.
+pub const QUERY_PLANS: usize = 16;
+
+/// Most entries under `:missing` and `:errors` of one answer: enough to see what is wrong.
+pub const QUERY_FAILURES: usize = 256;
+
+/// Sessions on disk that a query lists unless it says `:limit`.
+pub const QUERY_SESSIONS: usize = 10_000;
+
+/// Most connections of one process: twenty editors' worth, each of two threads.
+pub const MAX_CONNECTIONS: usize = 256;

@@ -8,6 +8,7 @@ mod api;
 mod hub;
 mod live;
 mod mailbox;
+mod moment;
 mod open;
 mod prompt;
 mod turn;
@@ -39,6 +40,8 @@ pub struct Runtime {
 /// What all sessions share.
 pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
+    /// When the process was started.
+    started: jiff::Timestamp,
     settings: Settings,
     store: Store,
     hub: hub::Hub,
@@ -63,6 +66,7 @@ impl Runtime {
         executor: tokio::runtime::Handle,
     ) -> Self {
         let shared = Shared {
+            started: clock.now(),
             clock,
             settings,
             store,
