@@ -17,6 +17,7 @@ pub mod message;
 pub mod projection;
 pub mod provider;
 pub mod query;
+pub mod repl;
 pub mod router;
 pub mod runtime;
 pub mod session;

@@ -153,3 +153,9 @@ pub const QUERY_SESSIONS: usize = 10_000;
 
 /// Most connections of one process: twenty editors' worth, each of two threads.
 pub const MAX_CONNECTIONS: usize = 256;
+
+/// Inputs that the REPL keeps across runs.
+pub const REPL_HISTORY: usize = 2_000;
+
+/// Events that wait in the REPL to be shown. What comes faster than a terminal shows it is left out.
+pub const REPL_EVENTS: usize = 1_024;

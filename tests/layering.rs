@@ -58,6 +58,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "provider",
         ],
     ),
+    ("repl", &["value", "edn", "catalogue", "limits"]),
     ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
 ];
 

@@ -13,8 +13,11 @@ pub struct Level {
     /// The asks.
     pub asks: Vec<LevelAsk>,
     /// For each kind of entity that was met, which asks are fields of what is at hand.
-    direct: RwLock<Vec<(Bits, Arc<[Option<Field>]>)>>,
+    direct: RwLock<Vec<(Bits, Direct)>>,
 }
+
+/// For each ask the field that it is, where it is one.
+pub type Direct = Arc<[Option<Field>]>;
 
 /// A field of a handle: the resolver, the handle's attribute and the output's place.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +118,7 @@ impl Level {
     }
 
     /// Which asks are fields of handles that entities of that kind have.
-    pub fn direct(&self, graph: &Graph, known: &Bits) -> Arc<[Option<Field>]> {
+    pub fn direct(&self, graph: &Graph, known: &Bits) -> Direct {
         let kept = self.direct.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fields)) = kept.iter().find(|(kind, _)| kind == known) {
             return fields.clone();
@@ -130,7 +133,7 @@ impl Level {
             let place = node.output.iter().position(|output| *output == attr)?;
             known.has(input.attr.place()).then_some(Field { read, handle: input.attr, place })
         };
-        let fields: Arc<[Option<Field>]> = self.asks.iter().map(field).collect();
+        let fields: Direct = self.asks.iter().map(field).collect();
         let mut kept = self.direct.write().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= QUERY_PLANS {
             kept.clear();

@@ -86,9 +86,9 @@ pub struct Output {
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Once for an entity.
-    One(fn(&Env<'_>, &Inputs<'_>) -> Result<Answer, Failure>),
+    One(fn(&Env<'_>, &Inputs<'_>) -> Found),
     /// Once for a list of entities; as many answers as entities, in order.
-    Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Result<Answer, Failure>>),
+    Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>),
     /// Once for each output that is asked for, by its place; the one input is a handle.
     Fields(fn(&Handle, usize) -> Value<'static>),
 }
@@ -178,6 +178,9 @@ impl Inputs<'_> {
 
 /// What a resolver found: outputs by name. An output that is left out was not found.
 pub type Answer = Vec<(&'static str, Datum)>;
+
+/// What a resolver found, or why it failed.
+pub type Found = Result<Answer, Failure>;
 
 /// Why a resolver found nothing at all.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -503,8 +506,13 @@ impl Graph {
         Ok(())
     }
 
-    /// The attribute of that name.
+    /// The attribute of that name, where it can be asked for.
     pub fn attr(&self, name: &str) -> Option<Attr> {
+        self.any_attr(name).filter(|attr| attr.place() >= HANDLES.len())
+    }
+
+    /// The attribute of that name, handles included.
+    pub(super) fn any_attr(&self, name: &str) -> Option<Attr> {
         self.names.get(name).copied()
     }
 

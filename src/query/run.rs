@@ -116,7 +116,7 @@ impl Entity {
 
     fn of(graph: &Graph, handle: Handle) -> Self {
         let mut entity = Self::default();
-        if let Some(attr) = graph.attr(handle.attribute()) {
+        if let Some(attr) = graph.any_attr(handle.attribute()) {
             entity.put(attr, Datum::Node(handle));
         }
         entity
@@ -164,7 +164,7 @@ impl<'a> Running<'a> {
             return Err(Stop::TooLarge);
         }
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks % 256 == 0 && self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        if self.ticks.is_multiple_of(256) && self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(Stop::TooLong);
         }
         Ok(())

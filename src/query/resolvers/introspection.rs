@@ -269,7 +269,7 @@ pub(super) fn examples(graph: &Graph) -> BTreeMap<Attr, Query> {
                     continue;
                 }
                 let mut below = Bits::default();
-                for name in output.sub.iter().filter_map(|name| graph.attr(name)) {
+                for name in output.sub.iter().filter_map(|name| graph.any_attr(name)) {
                     below.add(name.place());
                 }
                 if !open.iter().any(|(_, known)| *known == below) {
