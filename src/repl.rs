@@ -170,9 +170,15 @@ impl Repl {
             let mut given = match items.get(1) {
                 None => Map::new(),
                 Some(Value::Map(map)) => map.clone(),
-                Some(other) => return Err(Refused::here(format!("An op's params are a map, not a {}.", other.kind_name()))),
+                Some(other) => {
+                    return Err(Refused::here(format!(
+                        "An op's params are a map, not a {}.",
+                        other.kind_name()
+                    )));
+                }
             };
-            if let Some(session) = self.session.as_ref().filter(|_| given.get_keyword("session-id").is_none()) {
+            if let Some(session) = self.session.as_ref().filter(|_| given.get_keyword("session-id").is_none())
+            {
                 given.put("session-id", session.clone());
             }
             let data = self.wire.ask(op, Value::from(given))?;
@@ -212,9 +218,9 @@ impl Repl {
         };
         let attributes = list("psi.graph/attributes").iter();
         let ops = list("psi.catalog/ops").iter();
-        let mutations = list("psi.graph/nodes").iter().filter(|node| {
-            node.get("type").and_then(Value::as_keyword) == Some("mutation")
-        });
+        let mutations = list("psi.graph/nodes")
+            .iter()
+            .filter(|node| node.get("type").and_then(Value::as_keyword) == Some("mutation"));
         Ok(attributes
             .filter_map(|entry| known(entry, "psi.attribute/name", "psi.attribute/doc"))
             .chain(ops.filter_map(|entry| known(entry, "psi.op/name", "psi.op/doc")))
@@ -225,14 +231,23 @@ impl Repl {
     fn doc(&self, arguments: &[Owned]) -> Result<String, Refused> {
         let Some(name) = arguments.first() else { return Err(Refused::here("Usage: :doc NAME")) };
         if let Some(attribute) = name.as_keyword() {
-            let ident = Value::vector([Value::keyword("psi.attribute/name"), Value::keyword(attribute.to_owned())]);
+            let ident =
+                Value::vector([Value::keyword("psi.attribute/name"), Value::keyword(attribute.to_owned())]);
             let all = ["psi.attribute/doc", "psi.attribute/example", "psi.attribute/resolvers"];
             let join = Value::map([(ident.clone(), Value::vector(all.map(Value::keyword)))]);
             let result = self.result(&Value::vector([join]))?;
-            if let Some(found) = result.as_map().and_then(|map| map.get(&ident)).filter(|found| found.get("psi.attribute/doc").is_some()) {
+            if let Some(found) = result
+                .as_map()
+                .and_then(|map| map.get(&ident))
+                .filter(|found| found.get("psi.attribute/doc").is_some())
+            {
                 let text = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
                 let by = found.get("psi.attribute/resolvers").map(ToString::to_string).unwrap_or_default();
-                return Ok(format!("{name}\n  {}\n  {}\n  by {by}", text("psi.attribute/doc"), text("psi.attribute/example")));
+                return Ok(format!(
+                    "{name}\n  {}\n  {}\n  by {by}",
+                    text("psi.attribute/doc"),
+                    text("psi.attribute/example")
+                ));
             }
         }
         let wanted = name.as_str().map_or(name.to_string(), str::to_owned);
@@ -248,10 +263,16 @@ impl Repl {
         let part = part.as_str().or(part.as_keyword()).map_or(part.to_string(), str::to_owned).to_lowercase();
         let names = self.names()?.into_iter();
         let found: Vec<_> = names
-            .filter(|known| known.name.to_lowercase().contains(&part) || known.doc.to_lowercase().contains(&part))
+            .filter(|known| {
+                known.name.to_lowercase().contains(&part) || known.doc.to_lowercase().contains(&part)
+            })
             .collect();
         let width = found.iter().map(|known| known.name.chars().count()).max().unwrap_or(0);
-        Ok(found.iter().map(|known| format!("{:width$}  {}", known.name, known.doc)).collect::<Vec<_>>().join("\n"))
+        Ok(found
+            .iter()
+            .map(|known| format!("{:width$}  {}", known.name, known.doc))
+            .collect::<Vec<_>>()
+            .join("\n"))
     }
 
     fn plan(&self, arguments: &[Owned]) -> Result<String, Refused> {
@@ -281,7 +302,8 @@ impl Repl {
         let params_of_query = self.query(&query);
         let data = self.wire.ask("query_eql", params_of_query.clone())?;
         let shown = self.layout.answer(&data);
-        *self.watched() = Some(Watched { query: query.to_string(), params: params_of_query, last: Some(data) });
+        *self.watched() =
+            Some(Watched { query: query.to_string(), params: params_of_query, last: Some(data) });
         self.wire.ask("subscribe", params([("topics", texts(CHANGES))]))?;
         if let Some((changed, aside)) = self.watcher.take() {
             let (wire, watch, layout) = (self.wire.clone(), self.watch.clone(), self.layout.clone());
@@ -301,7 +323,13 @@ impl Repl {
 }
 
 /// Asks the watched query again after changes, and shows an answer that is another.
-fn follow(wire: &Wire, watch: &Mutex<Option<Watched>>, layout: &show::Layout, changed: &Receiver<()>, aside: &Aside) {
+fn follow(
+    wire: &Wire,
+    watch: &Mutex<Option<Watched>>,
+    layout: &show::Layout,
+    changed: &Receiver<()>,
+    aside: &Aside,
+) {
     while changed.recv().is_ok() {
         // Changes that came together are one.
         while changed.try_recv().is_ok() {}

@@ -146,7 +146,8 @@ fn room_of(file: &Path) -> Option<String> {
 /// The rooms that a text names after `crate::`, alone or in braces.
 fn rooms_used(text: &str, table: &BTreeMap<&str, BTreeSet<&str>>) -> BTreeSet<String> {
     // What a comment names is no use of it.
-    let text: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let text: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut used = BTreeSet::new();
     for (place, _) in text.match_indices("crate::") {
         let rest = &text[place + "crate::".len()..];

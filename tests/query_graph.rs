@@ -1,5 +1,13 @@
 //! The graph on a live session: every attribute, by the example that the graph itself gives.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::print_stdout, missing_docs, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -44,7 +52,11 @@ fn holds(query: &Owned, result: &Owned) -> Result<(), &'static str> {
             match result.get(key.as_keyword().unwrap()) {
                 None => Err("missing above"),
                 Some(Value::Vector(items)) if items.is_empty() => Err("empty"),
-                Some(Value::Vector(items)) => items.iter().map(|item| holds(below, item)).find(Result::is_ok).unwrap_or(Err("missing in list")),
+                Some(Value::Vector(items)) => items
+                    .iter()
+                    .map(|item| holds(below, item))
+                    .find(Result::is_ok)
+                    .unwrap_or(Err("missing in list")),
                 Some(one) => holds(below, one),
             }
         }
@@ -116,18 +128,33 @@ fn joins_idents_params_and_links_are_answered() {
         "{:psi.agent-session/entries [{:psi.message/role \"user\"} {:psi.message/role \"assistant\"} {:psi.entry/type :name}]}"
     );
     let counts = result(&mut bridge, "[:psi.agent-session/message-counts]");
-    assert_eq!(counts.to_string(), "{:psi.agent-session/message-counts {:user 1 :assistant 1 :tool 0 :system 0}}");
+    assert_eq!(
+        counts.to_string(),
+        "{:psi.agent-session/message-counts {:user 1 :assistant 1 :tool 0 :system 0}}"
+    );
     // A session of the list leads to the live one.
-    let found = result(&mut bridge, "[{:psi.session/list [:psi.session-info/name :psi.agent-session/phase]}]");
-    assert_eq!(found.to_string(), "{:psi.session/list [{:psi.session-info/name \"first\" :psi.agent-session/phase :idle}]}");
+    let found =
+        result(&mut bridge, "[{:psi.session/list [:psi.session-info/name :psi.agent-session/phase]}]");
+    assert_eq!(
+        found.to_string(),
+        "{:psi.session/list [{:psi.session-info/name \"first\" :psi.agent-session/phase :idle}]}"
+    );
     let found = query(&mut bridge, "[{[:psi.agent-session/session-id \"none\"] [:psi.agent-session/phase]}]");
-    assert!(found.to_string().contains(":missing [[[:psi.agent-session/session-id \"none\"] :psi.agent-session/phase]]"), "{found}");
+    assert!(
+        found
+            .to_string()
+            .contains(":missing [[[:psi.agent-session/session-id \"none\"] :psi.agent-session/phase]]"),
+        "{found}"
+    );
 }
 
 #[test]
 fn mutations_pass_the_checks_of_their_ops() {
     let (_setup, mut bridge) = live();
-    let found = query(&mut bridge, "[{(psi.session/rename {:name \"second\"}) [:psi.agent-session/session-name]} :psi.agent-session/session-name]");
+    let found = query(
+        &mut bridge,
+        "[{(psi.session/rename {:name \"second\"}) [:psi.agent-session/session-name]} :psi.agent-session/session-name]",
+    );
     assert_eq!(
         found.to_string(),
         "{:result {psi.session/rename {:psi.agent-session/session-name \"second\"} :psi.agent-session/session-name \"second\"}}"
@@ -153,7 +180,8 @@ fn a_wrong_query_is_refused_with_its_place_and_a_strict_one_with_what_is_missing
     assert_eq!(answer.get("error-code").and_then(Value::as_str), Some("request/invalid-query"));
     let answer = bridge.ask("q", "query_eql", "{:query \"[:a {:b 0}]\"}");
     assert_eq!(answer.get("data").unwrap().get("offset"), Some(&Value::int(8)));
-    let answer = bridge.ask("q", "query_eql", "{:query \"[:psi.nothing/here :x]\" :entity \"{:x 1}\" :strict true}");
+    let answer =
+        bridge.ask("q", "query_eql", "{:query \"[:psi.nothing/here :x]\" :entity \"{:x 1}\" :strict true}");
     assert_eq!(answer.get("error-code").and_then(Value::as_str), Some("runtime/query-failed"));
     assert_eq!(answer.get("data").unwrap().get("missing").unwrap().to_string(), "[:psi.nothing/here]");
     let answer = bridge.ask("q", "query_eql", "{:query \"[:x]\" :entity \"[]\"}");
@@ -163,9 +191,15 @@ fn a_wrong_query_is_refused_with_its_place_and_a_strict_one_with_what_is_missing
 #[test]
 fn a_plan_names_the_steps_and_a_query_shows_no_secret_handles() {
     let (_setup, mut bridge) = live();
-    let found = result(&mut bridge, "[(:psi.query/plan {:query \"[{:psi.session/list [:psi.agent-session/phase]} :psi.agent-session/phse]\"})]");
+    let found = result(
+        &mut bridge,
+        "[(:psi.query/plan {:query \"[{:psi.session/list [:psi.agent-session/phase]} :psi.agent-session/phse]\"})]",
+    );
     let plan = found.get("psi.query/plan").unwrap().to_string();
-    assert!(plan.contains("[psi.session-info/session psi.agent-session/by-id psi.agent-session/facts]"), "{plan}");
+    assert!(
+        plan.contains("[psi.session-info/session psi.agent-session/by-id psi.agent-session/facts]"),
+        "{plan}"
+    );
     assert!(plan.contains(":nearest [:psi.agent-session/phase"), "{plan}");
     let found = query(&mut bridge, "[:handle/session]");
     assert_eq!(found.to_string(), "{:result {} :missing [:handle/session]}");

@@ -1,5 +1,12 @@
 //! The query language against its corpus.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, missing_docs, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "tests"
+)]
 
 use std::fmt::Write as _;
 
@@ -33,8 +40,12 @@ fn every_refusal_of_the_corpus_says_where_and_what_was_expected() {
         match parse(text) {
             Ok(query) => writeln!(wrong, "{text} is taken as {query}").unwrap(),
             Err(error) if error.offset.to_string() != offset || error.expected != expected => {
-                writeln!(wrong, "{text}\n  says    {} {}\n  expected {offset} {expected}", error.offset, error.expected)
-                    .unwrap();
+                writeln!(
+                    wrong,
+                    "{text}\n  says    {} {}\n  expected {offset} {expected}",
+                    error.offset, error.expected
+                )
+                .unwrap();
             }
             Err(_) => {}
         }

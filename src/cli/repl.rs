@@ -97,9 +97,14 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
         None => "attached to the running bridge",
     };
     let code = if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        let _ = writeln!(std::io::stdout().lock(), "edn-bridge {}: {told}. :help tells more.", env!("CARGO_PKG_VERSION"));
+        let _ = writeln!(
+            std::io::stdout().lock(),
+            "edn-bridge {}: {told}. :help tells more.",
+            env!("CARGO_PKG_VERSION")
+        );
         let screen = Screen::default();
-        let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| size.ws_col.max(40).into());
+        let width =
+            rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| size.ws_col.max(40).into());
         let mut repl = Repl::new(wire, events, Layout { width, terminal: true }, screen.aside());
         repl.focus(session);
         repl.begin();

@@ -173,7 +173,8 @@ impl Guests {
                 tracing::warn!(%error, id, "a connection could not be ended");
             }
         });
-        let started = Transport::socket(stream).and_then(|transport| endpoint::start(id, transport, api, clock, on_end));
+        let started = Transport::socket(stream)
+            .and_then(|transport| endpoint::start(id, transport, api, clock, on_end));
         match started {
             Ok(connection) => {
                 connections.insert(id, connection);

@@ -112,7 +112,8 @@ impl Query {
 
 impl Ask {
     fn to_value(&self) -> Value<'static> {
-        let with = |what: Value<'static>, params: &Map<'static>| Value::list([what, Value::from(params.clone())]);
+        let with =
+            |what: Value<'static>, params: &Map<'static>| Value::list([what, Value::from(params.clone())]);
         let join = |key: Value<'static>, sub: Value<'static>| Value::map([(key, sub)]);
         match self {
             Self::All => Value::symbol("*"),

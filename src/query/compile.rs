@@ -168,7 +168,9 @@ impl LevelAsk {
                 return Self { key: Value::Symbol(name.clone()), what };
             }
             Ask::Property { key, params } => (key, params.clone(), None),
-            Ask::Join { key, params, sub } => (key, params.as_ref().map(|params| params.map.clone()), Some(sub)),
+            Ask::Join { key, params, sub } => {
+                (key, params.as_ref().map(|params| params.map.clone()), Some(sub))
+            }
         };
         let sub = below.map(|sub| LevelSub::new(sub, attr));
         let mut params = params.unwrap_or_default();

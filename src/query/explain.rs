@@ -10,7 +10,8 @@ use crate::value::{Map, Value};
 /// Each ask is a map with `:ask`, and `:steps` (symbols in the order in which they run), `:alternatives`,
 /// `:known true` or `:unreachable true`, and below a join `:join` with the same again.
 pub fn explain(graph: &Graph, query: &Query, entity: &Map<'static>) -> Value<'static> {
-    let names = entity.iter().filter_map(|(key, _)| key.as_keyword().filter(|name| graph.attr(name).is_some()));
+    let names =
+        entity.iter().filter_map(|(key, _)| key.as_keyword().filter(|name| graph.attr(name).is_some()));
     level(graph, query, &bits(graph, names))
 }
 

@@ -300,7 +300,8 @@ impl Mutation {
     pub fn call(&self, api: &dyn SessionApi, call: Call, params: &Map<'static>, reply: Reply<Map<'static>>) {
         let params = (self.params)(params);
         if let Err(invalid) = self.op.spec().check(&Value::from(params.clone())) {
-            return reply.fail(ApiError::invalid_param(invalid.key.trim_start_matches(':'), &invalid.expected));
+            return reply
+                .fail(ApiError::invalid_param(invalid.key.trim_start_matches(':'), &invalid.expected));
         }
         (self.run)(api, call, &params, reply);
     }

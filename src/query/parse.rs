@@ -60,7 +60,9 @@ type Read<T> = Result<T, Wrong>;
 fn wrong<T>(expected: &'static str, found: &Value<'_>) -> Read<T> {
     let shown = match found {
         Value::Keyword(_) | Value::Symbol(_) | Value::Int(_) => format!("{} {found}", found.kind_name()),
-        Value::List(items) | Value::Vector(items) if items.is_empty() => format!("an empty {}", found.kind_name()),
+        Value::List(items) | Value::Vector(items) if items.is_empty() => {
+            format!("an empty {}", found.kind_name())
+        }
         _ => found.kind_name().to_owned(),
     };
     Err(Wrong { way: Vec::new(), expected, found: shown })
@@ -106,7 +108,9 @@ fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
             [first @ (Value::Keyword(_) | Value::Vector(_)), given] => {
                 Ok(Ask::Property { key: key(first).inside(0)?, params: Some(params(given).inside(1)?) })
             }
-            [Value::Keyword(_) | Value::Vector(_) | Value::Map(_)] => wrong("params after the key, as in (:key {…})", form),
+            [Value::Keyword(_) | Value::Vector(_) | Value::Map(_)] => {
+                wrong("params after the key, as in (:key {…})", form)
+            }
             [_, _, further, ..] => wrong("the end of the list", further).inside(2),
             [first, ..] => wrong("a keyword, an ident, a join or a mutation's name", first).inside(0),
             [] => wrong("a keyword or a mutation's name with params", form),
@@ -126,7 +130,11 @@ fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: us
             [Value::Symbol(name), given @ ..] if given.len() < 2 && around.is_none() => {
                 let params = given.first().map(params).transpose().inside(1).inside(0)?;
                 let sub = query(right, depth + 1).inside(1)?;
-                return Ok(Ask::Mutation { name: owned(name), params: params.unwrap_or_default(), sub: Some(sub) });
+                return Ok(Ask::Mutation {
+                    name: owned(name),
+                    params: params.unwrap_or_default(),
+                    sub: Some(sub),
+                });
             }
             [first @ (Value::Keyword(_) | Value::Vector(_)), given] if around.is_none() => {
                 let key = key(first).inside(0).inside(0)?;
@@ -167,7 +175,9 @@ fn key(form: &Value<'_>) -> Read<Key> {
         Value::Vector(items) => match &**items {
             [Value::Keyword(name), Value::Symbol(blank)] if blank == "_" => Ok(Key::Link(owned(name))),
             [Value::Keyword(name), value] => Ok(Key::Ident(owned(name), value.clone().into_owned())),
-            [first, ..] if first.as_keyword().is_none() => wrong("a keyword: the ident's attribute", first).inside(0),
+            [first, ..] if first.as_keyword().is_none() => {
+                wrong("a keyword: the ident's attribute", first).inside(0)
+            }
             _ => wrong("an ident: a keyword and a value", form),
         },
         _ => wrong("a keyword or an ident", form),

@@ -51,7 +51,8 @@ impl Plan {
         if !seen.add(attr.place()) {
             return;
         }
-        let Some((id, node)) = self.ways(attr).first().and_then(|id| Some((*id, graph.resolver(*id)?))) else {
+        let Some((id, node)) = self.ways(attr).first().and_then(|id| Some((*id, graph.resolver(*id)?)))
+        else {
             return;
         };
         for input in node.input.iter().filter(|input| input.required) {
@@ -67,7 +68,9 @@ impl Plan {
 /// round settles at least one resolver, so this ends.
 fn known_costs(graph: &Graph, known: &Bits) -> Vec<Option<u32>> {
     let mut costs: Vec<Option<u32>> = Vec::new();
-    while let Some(attr) = u16::try_from(costs.len()).ok().map(Attr).filter(|attr| !graph.name(*attr).is_empty()) {
+    while let Some(attr) =
+        u16::try_from(costs.len()).ok().map(Attr).filter(|attr| !graph.name(*attr).is_empty())
+    {
         costs.push(known.has(attr.place()).then_some(0));
     }
     loop {

@@ -80,9 +80,9 @@ mod tests {
         let graph = Graph::new(PARTS).unwrap();
         for (attr, name, doc) in graph.attributes() {
             assert!(doc.ends_with('.'), "{name}: {doc}");
-            let nested = graph.resolvers().any(|(_, node)| {
-                node.spec.output.iter().any(|output| output.sub.contains(&name))
-            });
+            let nested = graph
+                .resolvers()
+                .any(|(_, node)| node.spec.output.iter().any(|output| output.sub.contains(&name)));
             assert!(nested || !graph.providers(attr).is_empty(), "{name} is given by no resolver");
         }
     }

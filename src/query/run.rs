@@ -171,7 +171,13 @@ impl<'a> Running<'a> {
     }
 
     /// Answers a level for a group of entities, each with a map.
-    fn level(&mut self, level: &Level, via: Via<'_>, left: Left, group: &mut [Entity]) -> Result<Column2, Stop> {
+    fn level(
+        &mut self,
+        level: &Level,
+        via: Via<'_>,
+        left: Left,
+        group: &mut [Entity],
+    ) -> Result<Column2, Stop> {
         let mut results = vec![Value::Nil; group.len()];
         let mut open: Vec<usize> = (0..group.len()).collect();
         // Entities of one kind share a plan. In nearly every list there is one kind.
@@ -277,9 +283,7 @@ impl<'a> Running<'a> {
                 };
                 let value = match (outcome, sub) {
                     (Ok(map), None) => Some(Value::from(map)),
-                    (Ok(map), Some(sub)) => {
-                        self.apart(place, map, Some(sub), key, None, 1)?.pop().flatten()
-                    }
+                    (Ok(map), Some(sub)) => self.apart(place, map, Some(sub), key, None, 1)?.pop().flatten(),
                     (Err(error), _) => {
                         let mut why = Map::new();
                         why.put("code", error.code.as_str());
@@ -373,14 +377,16 @@ impl<'a> Running<'a> {
                 for handle in handles {
                     self.tick(fields.len())?;
                     let entries = level.asks.iter().zip(&fields);
-                    let entries = entries.map(|(ask, field)| [ask.key.clone(), (field.read)(handle, field.place)]);
+                    let entries =
+                        entries.map(|(ask, field)| [ask.key.clone(), (field.read)(handle, field.place)]);
                     rows.push(Value::from(map_of(entries.collect())));
                 }
                 return Ok(vec![Some(Value::Vector(rows.into_boxed_slice()))]);
             }
         }
         let mut entities = Vec::new();
-        let spans: Vec<Span> = data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
+        let spans: Vec<Span> =
+            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
         self.way.push(key.clone());
         let demanding = std::mem::take(&mut self.demanding);
         let found = match via {
@@ -583,7 +589,8 @@ impl<'a> Running<'a> {
         let (missing, errors) = (self.missing.len(), self.errors.clone());
         let sub = std::mem::take(&mut self.demanding);
         let mut entities = Vec::new();
-        let spans: Vec<Span> = data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
+        let spans: Vec<Span> =
+            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
         let found = self.level(level, Via::Level(level), None, &mut entities)?;
         self.demanding = sub;
         self.missing.truncate(missing);
@@ -623,7 +630,9 @@ impl<'a> Running<'a> {
                         let name = self.graph.name(attr);
                         let datum = answer.into_iter().find(|(output, _)| *output == name);
                         let place = which.iter().position(|which| which == at);
-                        if let (Some((_, datum)), Some(place)) = (datum, place.and_then(|at| found.get_mut(at))) {
+                        if let (Some((_, datum)), Some(place)) =
+                            (datum, place.and_then(|at| found.get_mut(at)))
+                        {
                             *place = Some(datum);
                         }
                     }
@@ -645,7 +654,13 @@ impl<'a> Running<'a> {
     }
 
     /// The failure that kept an attribute from an entity, if it was one.
-    fn cause(&self, plan: &Plan, entity: &Entity, attr: Attr, seen: &mut Bits) -> Option<(&'static str, Failure)> {
+    fn cause(
+        &self,
+        plan: &Plan,
+        entity: &Entity,
+        attr: Attr,
+        seen: &mut Bits,
+    ) -> Option<(&'static str, Failure)> {
         if !seen.add(attr.place()) {
             return None;
         }
@@ -688,10 +703,9 @@ fn whole(sub: &LevelSub) -> Option<&Level> {
 
 /// Whether the way to an attribute leaves the entity.
 fn seeded(graph: &Graph, plan: &Plan, attr: Attr) -> bool {
-    plan.ways(attr)
-        .first()
-        .and_then(|id| graph.resolver(*id))
-        .is_some_and(|node| node.input.is_empty() || node.input.iter().any(|input| seeded(graph, plan, input.attr)))
+    plan.ways(attr).first().and_then(|id| graph.resolver(*id)).is_some_and(|node| {
+        node.input.is_empty() || node.input.iter().any(|input| seeded(graph, plan, input.attr))
+    })
 }
 
 fn can_run(entity: &Entity, input: &[NodeInput]) -> bool {
@@ -699,7 +713,11 @@ fn can_run(entity: &Entity, input: &[NodeInput]) -> bool {
     input.iter().all(|input| !input.required || (entity.has(input.attr) && !nil(input.attr)))
 }
 
-fn inputs_of<'e>(entity: &'e Entity, input: &[NodeInput], nested: Vec<(&'static str, Value<'static>)>) -> Inputs<'e> {
+fn inputs_of<'e>(
+    entity: &'e Entity,
+    input: &[NodeInput],
+    nested: Vec<(&'static str, Value<'static>)>,
+) -> Inputs<'e> {
     let plain = input.iter().filter(|input| input.nested.is_none());
     let plain = plain.filter_map(|input| Some((input.name, Given::Datum(entity.get(input.attr)?))));
     let nested = nested.into_iter().map(|(name, value)| (name, Given::Nested(value)));
@@ -713,7 +731,9 @@ fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>; 2]> {
         match datum {
             Datum::Node(handle) if graph.name(*attr) == handle.attribute() => {
                 for (_, node) in graph.resolvers() {
-                    let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else { continue };
+                    let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else {
+                        continue;
+                    };
                     if input.attr != *attr {
                         continue;
                     }

@@ -97,7 +97,8 @@ fn pretty_map(map: &Map<'static>, column: usize, after: usize, width: usize, out
         let after = if at == last { after + 1 } else { 0 };
         let behind = inner.saturating_add(name.chars().count()).saturating_add(1);
         out.push_str(&name);
-        let fits = behind.saturating_add(edn::to_string(value).chars().count()).saturating_add(after) <= width;
+        let fits =
+            behind.saturating_add(edn::to_string(value).chars().count()).saturating_add(after) <= width;
         let opens = matches!(value, Value::Vector(_) | Value::List(_) | Value::Map(_) | Value::Set(_));
         if fits || !opens || behind <= width / 2 {
             out.push(' ');
@@ -133,7 +134,8 @@ fn table(rows: &[&Map<'static>], width: usize) -> String {
         Some(Value::Str(text)) => cut(&text.replace('\n', " ")),
         Some(value) => cut(&value.to_string()),
     };
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect()).collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect()).collect();
     let widths: Vec<usize> = names
         .iter()
         .enumerate()
@@ -148,7 +150,8 @@ fn table(rows: &[&Map<'static>], width: usize) -> String {
         line.trim_end().chars().take(width).collect::<String>()
     };
     let head = line(names.iter().map(|name| title(name)).collect());
-    let rule = "─".repeat(widths.iter().sum::<usize>().saturating_add(2 * widths.len().saturating_sub(1)).min(width));
+    let rule = "─"
+        .repeat(widths.iter().sum::<usize>().saturating_add(2 * widths.len().saturating_sub(1)).min(width));
     [head, rule].into_iter().chain(cells.into_iter().map(line)).collect::<Vec<_>>().join("\n")
 }
 
@@ -181,7 +184,8 @@ pub fn stretches(text: &str) -> Vec<(Kind, &str)> {
     let mut all = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let word = || rest.find(|c: char| c.is_whitespace() || "[](){}\",;".contains(c)).unwrap_or(rest.len());
+        let word =
+            || rest.find(|c: char| c.is_whitespace() || "[](){}\",;".contains(c)).unwrap_or(rest.len());
         let (kind, length) = match first {
             '"' => {
                 let mut escaped = false;
@@ -235,7 +239,8 @@ mod tests {
 
     #[test]
     fn a_value_is_broken_where_it_does_not_fit() {
-        let value = edn::read_one(b"{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}").unwrap().into_owned();
+        let value =
+            edn::read_one(b"{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}").unwrap().into_owned();
         let shown = Layout { width: 24, terminal: false }.value(&value);
         assert_eq!(shown, "{:a [1 2 3]\n :b {:c \"some text\"\n     :d [10 20 30 40]}}");
         assert_eq!(edn::read_one(shown.as_bytes()).unwrap().into_owned(), value);
@@ -244,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_list_of_maps_is_a_table_on_a_terminal() {
-        let data = edn::read_one(b"{:result {:l [{:a/x 1 :a/name \"one\"} {:a/x 20}]}}").unwrap().into_owned();
+        let data =
+            edn::read_one(b"{:result {:l [{:a/x 1 :a/name \"one\"} {:a/x 20}]}}").unwrap().into_owned();
         let shown = Layout { width: 80, terminal: true }.answer(&data);
         assert!(shown.ends_with("x   name\n────────\n1   one\n20"), "{shown}");
         assert!(!Layout { width: 80, terminal: false }.answer(&data).contains('─'));

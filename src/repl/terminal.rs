@@ -46,13 +46,19 @@ pub fn run(
     let mut keys = default_emacs_keybindings();
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
-    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    keys.add_binding(
+        KeyModifiers::ALT,
+        KeyCode::Enter,
+        ReedlineEvent::Edit(vec![EditCommand::InsertNewline]),
+    );
     let mut editor = Reedline::create()
         .with_history(Box::new(
             FileBackedHistory::with_file(REPL_HISTORY, history.to_owned()).map_err(std::io::Error::other)?,
         ))
         .with_completer(Box::new(Names(names)))
-        .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU).with_columns(1))))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(
+            ColumnarMenu::default().with_name(MENU).with_columns(1),
+        )))
         .with_highlighter(Box::new(Colours))
         .with_validator(Box::new(Brackets))
         .with_external_printer(screen.0.clone())
@@ -74,7 +80,8 @@ struct Names(Vec<Known>);
 impl Completer for Names {
     fn complete(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
         let before = line.get(..pos).unwrap_or_default();
-        let start = before.rfind(|c: char| c.is_whitespace() || "[](){}\",".contains(c)).map_or(0, |at| at + 1);
+        let start =
+            before.rfind(|c: char| c.is_whitespace() || "[](){}\",".contains(c)).map_or(0, |at| at + 1);
         let word = before.get(start..).unwrap_or_default();
         if word.is_empty() {
             return Vec::new();
@@ -180,7 +187,11 @@ mod tests {
         let known = |name: &str| Known { name: name.to_owned(), doc: String::new() };
         let mut names = Names(vec![known(":psi.turn/text"), known(":psi.turn/phase"), known("prompt")]);
         let mut complete = |line: &str| {
-            names.complete(line, line.len()).into_iter().map(|found| (found.span.start, found.value)).collect::<Vec<_>>()
+            names
+                .complete(line, line.len())
+                .into_iter()
+                .map(|found| (found.span.start, found.value))
+                .collect::<Vec<_>>()
         };
         assert_eq!(complete("[{:a [:psi.turn/p"), [(6, ":psi.turn/phase".to_owned())]);
         assert_eq!(complete("(pro"), [(1, "prompt".to_owned())]);

@@ -98,7 +98,11 @@ impl Wire {
         let mut line = Vec::new();
         edn::write_compact(&Value::from(frame), &mut line);
         // A line feed within a string would end the frame.
-        let mut line = line.iter().flat_map(|byte| if *byte == b'\n' { &b"\\n"[..] } else { std::slice::from_ref(byte) }).copied().collect::<Vec<_>>();
+        let mut line = line
+            .iter()
+            .flat_map(|byte| if *byte == b'\n' { &b"\\n"[..] } else { std::slice::from_ref(byte) })
+            .copied()
+            .collect::<Vec<_>>();
         line.push(b'\n');
         let sent = self.stream.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
         sent.map_err(|_| gone())?;
@@ -123,11 +127,7 @@ impl Drop for Wire {
     }
 }
 
-fn read(
-    mut input: BufReader<UnixStream>,
-    asked: &Asked,
-    events: &SyncSender<Owned>,
-) {
+fn read(mut input: BufReader<UnixStream>, asked: &Asked, events: &SyncSender<Owned>) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -145,7 +145,8 @@ fn read(
             continue;
         }
         let id = frame.get("id").and_then(Value::as_str).unwrap_or_default();
-        let sender = asked.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|asked| asked.remove(id));
+        let sender =
+            asked.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|asked| asked.remove(id));
         if let Some(sender) = sender {
             let _ = sender.send(frame);
         }

@@ -17,7 +17,9 @@ use crate::clock::rfc3339;
 use crate::message::{Message, SessionId, count};
 use crate::projection::{self, Phase};
 use crate::query::resolvers::session::SessionFact;
-use crate::query::world::{ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World};
+use crate::query::world::{
+    ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
+};
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::{Runtime, Shared, prompt};
 use crate::session::{ApiError, Call, Reply, SessionApi};

@@ -16,7 +16,10 @@ pub(super) const PART: Namespace = Namespace {
         Resolver {
             name: "psi.config/settings",
             input: &[],
-            output: &[join("psi.config/settings", &["psi.config/key", "psi.config/value", "psi.config/source"])],
+            output: &[join(
+                "psi.config/settings",
+                &["psi.config/key", "psi.config/value", "psi.config/source"],
+            )],
             cost: Cost::Ready,
             run: Run::One(settings),
         },
@@ -47,7 +50,10 @@ fn by_key(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let setting = env.world.settings().into_iter().find(|setting| Some(setting.key) == key);
     Ok(setting
         .map(|setting| {
-            vec![("psi.config/value", setting.value.into()), ("psi.config/source", Value::from(setting.source).into())]
+            vec![
+                ("psi.config/value", setting.value.into()),
+                ("psi.config/source", Value::from(setting.source).into()),
+            ]
         })
         .unwrap_or_default())
 }

@@ -19,7 +19,10 @@ const CONNECTION: &[&str] = &[
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.connection/list", "The connections, in the order in which they came; each leads to the session that it looks at."),
+        (
+            "psi.connection/list",
+            "The connections, in the order in which they came; each leads to the session that it looks at.",
+        ),
         ("psi.connection/count", "How many connections there are."),
         ("psi.connection/id", "The connection's number in the process."),
         ("psi.connection/is-interactor", "Whether it answers typed questions."),

@@ -2,7 +2,8 @@
 
 use crate::message::EntryId;
 use crate::query::graph::{
-    Answer, Cost, Datum, ENTRY, Env, Failure, Handle, Input, Inputs, MESSAGE, Namespace, Output, Resolver, Run,
+    Answer, Cost, Datum, ENTRY, Env, Failure, Handle, Input, Inputs, MESSAGE, Namespace, Output, Resolver,
+    Run,
 };
 use crate::query::resolvers::out;
 use crate::value::Value;

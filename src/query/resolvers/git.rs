@@ -118,7 +118,8 @@ impl Head {
         let loose = read(&shared.join(reference)).map(|commit| commit.trim().to_owned());
         let commit = loose.or_else(|| {
             let packed = read(&shared.join("packed-refs"))?;
-            let line = packed.lines().find(|line| line.strip_suffix(reference).is_some_and(|l| l.ends_with(' ')))?;
+            let line =
+                packed.lines().find(|line| line.strip_suffix(reference).is_some_and(|l| l.ends_with(' ')))?;
             line.split(' ').next().map(str::to_owned)
         });
         Ok(Self { branch: reference.strip_prefix("refs/heads/").map(str::to_owned), commit })

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::ast::{Ask, Key, Query, Sub};
-use crate::query::graph::{Answer, Attr, Bits, Cost, Env, Failure, Graph, Input, Inputs, Namespace, Resolver, Run};
+use crate::query::graph::{
+    Answer, Attr, Bits, Cost, Env, Failure, Graph, Input, Inputs, Namespace, Resolver, Run,
+};
 use crate::query::resolvers::{join, out};
 use crate::value::{Map, Text, Value};
 
@@ -15,7 +17,10 @@ const ATTRIBUTE: &[&str] =
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.graph/root-seeds", "The attributes that resolvers without inputs give: where every way begins."),
+        (
+            "psi.graph/root-seeds",
+            "The attributes that resolvers without inputs give: where every way begins.",
+        ),
         ("psi.graph/root-queryable-attrs", "The attributes that can be asked for without a join."),
         ("psi.graph/resolver-count", "How many resolvers there are."),
         ("psi.graph/mutation-count", "How many mutations there are."),
@@ -23,9 +28,15 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.graph/mutation-syms", "The mutations' symbols."),
         ("psi.graph/env-built", "Whether the graph is ready. It is, if it answers."),
         ("psi.graph/nodes", "Resolvers, mutations and capabilities: {:id :type …}."),
-        ("psi.graph/edges", "From each operation to the capabilities of what it gives: {:from :to :attribute}."),
+        (
+            "psi.graph/edges",
+            "From each operation to the capabilities of what it gives: {:from :to :attribute}.",
+        ),
         ("psi.graph/capabilities", "The namespaces of attributes, each with its attributes and operations."),
-        ("psi.graph/domain-coverage", "How many attributes, resolvers and mutations each domain has; a domain is a namespace up to its first dot or a part after it."),
+        (
+            "psi.graph/domain-coverage",
+            "How many attributes, resolvers and mutations each domain has; a domain is a namespace up to its first dot or a part after it.",
+        ),
         ("psi.graph/attributes", "All attributes, each with what it is and an example."),
         ("psi.attribute/name", "The attribute."),
         ("psi.attribute/doc", "What it is."),
@@ -222,7 +233,8 @@ fn attributes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
 }
 
 fn by_name(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let name = inputs.value("psi.attribute/name").and_then(|name| name.as_keyword().or_else(|| name.as_str()));
+    let name =
+        inputs.value("psi.attribute/name").and_then(|name| name.as_keyword().or_else(|| name.as_str()));
     let Some((attr, _, doc)) = env.graph.attributes().find(|(_, known, _)| Some(*known) == name) else {
         return Ok(Vec::new());
     };

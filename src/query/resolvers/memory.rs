@@ -42,7 +42,10 @@ fn notes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let notes = notes.unwrap_or_default();
     let mut stats = Map::new();
     stats.put("entries", notes.len());
-    stats.put("bytes", notes.iter().filter_map(|note| note.get("text")?.as_str()).map(str::len).sum::<usize>());
+    stats.put(
+        "bytes",
+        notes.iter().filter_map(|note| note.get("text")?.as_str()).map(str::len).sum::<usize>(),
+    );
     Ok(vec![
         ("psi.memory/status", status.into()),
         ("psi.memory/entry-count", notes.len().into()),

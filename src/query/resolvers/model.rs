@@ -10,7 +10,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.model/provider", "The provider's name."),
         ("psi.model/id", "The model's id at the provider."),
         ("psi.model/facts", "All that the catalogue says of the model."),
-        ("psi.agent-session/model-catalog", "The models of the catalogue, as `get_available_models` lists them."),
+        (
+            "psi.agent-session/model-catalog",
+            "The models of the catalogue, as `get_available_models` lists them.",
+        ),
         ("psi.provider/names", "The providers that can be asked without a further login."),
     ],
     resolvers: &[

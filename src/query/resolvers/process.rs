@@ -14,7 +14,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
         ("psi.process/live-session-count", "How many sessions are live."),
         ("psi.query/kept", "How many queries are kept with their plans."),
-        ("psi.query/plan", "How the query of the param :query would be answered: steps and alternatives for each ask; an entity to begin with may be given as the map :entity."),
+        (
+            "psi.query/plan",
+            "How the query of the param :query would be answered: steps and alternatives for each ask; an entity to begin with may be given as the map :entity.",
+        ),
     ],
     resolvers: &[
         Resolver {

@@ -185,7 +185,8 @@ fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>
 fn message_counts(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let messages = inputs.value("psi.agent-session/messages").and_then(Value::as_slice).unwrap_or_default();
     let counts = ["user", "assistant", "tool", "system"].map(|role| {
-        let of_role = |message: &&Value<'_>| message.get("psi.message/role").and_then(Value::as_str) == Some(role);
+        let of_role =
+            |message: &&Value<'_>| message.get("psi.message/role").and_then(Value::as_str) == Some(role);
         (Value::keyword(role), Value::from(messages.iter().filter(of_role).count()))
     });
     Ok(vec![("psi.agent-session/message-counts", Value::map(counts).into())])

@@ -1,7 +1,9 @@
 //! `:psi.session/*` and `:psi.session-info/*`: the sessions, live and on disk.
 
 use crate::limits::QUERY_SESSIONS;
-use crate::query::graph::{Answer, Cost, Datum, Env, Failure, Handle, Input, Inputs, Namespace, Resolver, Run, SESSION};
+use crate::query::graph::{
+    Answer, Cost, Datum, Env, Failure, Handle, Input, Inputs, Namespace, Resolver, Run, SESSION,
+};
 use crate::query::resolvers::{join, out};
 use crate::query::world::SessionInfo;
 use crate::value::{Map, Value};
@@ -21,7 +23,10 @@ const INFO: &[&str] = &[
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.session/list", "The project's sessions, live and on disk, newest first; :scope \"all\" takes every project's, :limit the newest."),
+        (
+            "psi.session/list",
+            "The project's sessions, live and on disk, newest first; :scope \"all\" takes every project's, :limit the newest.",
+        ),
         ("psi.session/live", "The sessions that are live in this process, oldest first."),
         ("psi.session-info/id", "The session's id."),
         ("psi.session-info/path", "Its journal's path, or nil before the first entry."),
@@ -29,7 +34,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.session-info/worktree-path", "The folder that it works in."),
         ("psi.session-info/first-message", "The start of the first message, or nil."),
         ("psi.session-info/modified", "When it was last written, RFC 3339 in UTC, or nil."),
-        ("psi.session-info/message-count", "Messages on its branch, or nil where only reading the file through would tell."),
+        (
+            "psi.session-info/message-count",
+            "Messages on its branch, or nil where only reading the file through would tell.",
+        ),
         ("psi.session-info/created-at", "When it was opened, RFC 3339 in UTC."),
         ("psi.session-info/parent-id", "The session that it was forked from, or nil."),
         ("psi.session-info/is-live", "Whether it is live in this process."),
@@ -82,7 +90,11 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let all = match env.text("scope") {
         None | Some("project") => false,
         Some("all") => true,
-        Some(other) => return Err(Failure::new(format!("The param :scope must be \"project\" or \"all\", not {other:?}."))),
+        Some(other) => {
+            return Err(Failure::new(format!(
+                "The param :scope must be \"project\" or \"all\", not {other:?}."
+            )));
+        }
     };
     let infos = env.world.list(all, limit).into_iter().map(|info| Value::from(map(info)));
     Ok(vec![("psi.session/list", Value::vector(infos).into())])
