@@ -5,8 +5,14 @@
 //! machine does meanwhile falls on both.
 
 #![allow(
-    clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stdout,
-    clippy::cast_possible_truncation, clippy::cast_sign_loss, missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    missing_docs,
     reason = "a benchmark"
 )]
 
@@ -19,8 +25,7 @@ const ROUNDS: usize = 20_000;
 const PIPELINED: usize = 100_000;
 const DELTAS: usize = 600_000;
 
-const HANDSHAKE: &str =
-    "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
+const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
 
 struct Peer {
     child: Child,
@@ -112,7 +117,9 @@ fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> V
 
 fn main() {
     let idle = "{:turns [{:steps [{:delta \"x\"}]}]}";
-    println!("| from spawn to the first answer | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|");
+    println!(
+        "| from spawn to the first answer | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
+    );
     let mut cat = Vec::new();
     let mut bridge = Vec::new();
     for _ in 0..STARTS {
@@ -126,7 +133,9 @@ fn main() {
     let floor = times("cat", cat, None);
     times("edn-bridge, handshake", bridge, Some(&floor));
 
-    println!("\n| round trip over pipes | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|");
+    println!(
+        "\n| round trip over pipes | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
+    );
     let mut cat = Peer::cat();
     let mut peer = Peer::bridge(idle);
     peer.ask(HANDSHAKE);
@@ -154,11 +163,14 @@ fn main() {
     }
 
     println!("\n| pipelined requests | per second |\n|---|---|");
-    for (name, mut peer) in [("cat", Peer::cat()), ("edn-bridge, ping", {
-        let mut peer = Peer::bridge(idle);
-        peer.ask(HANDSHAKE);
-        peer
-    })] {
+    for (name, mut peer) in [
+        ("cat", Peer::cat()),
+        ("edn-bridge, ping", {
+            let mut peer = Peer::bridge(idle);
+            peer.ask(HANDSHAKE);
+            peer
+        }),
+    ] {
         println!("| {name} | {:.0} |", pipelined(&mut peer));
     }
 
@@ -182,11 +194,22 @@ fn main() {
     }
     let took = begun.elapsed().as_secs_f64();
     println!("\n| deltas from the scripted provider to a reading client | |\n|---|---|");
-    println!("| deltas made | {DELTAS} |\n| frames read | {frames} |\n| deltas per second | {:.0} |", DELTAS as f64 / took);
-    println!("| bytes a frame | {:.0} |\n| resident memory, peak | {:.1} MB |", bytes as f64 / frames as f64, peak as f64 / 1e6);
+    println!(
+        "| deltas made | {DELTAS} |\n| frames read | {frames} |\n| deltas per second | {:.0} |",
+        DELTAS as f64 / took
+    );
+    println!(
+        "| bytes a frame | {:.0} |\n| resident memory, peak | {:.1} MB |",
+        bytes as f64 / frames as f64,
+        peak as f64 / 1e6
+    );
 
     println!("\n| resident memory | |\n|---|---|");
-    println!("| edn-bridge, idle after the handshake | {:.1} MB |\n| cat | {:.1} MB |", memory as f64 / 1e6, cat.resident() as f64 / 1e6);
+    println!(
+        "| edn-bridge, idle after the handshake | {:.1} MB |\n| cat | {:.1} MB |",
+        memory as f64 / 1e6,
+        cat.resident() as f64 / 1e6
+    );
 }
 
 /// Requests per second when they are sent without waiting for answers.

@@ -5,13 +5,17 @@ mod repl;
 mod serve;
 mod show;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use edn_bridge::config::{self, Settings};
+use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
+use edn_bridge::store::Durability;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -51,6 +55,11 @@ struct Options {
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
+    /// When what was said counts as saved: full waits for the disk, relaxed survives the process, and
+    /// a power failure may cost the last second.
+    #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
+          value_parser = ["full", "relaxed"])]
+    durability: String,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
@@ -89,6 +98,25 @@ enum Command {
     },
     /// Reads EDN from standard input and prints it canonically, one form a line.
     Edn,
+    /// Runs the contract of the protocol against any server that claims to speak it.
+    ///
+    /// In the arguments of COMMAND, {script} stands for a file with what the model is to answer, in the
+    /// scripted provider's format, and {state} for a folder that keeps the server's state from one start
+    /// of a check to the next. What needs one that is not there is reported as not applicable.
+    Contract {
+        /// How the report is written.
+        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]
+        format: Format,
+        /// Only checks and rules whose names begin so; may be given several times.
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// How long to wait for one answer or event, in seconds.
+        #[arg(long, value_name = "SECONDS", default_value = "10")]
+        patience: u64,
+        /// The command that starts the server, and its arguments.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        server: Vec<OsString>,
+    },
     /// Writes the files that are generated from the protocol's catalogue.
     #[command(hide = true)]
     Generate {
@@ -122,7 +150,10 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
-        Command::Edn => return show::edn(),
+        Command::Edn => show::edn(),
+        Command::Contract { format, only, patience, server } => {
+            show::contract(server, format, only, Duration::from_secs(patience))
+        }
         Command::Generate { root } => show::generate(&root),
     };
     match result {
@@ -145,6 +176,11 @@ fn log(filter: &str) {
 }
 
 impl Options {
+    /// When an append to a session is acknowledged.
+    fn durability(&self) -> Durability {
+        Durability::parse(&self.durability).unwrap_or_default()
+    }
+
     /// The settings that the options come to.
     fn settings(&self) -> Result<Settings, String> {
         let state_dir = match &self.state_dir {

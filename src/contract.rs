@@ -5,7 +5,7 @@
 //! server is made: it uses the codec and the catalogue's names alone.
 //!
 //! Two kinds of thing are reported. A [`Check`] provokes something and looks at the answer; each starts
-//! a server of its own. A rule ([`RULES`]) holds of every frame, whichever check receives it. The
+//! a server of its own. A rule ([`rules`]) holds of every frame, whichever check receives it. The
 //! obligations that `allium plan` derives from `spec/*.allium` are bound to both by name, in one table.
 //!
 //! It is fair: what the contract leaves open is a note, what a server does not offer is not applicable,
@@ -21,20 +21,22 @@ mod rules;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
 use check::Probe;
-use rules::Ledger;
 
 pub use check::{Abilities, Check, Need, Stop};
-pub use checks::CHECKS;
+pub use checks::{
+    CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
+    SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
+};
 pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
-pub use rules::{Breach, Frame, RULES, Witness};
-
-use crate::catalogue::TOPICS;
+pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
 
 /// How to run.
 #[derive(Debug, Clone)]
@@ -51,6 +53,26 @@ impl Default for Options {
     }
 }
 
+/// Runs the checks against a command line and writes the report: what the command `contract` does.
+/// Returns whether all that applies holds.
+///
+/// # Errors
+/// When there is no command, when no folder can be made for what the servers keep, or when the report
+/// cannot be written.
+pub fn execute(
+    words: Vec<OsString>,
+    format: Format,
+    options: &Options,
+    out: &mut dyn Write,
+) -> std::io::Result<bool> {
+    let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
+    let launch = CommandLine::new(words, folder)?;
+    let report = run(&launch, options);
+    let bindings = bindings().map_err(std::io::Error::other)?;
+    report.write(format, &bindings, out)?;
+    Ok(report.holds())
+}
+
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let chosen =
@@ -59,6 +81,8 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
         .iter()
+        .copied()
+        .flatten()
         .copied()
         .filter(|check| chosen(check.name))
         .map(|check| run_one(launch, options, check, &abilities, &ledger))
@@ -92,13 +116,6 @@ fn run_one(
 
 /// What the rules have to say about all frames of a run.
 fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
-    let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
-    let topics = TOPICS.iter().map(|topic| {
-        (
-            format!("topic.{}", topic.name),
-            format!("Every {} has its required keys, in their shapes.", topic.name),
-        )
-    });
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();
         let status = match breaches.first() {
@@ -110,5 +127,5 @@ fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
             breaches.iter().map(|breach| format!("< {}  ({})", breach.line, breach.why)).collect();
         Finding { name, about, status, frames: shown.into_iter().collect(), notes: Vec::new() }
     };
-    general.chain(topics).map(finding).collect()
+    rules().map(finding).collect()
 }

@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod contract;
 pub mod edn;
@@ -14,6 +15,7 @@ pub mod event;
 pub mod frame;
 pub mod limits;
 pub mod message;
+pub mod project;
 pub mod projection;
 pub mod provider;
 pub mod query;

@@ -5,6 +5,8 @@
 //! [`crate::session::Client`]s.
 
 mod api;
+mod commands;
+mod history;
 mod hub;
 mod live;
 mod mailbox;
@@ -13,7 +15,8 @@ mod open;
 mod prompt;
 mod turn;
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
@@ -52,6 +55,8 @@ pub(crate) struct Shared {
     primary: std::sync::OnceLock<SessionId>,
     /// One at a time, so that a file is opened once.
     opening: tokio::sync::Mutex<()>,
+    /// Choices that frontends were asked for, oldest first.
+    actions: Mutex<VecDeque<(String, commands::PendingAction)>>,
     tasks: TaskTracker,
     executor: tokio::runtime::Handle,
 }
@@ -75,6 +80,7 @@ impl Runtime {
             sessions: DashMap::new(),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
+            actions: Mutex::default(),
             tasks: TaskTracker::new(),
             executor,
         };
@@ -83,6 +89,10 @@ impl Runtime {
 }
 
 impl Shared {
+    fn actions(&self) -> MutexGuard<'_, VecDeque<(String, commands::PendingAction)>> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The live sessions, oldest first.
     fn live(&self) -> Vec<Handle> {
         let mut sessions: Vec<Handle> = self.sessions.iter().map(|entry| entry.value().clone()).collect();

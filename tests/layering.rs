@@ -20,9 +20,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ("event", &["value", "message", "catalogue"]),
     ("session", &["value", "message", "event", "catalogue"]),
     ("config", BELOW_SESSION),
-    ("store", BELOW_SESSION),
+    ("project", &[]),
+    ("store", KEEPING),
+    ("memory", KEEPING),
+    ("export", KEEPING),
     ("query", BELOW_SESSION),
     ("projection", BELOW_SESSION),
+    ("command", BELOW_SESSION),
     ("provider", &["config", "limits", "value", "message", "edn", "event", "catalogue", "session", "clock"]),
     ("router", &["value", "message", "catalogue", "session", "limits"]),
     ("frame", &["edn", "event", "catalogue", "limits", "value", "message"]),
@@ -52,7 +56,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "event",
             "session",
             "config",
+            "project",
             "store",
+            "memory",
+            "export",
             "query",
             "projection",
             "provider",
@@ -65,6 +72,10 @@ const TABLE: &[(&str, &[&str])] = &[
 /// What the rooms that keep things may use: the codec, the session API and below.
 const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
+
+/// The same, and where a project's things are kept.
+const KEEPING: &[&str] =
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "project"];
 
 #[test]
 fn no_room_uses_what_stands_above_it() {

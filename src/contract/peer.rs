@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check::Stop;
@@ -63,6 +64,7 @@ pub struct ErrorAnswer {
 /// One server and the connection to it.
 pub struct Peer {
     lines: Receiver<Vec<u8>>,
+    gate: Arc<Gate>,
     /// `None` once the input was closed.
     writer: Option<Sender<Vec<u8>>>,
     server: Box<dyn Server>,
@@ -93,11 +95,14 @@ impl Peer {
     ) -> Self {
         let Link { input, output, server } = link;
         let (line_sender, lines) = channel();
-        std::thread::spawn(move || read_lines(output, &line_sender));
+        let gate = Arc::new(Gate::default());
+        let passed = gate.clone();
+        std::thread::spawn(move || read_lines(output, &line_sender, &passed));
         let (writer, to_write) = channel();
         std::thread::spawn(move || write_all(input, &to_write));
         Self {
             lines,
+            gate,
             writer: Some(writer),
             server,
             witness: Witness::default(),
@@ -148,6 +153,16 @@ impl Peer {
     pub fn new_id(&mut self) -> String {
         self.next_id = self.next_id.saturating_add(1);
         format!("c{}", self.next_id)
+    }
+
+    /// Lets the server's output stand unread, but for the line that is being read.
+    pub fn pause_reading(&self) {
+        self.gate.set(true);
+    }
+
+    /// Reads the server's output again.
+    pub fn resume_reading(&self) {
+        self.gate.set(false);
     }
 
     /// Closes the server's input.
@@ -252,6 +267,27 @@ impl Peer {
         Err(Stop::failed(format!("{code} was due and {} came", error.code)))
     }
 
+    /// Waits for what comes first: an answer with an id, or an error of a code without one.
+    ///
+    /// # Errors
+    /// Fails where neither comes in time.
+    pub fn either(&mut self, id: &str, code: &str) -> Result<Answer, Stop> {
+        let what = format!("an answer to {id:?}, or {code}");
+        let frame = self.wait_frame(&what, |frame| {
+            frame.text("id") == Some(id)
+                || frame.text("id").is_none() && frame.text("error-code") == Some(code)
+        })?;
+        match frame {
+            Frame::Error(frame) => Ok(Answer::Error(error_answer(frame))),
+            frame => Ok(Answer::Ok(frame.data().clone())),
+        }
+    }
+
+    /// Requests without an answer.
+    pub fn pending(&self) -> usize {
+        self.witness.pending()
+    }
+
     /// Waits for a response or error that fits.
     fn wait_frame(&mut self, what: &str, fits: impl Fn(&Frame) -> bool) -> Result<Frame, Stop> {
         if let Some(place) = self.answers.iter().position(&fits)
@@ -309,6 +345,11 @@ impl Peer {
         self.events.drain(..).collect()
     }
 
+    /// Drops the events of a topic that have come and were not taken.
+    pub fn forget(&mut self, name: &str) {
+        self.events.retain(|event| topic(event) != name);
+    }
+
     /// Sends a `ping` and waits for its answer: whatever the server sends before it has come.
     ///
     /// # Errors
@@ -364,6 +405,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        self.gate.set(false);
         self.server.kill();
     }
 }
@@ -392,9 +434,31 @@ fn error_answer(frame: Value<'static>) -> ErrorAnswer {
 /// Longest line that a server may send: a frame that holds the longest request and its envelope.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
-fn read_lines(output: Box<dyn Read + Send>, lines: &Sender<Vec<u8>>) {
+/// Holds the reading thread back while it is shut.
+#[derive(Debug, Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn set(&self, shut: bool) {
+        *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = shut;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+        while *shut {
+            shut = self.moved.wait(shut).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn read_lines(output: Box<dyn Read + Send>, lines: &Sender<Vec<u8>>, gate: &Gate) {
     let mut output = BufReader::with_capacity(64 * 1024, output);
     loop {
+        gate.pass();
         let mut line = Vec::new();
         match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,

@@ -1,5 +1,6 @@
 //! A query made ready for a graph: names are numbers, and each level keeps what it planned.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::limits::QUERY_PLANS;
@@ -12,6 +13,8 @@ use crate::value::{Map, Text, Value};
 pub struct Level {
     /// The asks.
     pub asks: Vec<LevelAsk>,
+    /// Whether each answer has a key of its own for certain, so that none has to be looked for.
+    pub distinct: bool,
     /// For each kind of entity that was met, which asks are fields of what is at hand.
     direct: RwLock<Vec<(Bits, Direct)>>,
 }
@@ -113,8 +116,10 @@ const ALIAS: &str = "pathom/as";
 impl Level {
     /// A level for the names that `attr` knows.
     pub fn new(query: &Query, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
-        let asks = query.asks.iter().map(|ask| LevelAsk::new(ask, attr)).collect();
-        Self { asks, direct: RwLock::default() }
+        let asks: Vec<_> = query.asks.iter().map(|ask| LevelAsk::new(ask, attr)).collect();
+        let mut keys = HashSet::new();
+        let distinct = asks.iter().all(|ask| !matches!(ask.what, What::All) && keys.insert(ask.key.clone()));
+        Self { asks, distinct, direct: RwLock::default() }
     }
 
     /// Which asks are fields of handles that entities of that kind have.

@@ -215,7 +215,7 @@ impl<'a> Running<'a> {
             }
             for (at, entries) in same.iter().zip(maps) {
                 if let Some(place) = results.get_mut(*at) {
-                    *place = Value::from(map_of(entries));
+                    *place = Value::from(map_of(entries, level.distinct));
                 }
             }
         }
@@ -379,7 +379,7 @@ impl<'a> Running<'a> {
                     let entries = level.asks.iter().zip(&fields);
                     let entries =
                         entries.map(|(ask, field)| [ask.key.clone(), (field.read)(handle, field.place)]);
-                    rows.push(Value::from(map_of(entries.collect())));
+                    rows.push(Value::from(map_of(entries.collect(), level.distinct)));
                 }
                 return Ok(vec![Some(Value::Vector(rows.into_boxed_slice()))]);
             }
@@ -749,21 +749,12 @@ fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>; 2]> {
     all
 }
 
-fn map_of(entries: Vec<[Value<'static>; 2]>) -> Map<'static> {
-    // The same attribute may be asked for twice; then the entries are few and put in one by one.
-    let mut names: Vec<&str> = Vec::with_capacity(entries.len());
-    let twice = entries.iter().any(|[key, _]| match key {
-        Value::Keyword(name) => {
-            let there = names.contains(&name.as_str());
-            names.push(name.as_str());
-            there
-        }
-        _ => true,
-    });
-    if twice {
-        return entries.into_iter().map(|[key, value]| (key, value)).collect();
+fn map_of(entries: Vec<[Value<'static>; 2]>, distinct: bool) -> Map<'static> {
+    if distinct {
+        // No two keys are equal, so this cannot fail.
+        return Map::distinct(entries.into_iter().flatten().collect()).unwrap_or_default();
     }
-    Map::distinct(entries.into_iter().flatten().collect()).unwrap_or_default()
+    entries.into_iter().map(|[key, value]| (key, value)).collect()
 }
 
 fn plain(datum: Datum) -> Value<'static> {

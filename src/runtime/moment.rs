@@ -116,7 +116,7 @@ impl World for Moment {
                 worktree_path: info.header.cwd.to_string(),
                 first_message: info.first_message,
                 modified: Timestamp::try_from(info.modified).ok().map(|time| rfc3339(time).to_string()),
-                message_count: None,
+                message_count: info.messages.and_then(|count| usize::try_from(count).ok()),
                 created_at: info.header.created_at.to_string(),
                 parent: info.header.parent.map(|parent| parent.session.to_string()),
                 live: false,
@@ -235,6 +235,10 @@ impl SessionView for View {
                     data.put("key", Value::keyword(key.to_string()));
                     data.put("value", value.clone());
                     "setting".into()
+                }
+                EntryBody::Leaf(leaf) => {
+                    data.put("leaf", leaf.to_value());
+                    "leaf".into()
                 }
                 EntryBody::Other { kind, data: all } => {
                     data = all.clone();
