@@ -1,6 +1,7 @@
 //! The command line: what each command needs is put together here, and nothing else is decided.
 
 mod client;
+mod repl;
 mod serve;
 mod sessions;
 mod show;
@@ -73,7 +74,16 @@ enum Command {
     Query {
         /// The query: an EDN vector of attributes.
         query: String,
-        /// Ask this session from disk.
+        /// Ask this session, live in a running bridge or on disk.
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        /// Show how the query would be answered instead.
+        #[arg(long)]
+        explain: bool,
+    },
+    /// Queries and ops by hand, on the running bridge of the project or on the state itself.
+    Repl {
+        /// Ask this session, live in a running bridge or on disk.
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },
@@ -139,7 +149,8 @@ pub fn main() -> ExitCode {
     log(&options.log);
     let result = match arguments.command {
         Command::Serve => serve::run(&options),
-        Command::Query { query, session } => client::query(&options, query, session),
+        Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
+        Command::Repl { session } => repl::run(&options, session),
         Command::Prompt { text } => client::prompt(&options, text),
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {

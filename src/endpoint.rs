@@ -27,7 +27,7 @@ use crate::frame::{Line, Splitter, Style};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
 use crate::message::SessionId;
 use crate::router;
-use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi};
+use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi, Standing};
 use crate::transport::Transport;
 use crate::value::{Map, Value};
 
@@ -357,6 +357,12 @@ impl Client for Connection {
 
     fn close(&self) {
         (self.on_end)(End::Closed);
+    }
+
+    fn standing(&self) -> Standing {
+        let pending = self.pending().len();
+        let Depth { waiting, bytes, seq } = self.outbox.depth();
+        Standing { pending, waiting, bytes, seq }
     }
 }
 

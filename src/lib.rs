@@ -21,6 +21,7 @@ pub mod project;
 pub mod projection;
 pub mod provider;
 pub mod query;
+pub mod repl;
 pub mod router;
 pub mod runtime;
 pub mod session;

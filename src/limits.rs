@@ -180,6 +180,44 @@ pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 /// collection holds 96 MiB.
 pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
 
+/// Longest EQL query, in bytes (256 KiB). A query that a person or a program writes has a few KiB.
+pub const MAX_QUERY_BYTES: usize = 256 * 1024;
+
+/// Deepest nesting of joins in a query, and of what recursion may unfold. Deeper data than this is asked
+/// for in steps.
+pub const MAX_QUERY_DEPTH: usize = 64;
+
+/// Values that one query may gather before it is ended: some hundred MB at most.
+pub const MAX_QUERY_VALUES: usize = 2_000_000;
+
+/// How long one query may take, in milliseconds. A frontend that asks on every keystroke has given up
+/// long before.
+pub const QUERY_MILLIS: u64 = 5_000;
+
+/// Parsed queries that are kept for the next time, with their plans. A frontend has some dozens.
+pub const QUERY_CACHE: usize = 256;
+
+/// Longest query that is kept for the next time, in bytes (8 KiB).
+pub const QUERY_CACHE_BYTES: usize = 8 * 1024;
+
+/// Plans that one level of a query keeps: one for each kind of entity that it meets.
+pub const QUERY_PLANS: usize = 16;
+
+/// Most entries under `:missing` and `:errors` of one answer: enough to see what is wrong.
+pub const QUERY_FAILURES: usize = 256;
+
+/// Sessions on disk that a query lists unless it says `:limit`.
+pub const QUERY_SESSIONS: usize = 10_000;
+
+/// Most connections of one process. Each costs two threads; the goal is two hundred.
+pub const MAX_CONNECTIONS: usize = 256;
+
+/// Inputs that the REPL keeps across runs.
+pub const REPL_HISTORY: usize = 2_000;
+
+/// Events that wait in the REPL to be shown. What comes faster than a terminal shows it is left out.
+pub const REPL_EVENTS: usize = 1_024;
+
 /// Choices that frontends were asked for and have not answered. A person makes one at a time.
 pub const MAX_FRONTEND_ACTIONS: usize = 64;
 

@@ -10,6 +10,7 @@ mod history;
 mod hub;
 mod live;
 mod mailbox;
+mod moment;
 mod open;
 mod prompt;
 mod remember;
@@ -44,6 +45,8 @@ pub struct Runtime {
 /// What all sessions share.
 pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
+    /// When the process was started.
+    started: jiff::Timestamp,
     settings: Settings,
     store: Store,
     memory: Memory,
@@ -72,6 +75,7 @@ impl Runtime {
     ) -> Self {
         let memory = Memory::new(&settings.state_dir);
         let shared = Shared {
+            started: clock.now(),
             clock,
             settings,
             store,

@@ -66,6 +66,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "provider",
         ],
     ),
+    ("repl", &["value", "edn", "catalogue", "limits"]),
     ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
 ];
 
