@@ -40,7 +40,8 @@ fn ours(text: &str) -> Result<String, ErrorKind> {
 }
 
 fn cases() -> Vec<String> {
-    let mut cases: Vec<String> = CASES.lines().map(|line| line.replace("␤", "\n").replace("␍", "\r")).collect();
+    let mut cases: Vec<String> =
+        CASES.lines().map(|line| line.replace("␤", "\n").replace("␍", "\r")).collect();
     // All texts of up to three of the pieces.
     for one in PIECES {
         cases.push((*one).to_owned());
@@ -66,11 +67,22 @@ fn cases() -> Vec<String> {
 /// What the oracle says of `cases`; none where it is not installed.
 fn oracle(cases: &[String]) -> Option<Vec<String>> {
     let jar = ["/usr/share/java/clojure.jar", "/usr/local/share/java/clojure.jar"];
-    let jar = std::env::var("CLOJURE_JAR").ok().or(jar.iter().find(|path| std::fs::exists(path).is_ok_and(|it| it)).map(|path| (*path).to_owned()))?;
+    let jar = std::env::var("CLOJURE_JAR").ok().or(jar
+        .iter()
+        .find(|path| std::fs::exists(path).is_ok_and(|it| it))
+        .map(|path| (*path).to_owned()))?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edn_oracle/oracle.clj");
     let spec = "/usr/share/java/spec.alpha.jar:/usr/share/java/core.specs.alpha.jar";
     let mut child = Command::new("java")
-        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", &format!("{jar}:{spec}"), "clojure.main", script])
+        .args([
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-cp",
+            &format!("{jar}:{spec}"),
+            "clojure.main",
+            script,
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -112,7 +124,10 @@ fn reads_what_clojure_reads() {
         }
     }
     let count = cases.len();
-    eprintln!("{count} cases: {accepted} accepted and equal, {rejected} rejected by both, {excuses} excused, {} differ", differences.len());
+    eprintln!(
+        "{count} cases: {accepted} accepted and equal, {rejected} rejected by both, {excuses} excused, {} differ",
+        differences.len()
+    );
     assert!(differences.is_empty(), "{}", differences[..differences.len().min(40)].join("\n"));
     assert!(accepted > count / 10 && rejected > count / 10, "the cases do not test much");
 }

@@ -222,7 +222,9 @@ impl<'a> Stack<'a> {
                 b'"' => text::string(rest)?,
                 b':' => name::keyword(rest)?,
                 b'0'..=b'9' => number::number(rest, options.max_digits)?,
-                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => number::number(rest, options.max_digits)?,
+                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => {
+                    number::number(rest, options.max_digits)?
+                }
                 b'(' | b'[' | b'{' | b'^' => {
                     let open = match byte {
                         b'(' => Open::List,
@@ -354,12 +356,23 @@ impl<'a> Stack<'a> {
                         Some("Inf") => f64::INFINITY,
                         Some("-Inf") => f64::NEG_INFINITY,
                         Some("NaN") => f64::NAN,
-                        _ => return Fail::at(frame.input, ErrorKind::InvalidSymbolic, "##Inf, ##-Inf or ##NaN"),
+                        _ => {
+                            return Fail::at(
+                                frame.input,
+                                ErrorKind::InvalidSymbolic,
+                                "##Inf, ##-Inf or ##NaN",
+                            );
+                        }
                     });
                 }
                 Open::Metadata => {
-                    if !matches!(value, Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_)) {
-                        return Fail::at(at, ErrorKind::InvalidMetadata, "a symbol, keyword, string or map as metadata");
+                    if !matches!(value, Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_))
+                    {
+                        return Fail::at(
+                            at,
+                            ErrorKind::InvalidMetadata,
+                            "a symbol, keyword, string or map as metadata",
+                        );
                     }
                     frame.open = Open::Described;
                     return Ok(None);
@@ -370,7 +383,11 @@ impl<'a> Stack<'a> {
                         Value::Symbol(_) | Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_)
                     );
                     if !carries {
-                        return Fail::at(at, ErrorKind::InvalidMetadata, "a symbol or a collection after metadata");
+                        return Fail::at(
+                            at,
+                            ErrorKind::InvalidMetadata,
+                            "a symbol or a collection after metadata",
+                        );
                     }
                 }
                 Open::Namespace => {
@@ -379,7 +396,11 @@ impl<'a> Stack<'a> {
                         _ => None,
                     };
                     let Some(name) = name else {
-                        return Fail::at(frame.input, ErrorKind::InvalidNamespace, "a symbol without a namespace after #:");
+                        return Fail::at(
+                            frame.input,
+                            ErrorKind::InvalidNamespace,
+                            "a symbol without a namespace after #:",
+                        );
                     };
                     // No comment may stand here.
                     let opened = rest.trim_start_matches(lexical::is_blank);
@@ -430,13 +451,22 @@ impl Open {
 }
 
 /// `map = "{" , { form , form } , "}"`, opened at `opened` and closed at `closed`.
-fn map<'a>(items: Vec<Value<'a>>, opened: &'a str, closed: &'a str, options: &Options) -> Step<'a, Value<'a>> {
+fn map<'a>(
+    items: Vec<Value<'a>>,
+    opened: &'a str,
+    closed: &'a str,
+    options: &Options,
+) -> Step<'a, Value<'a>> {
     if items.len() % 2 == 1 {
         return Fail::at(closed, ErrorKind::OddMap, "a value for the last key");
     }
     match Map::distinct(items) {
         Ok(map) => Ok(Value::Map(map)),
-        Err(entry) => Fail::at(nth_form(after(opened, 1), entry * 2, options), ErrorKind::DuplicateKey, "a key that the map does not have yet"),
+        Err(entry) => Fail::at(
+            nth_form(after(opened, 1), entry * 2, options),
+            ErrorKind::DuplicateKey,
+            "a key that the map does not have yet",
+        ),
     }
 }
 
@@ -444,7 +474,11 @@ fn map<'a>(items: Vec<Value<'a>>, opened: &'a str, closed: &'a str, options: &Op
 fn set<'a>(items: Vec<Value<'a>>, opened: &'a str, options: &Options) -> Step<'a, Value<'a>> {
     match Set::distinct(items) {
         Ok(set) => Ok(Value::Set(set)),
-        Err(element) => Fail::at(nth_form(after(opened, 2), element, options), ErrorKind::DuplicateElement, "an element that the set does not have yet"),
+        Err(element) => Fail::at(
+            nth_form(after(opened, 2), element, options),
+            ErrorKind::DuplicateElement,
+            "an element that the set does not have yet",
+        ),
     }
 }
 

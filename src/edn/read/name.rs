@@ -25,7 +25,9 @@ pub(super) fn symbol(input: &str) -> Parsed<'_, Value<'_>> {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
         _ if plain || is_name(text) => Value::symbol(text),
-        _ => return Fail::at(input, ErrorKind::InvalidToken, "a symbol, a keyword, a number or a collection"),
+        _ => {
+            return Fail::at(input, ErrorKind::InvalidToken, "a symbol, a keyword, a number or a collection");
+        }
     };
     Ok((rest, value))
 }
@@ -59,6 +61,7 @@ fn parts(word: &str) -> Option<(&str, &str)> {
     // A line of the namespace ends where Java's `.` says so.
     let one_line = namespace.chars().skip(1).all(|c| c != '\u{85}');
     let named = name == "/" || starts(name);
-    let spaced = namespace.is_empty() || (namespace.len() > 1 && namespace.ends_with('/') && starts(namespace));
+    let spaced =
+        namespace.is_empty() || (namespace.len() > 1 && namespace.ends_with('/') && starts(namespace));
     (named && spaced && one_line).then_some((namespace, name))
 }

@@ -90,10 +90,11 @@ fn integer(input: &str, negative: bool) -> Read<'_, Value<'_>> {
 
 /// `radix = radix_number , ( "r" | "R" ) , alphanumeric , { alphanumeric }`: an `N` at the end is a digit.
 fn radix(input: &str) -> Read<'_, (u32, &str)> {
-    let base = take_while_m_n(1, 2, |c: char| c.is_ascii_digit()).map_res(|digits: &str| match digits.parse() {
-        Ok(base @ 2..=36_u32) if !digits.starts_with('0') => Ok(base),
-        _ => Err(()),
-    });
+    let base =
+        take_while_m_n(1, 2, |c: char| c.is_ascii_digit()).map_res(|digits: &str| match digits.parse() {
+            Ok(base @ 2..=36_u32) if !digits.starts_with('0') => Ok(base),
+            _ => Err(()),
+        });
     separated_pair(base, one_of("rR"), cut(all_consuming(alphanumeric1))).parse(input)
 }
 

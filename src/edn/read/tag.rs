@@ -111,9 +111,9 @@ fn uuid(text: &str) -> Option<Uuid> {
         if digits.is_empty() {
             return None;
         }
-        let number = digits.chars().try_fold(0_i64, |number, c| {
-            number.checked_mul(16)?.checked_add(i64::from(digit(c, 16)?))
-        })?;
+        let number = digits
+            .chars()
+            .try_fold(0_i64, |number, c| number.checked_mul(16)?.checked_add(i64::from(digit(c, 16)?)))?;
         Some(u128::from(number.unsigned_abs()) & ((1 << bits) - 1))
     };
     let bits = group(32)? << 96 | group(16)? << 80 | group(16)? << 64 | group(16)? << 48 | group(48)?;

@@ -82,7 +82,13 @@ fn escape(input: &str) -> Parsed<'_, char> {
         Some(b'f') => '\u{c}',
         Some(b'u') => return surrogates(input),
         Some(_) if after(input, 1).starts_with(is_digit) => return octal_escape(input),
-        Some(_) => return Fail::at(input, ErrorKind::InvalidEscape, r#"an escape: \t \r \n \b \f \\ \" \uXXXX or \NNN"#),
+        Some(_) => {
+            return Fail::at(
+                input,
+                ErrorKind::InvalidEscape,
+                r#"an escape: \t \r \n \b \f \\ \" \uXXXX or \NNN"#,
+            );
+        }
         None => return Fail::at(after(input, 1), ErrorKind::UnexpectedEnd, "an escape"),
     };
     Ok((after(input, 2), c))
@@ -160,7 +166,11 @@ pub(super) fn character(input: &str) -> Parsed<'_, Value<'_>> {
     let rest = word.rest;
     match named_character(word.text) {
         Some(c) => Ok((rest, Value::Char(c))),
-        None => Fail::at(input, ErrorKind::InvalidCharacter, r"a character: \c \newline \space \tab \return \backspace \formfeed \uXXXX or \oNNN"),
+        None => Fail::at(
+            input,
+            ErrorKind::InvalidCharacter,
+            r"a character: \c \newline \space \tab \return \backspace \formfeed \uXXXX or \oNNN",
+        ),
     }
 }
 
@@ -178,7 +188,9 @@ fn named_character(word: &str) -> Option<char> {
         "backspace" => Some('\u{8}'),
         "formfeed" => Some('\u{c}'),
         _ => {
-            let code = |digits: &str, radix| digits.chars().try_fold(0, |code, c| Some(code * radix + digit(c, radix)?));
+            let code = |digits: &str, radix| {
+                digits.chars().try_fold(0, |code, c| Some(code * radix + digit(c, radix)?))
+            };
             match word.split_at_checked(1)? {
                 ("u", digits) if digits.chars().count() == 4 => char::from_u32(code(digits, 16)?),
                 ("o", digits) if digits.chars().count() <= 3 => {
