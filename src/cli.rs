@@ -161,6 +161,9 @@ impl Options {
             model_file: self.model_file.clone(),
             script: self.script.clone(),
             mode: if self.yolo { "yolo".into() } else { self.mode.as_str().into() },
+            rules: Vec::new(),
+            writable: Vec::new(),
+            models: Vec::new(),
         })
     }
 }

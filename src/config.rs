@@ -5,6 +5,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::value::Value;
+
 /// The settings of a process.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -22,6 +24,12 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// What tools may do without asking.
     pub mode: Arc<str>,
+    /// Rules for tools, in the order in which they count, as configuration writes them.
+    pub rules: Vec<Value<'static>>,
+    /// Folders that commands may write to beside the workspace.
+    pub writable: Vec<PathBuf>,
+    /// Models beside those that the program knows, as configuration writes them.
+    pub models: Vec<Value<'static>>,
 }
 
 /// The state folder where none is named: `$XDG_STATE_HOME/edn-bridge`, by default below

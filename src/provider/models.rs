@@ -81,7 +81,9 @@ impl Model {
         let price = value.get("price").map(|price| {
             let dollars = |key: &str| {
                 let number = price.get(key);
-                number.and_then(|n| n.as_f64().or_else(|| n.as_i64()?.to_string().parse().ok())).unwrap_or(0.0)
+                number
+                    .and_then(|n| n.as_f64().or_else(|| n.as_i64()?.to_string().parse().ok()))
+                    .unwrap_or(0.0)
             };
             let input = dollars("input");
             let cached = |key: &str| if price.get(key).is_some() { dollars(key) } else { input };
@@ -203,12 +205,19 @@ mod tests {
     fn the_list_that_comes_with_the_program_is_right() {
         let (models, problems) = Models::new(&[]);
         assert_eq!(problems, Vec::<String>::new());
-        assert_eq!(models.find("embedded", "smollm2-135m-instruct").map(|m| (m.context_window, m.tools)), Some((8192, false)));
+        assert_eq!(
+            models.find("embedded", "smollm2-135m-instruct").map(|m| (m.context_window, m.tools)),
+            Some((8192, false))
+        );
         let sonnet = models.find("anthropic", "claude-sonnet-4-5").unwrap();
-        let usage = Usage { input: 1_000_000, output: 100_000, cache_read: 1_000_000, cache_write: 0, cost: 0.0 };
+        let usage =
+            Usage { input: 1_000_000, output: 100_000, cache_read: 1_000_000, cache_write: 0, cost: 0.0 };
         assert!((sonnet.price.unwrap().of(&usage) - 4.8).abs() < 1e-9);
         for model in models.iter() {
-            assert_eq!(models.iter().filter(|m| (&m.id, &m.provider) == (&model.id, &model.provider)).count(), 1);
+            assert_eq!(
+                models.iter().filter(|m| (&m.id, &m.provider) == (&model.id, &model.provider)).count(),
+                1
+            );
         }
     }
 

@@ -62,6 +62,8 @@ pub struct Rule {
     pub path: Option<String>,
     /// The words that a command begins with; `None` for any.
     pub command: Option<String>,
+    /// Whether `command` is the whole command, character for character.
+    pub exact: bool,
 }
 
 /// What a rule says.
@@ -94,7 +96,7 @@ impl Rule {
     /// left out makes a rule wider.
     pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
         let map = value.as_map().ok_or_else(|| format!("a rule is a map, not {}", value.kind_name()))?;
-        let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None };
+        let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None, exact: false };
         let mut decided = false;
         for (key, value) in map.iter() {
             let text = || {
@@ -114,6 +116,10 @@ impl Rule {
                 Some("tool") => rule.tool = Some(text()?),
                 Some("path") => rule.path = Some(text()?),
                 Some("command") => rule.command = Some(text()?),
+                Some("exact") => {
+                    rule.exact =
+                        value.as_bool().ok_or_else(|| ":exact of a rule must be true or false".to_owned())?;
+                }
                 _ => return Err(format!("a rule has no {key}")),
             }
         }
@@ -138,6 +144,9 @@ impl Rule {
         map.put_some("tool", self.tool.clone());
         map.put_some("path", self.path.clone());
         map.put_some("command", self.command.clone());
+        if self.exact {
+            map.put("exact", true);
+        }
         Value::from(map)
     }
 
@@ -154,6 +163,7 @@ impl Rule {
         };
         let command = match (&self.command, access) {
             (None, _) => true,
+            (Some(whole), Access::Run(command)) if self.exact => whole == command,
             (Some(prefix), Access::Run(command)) => {
                 let prefix = shell::words(prefix);
                 match (self.decision, shell::analyse(command)) {
@@ -230,6 +240,7 @@ fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -
             rules.iter().any(|rule| {
                 rule.decision == Decision::Allow
                     && rule.path.is_none()
+                    && !rule.exact
                     && rule.tool.as_deref().is_none_or(|name| name == tool)
                     && rule
                         .command
@@ -262,8 +273,9 @@ const WRAPPERS: &[&str] = &[
 
 /// The rule that would allow a call like this one.
 fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
-    let rule =
-        |path, command| Some(Rule { decision: Decision::Allow, tool: Some(tool.to_owned()), path, command });
+    let rule = |path, command| {
+        Some(Rule { decision: Decision::Allow, tool: Some(tool.to_owned()), path, command, exact: false })
+    };
     match access {
         Access::Nothing => None,
         Access::Read(path) => rule(Some(globset::escape(&path.to_string_lossy())), None),
