@@ -98,7 +98,7 @@ error says what failed."
     (princ (format "> %s\n\n" prompt))
     (edn-bridge-batch--flush)
     (while (and (not done) (< (float-time) deadline))
-      (accept-process-output (edn-bridge-rpc-connection-process conn) 0.2))
+      (accept-process-output nil 0.2))
     (cond (failure)
           ((not done)
            (format "no end of the turn within %s seconds"

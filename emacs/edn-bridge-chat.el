@@ -76,6 +76,14 @@ Earlier ones are shown on demand, as many at a time."
 (defvar edn-bridge-chat-turn-end-hook nil
   "Normal hook run in a chat buffer when a turn has ended.")
 
+(defvar edn-bridge-chat-rebuild-functions nil
+  "Abnormal hook run in a chat buffer whose transcript is built again.
+It was emptied; the functions are called with the data that will be
+shown, which has `:messages' and perhaps `:tool-calls'.")
+
+(defvar edn-bridge-chat-rebuilt-hook nil
+  "Normal hook run in a chat buffer whose transcript was built again.")
+
 ;;;; State of a chat buffer
 
 (defvar-local edn-bridge-chat--conn nil
@@ -88,7 +96,10 @@ Earlier ones are shown on demand, as many at a time."
   "What is known of the session, the data of `session/updated'.")
 
 (defvar-local edn-bridge-chat--footer nil
-  "The data of the last `footer/updated'.")
+  "Lines of the footer.")
+
+(defvar-local edn-bridge-chat--statuses nil
+  "Lines above the footer: an alist of a symbol and a list of strings.")
 
 (defvar-local edn-bridge-chat--stream nil
   "The message that is streaming in, an `edn-bridge-chat--stream', or nil.")
@@ -110,6 +121,10 @@ Earlier ones are shown on demand, as many at a time."
 
 (defvar-local edn-bridge-chat--oldest nil
   "Id of the oldest message shown.")
+
+(defvar-local edn-bridge-chat-images nil
+  "Images that go with the next message, last first.
+Each is a property list of `:mime-type' and `:data', in base64.")
 
 (defvar-local edn-bridge-chat--history nil
   "Ring of the texts sent.")
@@ -285,12 +300,27 @@ The transcript is above, the draft below the line.  \\<edn-bridge-chat-mode-map>
 
 (defun edn-bridge-chat--on-footer (data)
   "Show DATA of `footer/updated'."
-  (setq edn-bridge-chat--footer data)
+  (when (edn-bridge-chat-mine-p data)
+    (setq edn-bridge-chat--footer
+          (seq-filter (lambda (line)
+                        (and (stringp line) (not (equal line ""))))
+                      (list (plist-get data :path-line)
+                            (plist-get data :stats-line)
+                            (plist-get data :status-line))))
+    (edn-bridge-chat--show-footer)))
+
+(defun edn-bridge-chat-set-status (key lines)
+  "Show LINES, a list of strings, above the footer.
+They replace those that were set under KEY, a symbol, before."
+  (setf (alist-get key edn-bridge-chat--statuses nil t) lines)
+  (edn-bridge-chat--show-footer))
+
+(defun edn-bridge-chat--show-footer ()
+  "Show the footer and what stands above it."
   (edn-bridge-transcript-set-footer
-   (seq-filter (lambda (line) (and (stringp line) (not (equal line ""))))
-               (list (plist-get data :path-line)
-                     (plist-get data :stats-line)
-                     (plist-get data :status-line)))))
+   (append (mapcan (lambda (entry) (copy-sequence (cdr entry)))
+                   (copy-sequence edn-bridge-chat--statuses))
+           edn-bridge-chat--footer)))
 
 ;;;; Connecting
 
@@ -356,7 +386,8 @@ The draft is kept.  The transcript is built again from the journal."
       (unless wanted
         (setq edn-bridge-chat--session-id (plist-get server :session-id)))
       (edn-bridge-rpc-request
-       conn "subscribe" (list :topics (vconcat edn-bridge-constants-topics)))
+       conn "subscribe" (list :topics (edn-bridge-chat--topics conn))
+       :on-success #'ignore)
       (if (and wanted (not (equal wanted (plist-get server :session-id))))
           (edn-bridge-rpc-request
            conn "switch_session" (list :session-id wanted)
@@ -373,6 +404,13 @@ The draft is kept.  The transcript is built again from the journal."
         (edn-bridge-chat--load conn)))
     (force-mode-line-update)))
 
+(defun edn-bridge-chat--topics (conn)
+  "Return the topics to subscribe to on CONN.
+Dialogs are for bridges that do not ask by interactions."
+  (vconcat (if (edn-bridge-rpc-feature-p conn "interactor")
+               (remove "ui/dialog-requested" edn-bridge-constants-topics)
+             edn-bridge-constants-topics)))
+
 (defun edn-bridge-chat--load (conn)
   "Ask for the newest messages of the session of CONN and show them."
   (edn-bridge-rpc-request
@@ -381,15 +419,14 @@ The draft is kept.  The transcript is built again from the journal."
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat--flush)
-       (edn-bridge-chat--rebuild (plist-get data :messages)
-                                 (edn-bridge-edn-true-p (plist-get data :more)))
+       (edn-bridge-chat--rebuild data)
        (run-hooks 'edn-bridge-chat-ready-hook)))))
 
 (defun edn-bridge-chat--on-close (conn reason)
   "Show in the chat buffer of CONN that the connection ended for REASON."
   (edn-bridge-chat-with-buffer conn
     (edn-bridge-chat--flush)
-    (edn-bridge-chat--end-stream)
+    (edn-bridge-chat-end-stream)
     (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
       (setq edn-bridge-chat--cut t))
     (setq edn-bridge-chat--session
@@ -439,7 +476,7 @@ The draft is kept.  The transcript is built again from the journal."
             edn-bridge-chat--session-id (or (plist-get data :session-id)
                                             edn-bridge-chat--session-id))
       (when (and was-running (not (edn-bridge-chat-running-p)))
-        (edn-bridge-chat--end-stream)
+        (edn-bridge-chat-end-stream)
         (run-hooks 'edn-bridge-chat-turn-end-hook)))
     (force-mode-line-update)))
 
@@ -451,7 +488,7 @@ The draft is kept.  The transcript is built again from the journal."
 (defun edn-bridge-chat--on-rehydrated (data)
   "Show the messages in DATA of `session/rehydrated'."
   (when (edn-bridge-chat-mine-p data)
-    (edn-bridge-chat--rebuild (plist-get data :messages) nil)))
+    (edn-bridge-chat--rebuild data)))
 
 (defun edn-bridge-chat--on-error (data)
   "Show DATA of an `error' event."
@@ -494,7 +531,7 @@ The draft is kept.  The transcript is built again from the journal."
   "Add TEXT of KIND to the message that streams in, beginning it if need be."
   (unless (and edn-bridge-chat--stream
                (eq kind (edn-bridge-chat--stream-kind edn-bridge-chat--stream)))
-    (edn-bridge-chat--end-stream)
+    (edn-bridge-chat-end-stream)
     (edn-bridge-chat--begin-stream kind))
   (let ((stream edn-bridge-chat--stream))
     (push text (edn-bridge-chat--stream-texts stream))
@@ -509,7 +546,7 @@ The draft is kept.  The transcript is built again from the journal."
 
 (defun edn-bridge-chat--begin-stream (kind)
   "Begin a message of KIND at the end of the transcript."
-  (edn-bridge-chat--heading (if (eq kind 'thinking) "Thinking" "Assistant")
+  (edn-bridge-chat-heading (if (eq kind 'thinking) "Thinking" "Assistant")
                             (if (eq kind 'thinking)
                                 'edn-bridge-chat-thinking
                               'edn-bridge-chat-assistant))
@@ -521,7 +558,7 @@ The draft is kept.  The transcript is built again from the journal."
            :markdown (and (eq kind 'text)
                           (edn-bridge-markdown-begin start))))))
 
-(defun edn-bridge-chat--end-stream ()
+(defun edn-bridge-chat-end-stream ()
   "End the message that streams in, if there is one."
   (when-let ((stream edn-bridge-chat--stream))
     (setq edn-bridge-chat--stream nil)
@@ -548,11 +585,11 @@ The draft is kept.  The transcript is built again from the journal."
                (equal text (apply #'concat
                                   (reverse
                                    (edn-bridge-chat--stream-texts stream)))))
-          (edn-bridge-chat--end-stream))
+          (edn-bridge-chat-end-stream))
          ((and stream (eq (edn-bridge-chat--stream-kind stream) 'text))
           (edn-bridge-chat--replace-stream stream text))
          (t
-          (edn-bridge-chat--end-stream)
+          (edn-bridge-chat-end-stream)
           (unless (equal text "")
             (edn-bridge-chat--insert-text "Assistant"
                                           'edn-bridge-chat-assistant
@@ -568,7 +605,7 @@ The draft is kept.  The transcript is built again from the journal."
       (insert text)
       (edn-bridge-markdown-region start (point)))
     (setf (edn-bridge-chat--stream-markdown stream) nil)
-    (edn-bridge-chat--end-stream)))
+    (edn-bridge-chat-end-stream)))
 
 (defun edn-bridge-chat--show-outcome (message)
   "Show how MESSAGE of the assistant ended, where it did not end well."
@@ -586,7 +623,7 @@ The draft is kept.  The transcript is built again from the journal."
     (if (member text edn-bridge-chat--echoes)
         (setq edn-bridge-chat--echoes
               (remove text edn-bridge-chat--echoes))
-      (edn-bridge-chat--end-stream)
+      (edn-bridge-chat-end-stream)
       (edn-bridge-chat--insert-text "You" 'edn-bridge-chat-user text
                                     (plist-get data :entry-id)))))
 
@@ -601,25 +638,24 @@ The draft is kept.  The transcript is built again from the journal."
                      ""))
                  content ""))))
 
-(defun edn-bridge-chat--rebuild (messages more)
-  "Show MESSAGES, a vector, instead of what the transcript shows.
-With MORE non-nil there are earlier ones."
+(defun edn-bridge-chat--rebuild (data)
+  "Show the `:messages' in DATA instead of what the transcript shows.
+Where `:more' is true there are earlier ones."
   (setq edn-bridge-chat--stream nil
         edn-bridge-chat--deltas nil
         edn-bridge-chat--echoes nil)
   (edn-bridge-transcript-clear)
-  (run-hooks 'edn-bridge-chat-clear-hook)
-  (let* ((count (length messages))
+  (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
+  (let* ((messages (plist-get data :messages))
+         (count (length messages))
          (first (max 0 (- count edn-bridge-chat-page))))
     (edn-bridge-chat--insert-messages (substring messages first))
-    (when (or more (> first 0))
+    (when (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))
       (edn-bridge-chat--insert-more-button)))
   (when edn-bridge-chat--cut
     (setq edn-bridge-chat--cut nil)
-    (edn-bridge-chat--show-cut)))
-
-(defvar edn-bridge-chat-clear-hook nil
-  "Normal hook run in a chat buffer when its transcript is about to be rebuilt.")
+    (edn-bridge-chat--show-cut))
+  (run-hooks 'edn-bridge-chat-rebuilt-hook))
 
 (defun edn-bridge-chat--insert-messages (messages)
   "Add MESSAGES, a vector, to the transcript."
@@ -670,7 +706,7 @@ With MORE non-nil there are earlier ones."
                 (funcall function block message))))))
        content))))
 
-(defun edn-bridge-chat--heading (title face)
+(defun edn-bridge-chat-heading (title face)
   "Begin a message with TITLE in FACE at the end of the transcript."
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
@@ -679,7 +715,7 @@ With MORE non-nil there are earlier ones."
 (defun edn-bridge-chat--insert-text (title face text entry)
   "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil."
   (let ((start (edn-bridge-transcript-end)))
-    (edn-bridge-chat--heading title face)
+    (edn-bridge-chat-heading title face)
     (edn-bridge-transcript-add
       (let ((from (point)))
         (insert text)
@@ -691,7 +727,7 @@ With MORE non-nil there are earlier ones."
 
 (defun edn-bridge-chat--insert-thinking (text)
   "Add TEXT that the model thought to the transcript."
-  (edn-bridge-chat--heading "Thinking" 'edn-bridge-chat-thinking)
+  (edn-bridge-chat-heading "Thinking" 'edn-bridge-chat-thinking)
   (edn-bridge-transcript-add
     (insert (propertize text 'face 'edn-bridge-chat-thinking))
     (edn-bridge-transcript-fresh-line)))
@@ -699,7 +735,7 @@ With MORE non-nil there are earlier ones."
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
 BUTTONS are lists of a label and a command, shown after it."
-  (edn-bridge-chat--end-stream)
+  (edn-bridge-chat-end-stream)
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
     (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
@@ -786,6 +822,9 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
   (let* ((conn (edn-bridge-chat-current))
          (case-fold-search nil)
          (command (string-match-p edn-bridge-chat--command-regexp text))
+         (images (and (not command)
+                      (prog1 (vconcat (reverse edn-bridge-chat-images))
+                        (setq edn-bridge-chat-images nil))))
          (running (edn-bridge-chat-running-p)))
     (edn-bridge-chat--flush)
     (edn-bridge-chat--echo text (and running (not command) behavior))
@@ -801,7 +840,8 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
            ((not running) "prompt")
            ((equal behavior "queue") "follow_up")
            (t "steer"))
-     (list (if command :text :message) text)
+     (append (list (if command :text :message) text)
+             (and (> (length images) 0) (list :images images)))
      :on-success #'ignore
      :on-error
      (lambda (frame)
@@ -824,7 +864,7 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
 
 (defun edn-bridge-chat--echo (text behavior)
   "Show TEXT as sent by the user, with BEHAVIOR where it is not nil."
-  (edn-bridge-chat--end-stream)
+  (edn-bridge-chat-end-stream)
   (edn-bridge-chat--insert-text (if behavior (format "You (%s)" behavior) "You")
                                 'edn-bridge-chat-user text nil)
   ;; Whoever sends wants to see what comes.

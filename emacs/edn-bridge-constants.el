@@ -9,14 +9,24 @@
 ;;; Code:
 
 (defconst edn-bridge-constants-protocol-version "1.0"
-  "Version of the protocol.")
+  "Version of the protocol that this package speaks.")
 
 (defconst edn-bridge-constants-ops
   '("handshake"
     "ping"
     "subscribe"
     "unsubscribe"
+    "ack"
     "query_eql"
+    "get_state"
+    "get_messages"
+    "get_session_stats"
+    "get_fork_messages"
+    "get_last_assistant_text"
+    "get_commands"
+    "get_available_models"
+    "list_sessions"
+    "read_output"
     "command"
     "frontend_action_result"
     "prompt"
@@ -26,43 +36,33 @@
     "abort"
     "interrupt"
     "abort_retry"
-    "login_begin"
-    "login_complete"
-    "logout"
     "new_session"
     "switch_session"
     "fork"
-    "list_sessions"
-    "get_fork_messages"
     "set_session_name"
     "set_model"
     "cycle_model"
-    "get_available_models"
     "set_thinking_level"
     "cycle_thinking_level"
     "set_mode"
-    "trust_project"
-    "compact"
     "set_auto_compaction"
     "set_auto_retry"
-    "get_state"
-    "get_messages"
-    "get_last_assistant_text"
-    "get_session_stats"
-    "get_commands"
-    "bash"
-    "abort_bash"
-    "export_html"
-    "read_output"
-    "ack"
-    "list_background_jobs"
-    "inspect_background_job"
-    "cancel_background_job"
+    "compact"
+    "trust_project"
     "resolve_dialog"
     "cancel_dialog"
     "interaction_respond"
+    "login_begin"
+    "login_complete"
+    "logout"
+    "bash"
+    "abort_bash"
+    "list_background_jobs"
+    "inspect_background_job"
+    "cancel_background_job"
+    "export_html"
     "context_update")
-  "Names of the ops.")
+  "Ops that the bridge serves.")
 
 (defconst edn-bridge-constants-topics
   '("session/updated"
@@ -120,7 +120,7 @@
   '("plist-frames"
     "interactor"
     "flow-credit")
-  "Features that the handshake can agree on.")
+  "Features that a handshake may ask for.")
 
 (defconst edn-bridge-constants-slash-commands
   '("help"
@@ -153,7 +153,7 @@
     "tools"
     "export"
     "abort")
-  "Names of the slash commands.")
+  "Slash commands, without the slash.")
 
 (defconst edn-bridge-constants-thinking-levels
   '("off"
@@ -162,7 +162,7 @@
     "medium"
     "high"
     "xhigh")
-  "Thinking levels, lowest first.")
+  "Thinking levels, least first.")
 
 (provide 'edn-bridge-constants)
 

@@ -164,7 +164,8 @@ and the error frame where the answer is an error, or there is none within
      :on-success (lambda (data) (setq answer (list 'data data)))
      :on-error (lambda (frame) (setq answer (list 'error frame))))
     (while (and (not answer) (< (float-time) deadline))
-      (accept-process-output (edn-bridge-rpc-connection-process conn) 0.05)
+      ;; Not for this process alone: its end would then not be noticed.
+      (accept-process-output nil 0.05)
       (edn-bridge-rpc--dispatch conn))
     (pcase answer
       (`(data ,data) data)
@@ -234,6 +235,10 @@ passed on to the debugger."
 
 (defun edn-bridge-rpc--start (conn command)
   "Start COMMAND as the process of CONN."
+  ;; Emacs would start the process and have it fail.
+  (unless (executable-find (car command) t)
+    (signal 'file-missing (list "Searching for program"
+                                "No such program" (car command))))
   (let* ((errors (edn-bridge-rpc-connection-errors conn))
          (process-adaptive-read-buffering nil)
          (process

@@ -11,6 +11,7 @@
 
 (require 'cl-lib)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
 
 ;;;; Choosing
 
@@ -36,40 +37,6 @@
                (or (plist-get slot :modified) (plist-get slot :created-at))))
    ", "))
 
-(defun edn-bridge-sessions-choose (prompt items label annotate)
-  "Choose one of ITEMS with PROMPT by completion, and return it.
-LABEL and ANNOTATE are functions that return what an item is called and
-what is said of it.  Items of the same name are told apart by a number.
-The order of ITEMS is kept."
-  (let* ((table (make-hash-table :test #'equal))
-         (labels
-          (mapcar (lambda (item)
-                    (let* ((base (funcall label item))
-                           (text base)
-                           (count 1))
-                      (while (gethash text table)
-                        (setq text (format "%s <%d>" base (cl-incf count))))
-                      (puthash text item table)
-                      text))
-                  items)))
-    (gethash
-     (completing-read
-      prompt
-      (lambda (string predicate action)
-        (if (eq action 'metadata)
-            `(metadata
-              (display-sort-function . identity)
-              (cycle-sort-function . identity)
-              (annotation-function
-               . ,(lambda (text)
-                    (let ((note (funcall annotate (gethash text table))))
-                      (if (member note '(nil ""))
-                          ""
-                        (concat "  " (propertize note 'face 'shadow)))))))
-          (complete-with-action action labels string predicate)))
-      nil t)
-     table)))
-
 ;;;; Commands
 
 (defun edn-bridge-sessions--turn-to (conn op params)
@@ -92,7 +59,7 @@ Interactively, choose it; with a prefix argument, from all projects."
           (slots (append (plist-get data :sessions) nil)))
      (unless slots
        (user-error "There is no session yet"))
-     (list (plist-get (edn-bridge-sessions-choose
+     (list (plist-get (edn-bridge-complete-choose
                        "Session: " slots
                        #'edn-bridge-sessions-label
                        #'edn-bridge-sessions--annotate)
@@ -140,7 +107,7 @@ choose the message."
     (unless messages
       (user-error "There is no message to fork at"))
     (plist-get
-     (edn-bridge-sessions-choose
+     (edn-bridge-complete-choose
       "Fork after: " (nreverse messages)
       (lambda (message)
         (truncate-string-to-width
@@ -150,6 +117,29 @@ choose the message."
       (lambda (message)
         (edn-bridge-chat-word (plist-get message :role))))
      :id)))
+
+;;;; Exporting
+
+(defun edn-bridge-sessions-export (file)
+  "Write the session of this chat as a page to FILE.
+Interactively, the bridge chooses the file; with a prefix argument, ask."
+  (interactive
+   (list (and current-prefix-arg
+              (read-file-name "Export to: " nil nil nil "session.html")))
+   edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "export_html"
+   (and file (list :path (file-local-name (expand-file-name file))))
+   :on-success
+   (lambda (data)
+     (message "Exported to %s" (plist-get data :path)))))
+
+(defun edn-bridge-sessions-copy-transcript ()
+  "Put the transcript of this chat, as it is shown, on the kill ring."
+  (interactive nil edn-bridge-chat-mode)
+  (kill-new (buffer-substring-no-properties (point-min)
+                                            (edn-bridge-transcript-end)))
+  (message "The transcript is on the kill ring"))
 
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)

@@ -11,15 +11,49 @@
 ;; The Emacs frontend of edn-bridge, a program that runs the sessions of a
 ;; coding agent and is spoken to in lines of EDN.
 ;;
-;;   M-x edn-bridge          opens the chat of the current project
+;;   M-x edn-bridge            the chat of the current project
+;;   M-x edn-bridge-ask-region a question about the region
+;;   M-x edn-bridge-query      questions to the session in EQL
+;;   M-x edn-bridge-log        the frames of a connection
+;;   M-x edn-bridge-doctor     what is wrong, and what to do
 ;;
-;; The program is found by `edn-bridge-program'.
+;; The program is found by `edn-bridge-program'.  README.md is the manual.
+;;
+;; The files, each using only those before it:
+;;
+;;   -constants            names of the protocol, generated
+;;   -edn                  reader and printer
+;;   -rpc                  process, requests, events; a library
+;;   -transcript           the parts of a chat buffer's text
+;;   -markdown             faces for markdown as it streams in
+;;   -chat                 the chat buffer
+;;   -complete             choosing, and completion in the draft
+;;   -tools                tool calls, output, diffs
+;;   -interact             questions of the agent
+;;   -actions -attention -models -sessions -tree -jobs
+;;                         what hangs on the chat
+;;   -ask -query -log -doctor -batch
+;;                         what stands beside it
+;;   edn-bridge            the entry, and the keys together
 
 ;;; Code:
 
 (require 'project)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
+(require 'edn-bridge-tools)
+(require 'edn-bridge-interact)
+(require 'edn-bridge-actions)
+(require 'edn-bridge-attention)
+(require 'edn-bridge-models)
 (require 'edn-bridge-sessions)
+(require 'edn-bridge-tree)
+(require 'edn-bridge-jobs)
+(require 'edn-bridge-ask)
+(require 'edn-bridge-query)
+(require 'edn-bridge-log)
+(require 'edn-bridge-doctor)
+(require 'edn-bridge-batch)
 
 ;;;; Opening a chat
 
@@ -29,25 +63,24 @@ It is the root of the project, or else `default-directory'."
   (let ((project (project-current)))
     (file-name-as-directory
      (expand-file-name
-      (if project (edn-bridge--project-root project) default-directory)))))
-
-(defun edn-bridge--project-root (project)
-  "Return the root folder of PROJECT."
-  (if (fboundp 'project-root)
-      (project-root project)
-    (car (with-no-warnings (project-roots project)))))
+      (if project (project-root project) default-directory)))))
 
 ;;;###autoload
 (defun edn-bridge (&optional new)
   "Go to the chat of the current project, opening it if there is none.
 With a prefix argument NEW, open another one."
   (interactive "P")
-  (let* ((directory (edn-bridge-directory))
-         (buffer (or (and (not new)
-                          (car (edn-bridge-chat-buffers directory)))
-                     (edn-bridge--open directory))))
+  (let ((buffer (edn-bridge-chat-buffer new)))
     (pop-to-buffer-same-window buffer)
     buffer))
+
+(defun edn-bridge-chat-buffer (&optional new)
+  "Return the chat buffer of the current project.
+Where there is none, or with NEW non-nil, open one; it is connecting then."
+  (let ((directory (edn-bridge-directory)))
+    (or (and (not new)
+             (car (edn-bridge-chat-buffers directory)))
+        (edn-bridge--open directory))))
 
 (defun edn-bridge--open (directory)
   "Return a new chat buffer of DIRECTORY, which is connecting."
@@ -60,6 +93,86 @@ With a prefix argument NEW, open another one."
       (edn-bridge-chat-mode)
       (edn-bridge-chat-connect))
     buffer))
+
+(setq edn-bridge-ask-open-function #'edn-bridge-chat-buffer)
+
+;;;; Help
+
+(defconst edn-bridge--menu
+  '(("Talk"
+     ("RET" edn-bridge-chat-send "send")
+     ("q" edn-bridge-chat-queue "queue for after the turn")
+     ("k" edn-bridge-chat-abort "abort")
+     ("i" edn-bridge-chat-interrupt "stop after the tool call")
+     ("a" edn-bridge-interact-next "go to the next question")
+     ("y" edn-bridge-interact-accept "say yes to it"))
+    ("Session"
+     ("s" edn-bridge-sessions-switch "switch")
+     ("w" edn-bridge-tree "tree")
+     ("n" edn-bridge-sessions-new "new")
+     ("f" edn-bridge-sessions-fork "fork at point")
+     ("N" edn-bridge-sessions-rename "rename")
+     ("x" edn-bridge-sessions-export "export")
+     ("r" edn-bridge-chat-reconnect "connect again"))
+    ("Model"
+     ("m" edn-bridge-models-choose "model")
+     ("l" edn-bridge-models-think "thinking level")
+     ("p" edn-bridge-models-set-mode "permissions")
+     ("c" edn-bridge-models-compact "compact")
+     ("u" edn-bridge-models-show-stats "usage"))
+    ("Look"
+     ("t" edn-bridge-tools-toggle "fold or unfold output")
+     ("j" edn-bridge-jobs "jobs")
+     ("e" edn-bridge-query "query in EQL")
+     ("g" edn-bridge-log "frames")
+     ("d" edn-bridge-doctor "doctor")))
+  "The commands of a chat, in groups: key, command and what it does.")
+
+(declare-function transient-prefix "transient")
+
+(defun edn-bridge-menu ()
+  "Show the commands of a chat, to be chosen by a key."
+  (interactive nil edn-bridge-chat-mode)
+  (if (and (require 'transient nil t)
+           (edn-bridge--define-transient))
+      (call-interactively 'edn-bridge--transient)
+    (edn-bridge--help)))
+
+(defun edn-bridge--define-transient ()
+  "Define the transient of `edn-bridge-menu'; return nil if that fails."
+  (or (fboundp 'edn-bridge--transient)
+      (ignore-errors
+        (eval `(transient-define-prefix edn-bridge--transient ()
+                 "The commands of a chat."
+                 [,@(mapcar
+                     (lambda (group)
+                       (vconcat
+                        (list (car group))
+                        (mapcar (pcase-lambda (`(,key ,command ,text))
+                                  (list key text command))
+                                (cdr group))))
+                     edn-bridge--menu)])
+              t)
+        t)))
+
+(defun edn-bridge--help ()
+  "Show the commands of a chat in a help buffer."
+  (let ((chat (current-buffer)))
+    (with-help-window "*edn-bridge help*"
+      (with-current-buffer standard-output
+        (pcase-dolist (`(,title . ,rows) edn-bridge--menu)
+          (insert (propertize title 'face 'bold) "\n")
+          (pcase-dolist (`(,_key ,command ,text) rows)
+            (insert (format "  %-12s %s\n"
+                            (with-current-buffer chat
+                              (substitute-command-keys
+                               (format "\\[%s]" command)))
+                            text)))
+          (insert "\n"))))))
+
+(let ((map edn-bridge-chat-mode-map))
+  (define-key map (kbd "C-c ?") #'edn-bridge-menu)
+  (define-key map (kbd "C-c C-l") #'edn-bridge-log))
 
 (provide 'edn-bridge)
 

@@ -4,12 +4,15 @@ mod client;
 mod serve;
 mod show;
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use edn_bridge::config::{self, Settings};
+use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
@@ -79,6 +82,25 @@ enum Command {
     },
     /// Reads EDN from standard input and prints it canonically, one form a line.
     Edn,
+    /// Runs the contract of the protocol against any server that claims to speak it.
+    ///
+    /// In the arguments of COMMAND, {script} stands for a file with what the model is to answer, in the
+    /// scripted provider's format, and {state} for a folder that keeps the server's state from one start
+    /// of a check to the next. What needs one that is not there is reported as not applicable.
+    Contract {
+        /// How the report is written.
+        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]
+        format: Format,
+        /// Only checks and rules whose names begin so; may be given several times.
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// How long to wait for one answer or event, in seconds.
+        #[arg(long, value_name = "SECONDS", default_value = "10")]
+        patience: u64,
+        /// The command that starts the server, and its arguments.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        server: Vec<OsString>,
+    },
     /// Writes the files that are generated from the protocol's catalogue.
     #[command(hide = true)]
     Generate {
@@ -112,6 +134,9 @@ pub fn main() -> ExitCode {
             ModelsCommand::Fetch => show::fetch(&options),
         },
         Command::Edn => return show::edn(),
+        Command::Contract { format, only, patience, server } => {
+            show::contract(server, format, only, Duration::from_secs(patience))
+        }
         Command::Generate { root } => show::generate(&root),
     };
     match result {

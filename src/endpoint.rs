@@ -331,10 +331,7 @@ impl Client for Connection {
             return Pressure::Fine;
         }
         if let Body::ContextUpdated(context) = &event.body {
-            // Which session is the active one differs from connection to connection.
-            let mut context = context.as_ref().clone();
-            context.put("active-session-id", self.focused().to_value());
-            let body = Body::ContextUpdated(Arc::new(context));
+            let body = Body::ContextUpdated(Arc::new(active_in(context, &self.focused())));
             return self.outbox.push_event(&Event { body, ..event.clone() });
         }
         self.outbox.push_event(event)
@@ -362,6 +359,22 @@ impl Client for Connection {
     fn close(&self) {
         (self.on_end)(End::Closed);
     }
+}
+
+/// A context as one connection sees it: which session is the active one differs between connections.
+fn active_in(context: &Map<'static>, focus: &SessionId) -> Map<'static> {
+    let mut context = context.clone();
+    let sessions = context.get_keyword("sessions").and_then(Value::as_slice).unwrap_or_default();
+    let marked = sessions.iter().map(|slot| {
+        let mut slot = slot.as_map().cloned().unwrap_or_default();
+        let active = slot.get_keyword("id").and_then(Value::as_str) == Some(focus.as_str());
+        slot.put("is-active", active);
+        Value::from(slot)
+    });
+    let marked = Value::vector(marked.collect::<Vec<_>>());
+    context.put("sessions", marked);
+    context.put("active-session-id", focus.to_value());
+    context
 }
 
 /// The topics that a request names.

@@ -6,7 +6,9 @@
 
 pub mod catalogue;
 pub mod clock;
+pub mod command;
 pub mod config;
+pub mod contract;
 pub mod edn;
 pub mod endpoint;
 pub mod event;

@@ -211,3 +211,8 @@ pub const RUNNING_JOBS: usize = 16;
 
 /// Background jobs of a session that are remembered after their end.
 pub const ENDED_JOBS: usize = 100;
+/// Choices that frontends were asked for and have not answered. A person makes one at a time.
+pub const MAX_FRONTEND_ACTIONS: usize = 64;
+
+/// Messages that `/history` shows: a page of a terminal or two.
+pub const HISTORY_MESSAGES: usize = 100;

@@ -6,6 +6,7 @@
 
 mod api;
 mod call;
+mod commands;
 mod compaction;
 mod history;
 mod hub;
@@ -20,8 +21,9 @@ mod rules;
 mod stage;
 mod turn;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
@@ -70,6 +72,8 @@ pub(crate) struct Shared {
     primary: std::sync::OnceLock<SessionId>,
     /// One at a time, so that a file is opened once.
     opening: tokio::sync::Mutex<()>,
+    /// Choices that frontends were asked for, oldest first.
+    actions: Mutex<VecDeque<(String, commands::PendingAction)>>,
     tasks: TaskTracker,
     executor: tokio::runtime::Handle,
 }
@@ -102,6 +106,7 @@ impl Runtime {
             sessions: DashMap::new(),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
+            actions: Mutex::default(),
             tasks: TaskTracker::new(),
             executor,
         };
@@ -110,6 +115,10 @@ impl Runtime {
 }
 
 impl Shared {
+    fn actions(&self) -> MutexGuard<'_, VecDeque<(String, commands::PendingAction)>> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The live sessions, oldest first.
     fn live(&self) -> Vec<Handle> {
         let mut sessions: Vec<Handle> = self.sessions.iter().map(|entry| entry.value().clone()).collect();

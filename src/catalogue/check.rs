@@ -6,13 +6,13 @@ use crate::value::Value;
 
 /// A param that does not fit: which, and what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} must be {expected}, not {found}")]
+#[error("{key} must be {expected}, but {found}")]
 pub struct InvalidParam {
     /// The key with its colon, or `:params` where the whole is no map.
     pub key: String,
     /// What is expected, in words.
     pub expected: String,
-    /// What was there, in words; `missing` where nothing was.
+    /// What was there, in words: `is missing`, `is a keyword`.
     pub found: String,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn params(spec: &OpSpec, params: &Value<'_>) -> Result<(), InvalidPar
         return Err(InvalidParam {
             key: ":params".to_owned(),
             expected: "a map".to_owned(),
-            found: params.kind_name().to_owned(),
+            found: is_a(params.kind_name()),
         });
     }
     const SESSION: Param = Param { key: "session-id", shape: Shape::Filled, required: false };
@@ -36,11 +36,16 @@ fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
         Some(value) if value.is_nil() && !param.required => return Ok(()),
         None if !param.required => return Ok(()),
         Some(value) => match (param.shape, value.as_str()) {
-            (Shape::Filled | Shape::Name, Some("")) => "an empty string".to_owned(),
-            (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("{:?}", excerpt(text)),
-            _ => value.kind_name().to_owned(),
+            (Shape::Filled | Shape::Name, Some("")) => "is empty".to_owned(),
+            (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text)),
+            // A vector of strings may fail for what is in it.
+            (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => {
+                "holds something else".to_owned()
+            }
+            (Shape::Count, _) if value.as_i64().is_some() => "is negative".to_owned(),
+            _ => is_a(value.kind_name()),
         },
-        None => "missing".to_owned(),
+        None => "is missing".to_owned(),
     };
     Err(InvalidParam { key: format!(":{}", param.key), expected: param.shape.to_string(), found })
 }
@@ -70,6 +75,15 @@ pub fn thinking_level(value: &Value<'_>) -> Option<ThinkingLevel> {
         return ThinkingLevel::ALL.get(usize::try_from(place).ok()?).copied();
     }
     ThinkingLevel::parse(value.as_str().or_else(|| value.as_keyword())?)
+}
+
+/// `is a map`, `is an integer`, `is nil`.
+fn is_a(kind: &str) -> String {
+    match kind.as_bytes().first() {
+        _ if kind == "nil" => "is nil".to_owned(),
+        Some(b'a' | b'e' | b'i' | b'o' | b'u') => format!("is an {kind}"),
+        _ => format!("is a {kind}"),
+    }
 }
 
 /// The start of a text, short enough for a message to a person.

@@ -1,11 +1,14 @@
 //! The commands that print what they find: models, EDN, generated files.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use edn_bridge::catalogue;
+use edn_bridge::contract;
 use edn_bridge::edn;
 use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
@@ -14,6 +17,19 @@ use super::Options;
 
 /// The exit status for data that is not what it should be (`EX_DATAERR` of sysexits.h).
 const DATA_ERROR: u8 = 65;
+
+/// Whether a server keeps the contract: exit status 0 where all that applies holds.
+pub(super) fn contract(
+    server: Vec<OsString>,
+    format: contract::Format,
+    only: Vec<String>,
+    patience: Duration,
+) -> Result<ExitCode, String> {
+    let options = contract::Options { only, patience };
+    let mut out = std::io::stdout().lock();
+    let holds = contract::execute(server, format, &options, &mut out).map_err(|error| error.to_string())?;
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+}
 
 pub(super) fn models(options: &Options) -> Result<ExitCode, String> {
     let settings = options.settings()?;

@@ -46,7 +46,7 @@ struct Inner {
     spare: Vec<u8>,
     /// What waits because the client is slow.
     waiting: VecDeque<Waiting>,
-    /// Bytes of text and frames in `waiting`.
+    /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
     waiting_bytes: usize,
     seq: u64,
     style: Style,
@@ -355,13 +355,18 @@ impl Inner {
                     Waiting::Event(older) => same_stream(older, event),
                     _ => false,
                 });
-                if let Some(place) = older {
-                    self.waiting.remove(place);
+                if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(older.body.weight());
                 }
-                self.waiting.push_back(Waiting::Event(event.clone()));
+                self.push_waiting(event);
             }
-            Class::Lossless => self.waiting.push_back(Waiting::Event(event.clone())),
+            Class::Lossless => self.push_waiting(event),
         }
+    }
+
+    fn push_waiting(&mut self, event: &Event) {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(event.body.weight());
+        self.waiting.push_back(Waiting::Event(event.clone()));
     }
 
     /// Encodes what waits, as far as `ready` takes it.
@@ -377,7 +382,10 @@ impl Inner {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
                 }
-                Some(Waiting::Event(event)) => self.encode(&event, None, connection, clock),
+                Some(Waiting::Event(event)) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(event.body.weight());
+                    self.encode(&event, None, connection, clock);
+                }
                 Some(Waiting::Delta(event, text)) => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text), connection, clock);
@@ -421,5 +429,211 @@ impl CachedStamp {
             self.text = rfc3339(now);
         }
         &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Topic;
+    use crate::clock::FixedClock;
+    use crate::edn;
+    use crate::message::{SessionId, TurnId};
+    use crate::value::{Map, Owned, Value};
+
+    /// An output whose reader can be stopped.
+    #[derive(Clone, Default)]
+    struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+    #[derive(Default)]
+    struct GateState {
+        closed: bool,
+        written: Vec<u8>,
+    }
+
+    impl Gate {
+        fn set(&self, closed: bool) {
+            self.0.0.lock().unwrap().closed = closed;
+            self.0.1.notify_all();
+        }
+    }
+
+    impl Output for Gate {
+        fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
+            let state = self.0.0.lock().unwrap();
+            let mut state = self.0.1.wait_while(state, |state| state.closed).unwrap();
+            state.written.extend_from_slice(bytes);
+            Ok(())
+        }
+
+        fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+            let mut state = self.0.0.lock().unwrap();
+            if state.closed {
+                return Ok(0);
+            }
+            // A pipe may take a part.
+            let part = bytes.len().min(100);
+            state.written.extend_from_slice(&bytes[..part]);
+            Ok(part)
+        }
+
+        fn shut(&self) {}
+    }
+
+    struct Rig {
+        gate: Gate,
+        outbox: Arc<Outbox>,
+        writer: std::thread::JoinHandle<std::io::Result<()>>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let gate = Gate::default();
+            let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
+            let writer = std::thread::spawn({
+                let outbox = outbox.clone();
+                move || outbox.run()
+            });
+            Self { gate, outbox, writer }
+        }
+
+        fn event(&self, body: Body) -> Pressure {
+            self.outbox.push_event(&Event {
+                session: Some(SessionId::from("s")),
+                offset: 0,
+                turn: Some(TurnId::from("t")),
+                entry: None,
+                cause: None,
+                body,
+            })
+        }
+
+        fn delta(&self, text: &str) -> Pressure {
+            self.event(Body::AssistantDelta(text.into()))
+        }
+
+        /// Closes the outbox and returns the frames that were written.
+        fn frames(self) -> Vec<Owned> {
+            self.gate.set(false);
+            self.outbox.close(Duration::from_secs(60));
+            self.writer.join().unwrap().unwrap();
+            let state = self.gate.0.0.lock().unwrap();
+            let lines = state.written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines.map(|line| edn::read_one(line).unwrap().into_owned()).collect()
+        }
+    }
+
+    fn state(n: i64) -> Body {
+        let mut map = Map::new();
+        map.put("n", Value::int(n));
+        Body::SessionUpdated(Arc::new(map))
+    }
+
+    fn check_seq(frames: &[Owned]) {
+        for (place, frame) in frames.iter().enumerate() {
+            let seq = frame.get("seq").and_then(Value::as_i64);
+            assert_eq!(seq, i64::try_from(place + 1).ok(), "{frame}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_keeps_up_sees_each_delta() {
+        let rig = Rig::new();
+        for n in 0..50 {
+            rig.delta(&format!("{n} "));
+        }
+        let frames = rig.frames();
+        assert_eq!(frames.len(), 50);
+        check_seq(&frames);
+    }
+
+    #[test]
+    fn a_stopped_client_loses_no_text_and_takes_bounded_memory() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let mut whole = String::new();
+        for n in 0..200_000 {
+            let text = format!("{n} ");
+            assert!(matches!(rig.delta(&text), Pressure::Fine), "at {n}: {:?}", rig.outbox.depth());
+            whole.push_str(&text);
+        }
+        let depth = rig.outbox.depth();
+        assert!(depth.waiting <= OUTBOX_MERGE_FROM + 1, "{depth:?}");
+        assert!(depth.bytes <= OUTBOX_READY_BYTES * 2 + whole.len(), "{depth:?}");
+        let frames = rig.frames();
+        check_seq(&frames);
+        let text =
+            |frame: &Owned| frame.get("data").unwrap().get("text").unwrap().as_str().unwrap().to_owned();
+        assert_eq!(frames.iter().map(text).collect::<String>(), whole);
+    }
+
+    #[test]
+    fn a_newer_snapshot_replaces_one_that_waits_but_never_overtakes_what_stood_before_it() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        // Fill what is encoded, so that the rest waits.
+        let padding = "x".repeat(OUTBOX_READY_BYTES);
+        rig.delta(&padding);
+        rig.delta(&padding);
+        for n in 0..10 {
+            rig.event(state(n));
+        }
+        rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "between".into() });
+        rig.event(state(10));
+        let frames = rig.frames();
+        check_seq(&frames);
+        let topics: Vec<_> =
+            frames.iter().map(|frame| frame.get("event").unwrap().as_str().unwrap()).collect();
+        let delta = Topic::AssistantDelta.as_str();
+        let (tail, head) = (&topics[topics.len() - 2..], &topics[..topics.len() - 2]);
+        assert_eq!(tail, ["error", "session/updated"], "{topics:?}");
+        assert!(head.iter().all(|topic| *topic == delta || *topic == "session/updated"), "{topics:?}");
+        let last = frames.last().unwrap();
+        assert_eq!(last.get("data").unwrap().get("n"), Some(&Value::int(10)));
+    }
+
+    #[test]
+    fn what_must_not_be_dropped_makes_its_maker_wait_until_there_is_room() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        let mut full = None;
+        let mut pushed = 0;
+        for n in 0..OUTBOX_EVENTS * 2 {
+            pushed = n + 1;
+            let body = Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() };
+            if let Pressure::Full(flag) = rig.event(body) {
+                full = Some(flag);
+                break;
+            }
+        }
+        let mut full = full.expect("the bound holds");
+        assert!(*full.borrow_and_update());
+        rig.gate.set(false);
+        let executor = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        executor
+            .block_on(async {
+                tokio::time::timeout(Duration::from_secs(60), full.wait_for(|full| !full)).await
+            })
+            .expect("there is room again")
+            .unwrap();
+        let frames = rig.frames();
+        check_seq(&frames);
+        assert_eq!(frames.len(), pushed + 1, "every one of them came");
+    }
+
+    #[test]
+    fn an_answer_of_the_reading_thread_keeps_its_place() {
+        let rig = Rig::new();
+        rig.outbox.hold();
+        for n in 0..20 {
+            rig.outbox
+                .push_frame(|out, style| encode::response(out, style, &format!("{n}"), "ping", &Map::new()));
+        }
+        rig.outbox.flush();
+        let frames = rig.frames();
+        let ids: Vec<_> =
+            frames.iter().map(|frame| frame.get("id").unwrap().as_str().unwrap().to_owned()).collect();
+        assert_eq!(ids, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
     }
 }

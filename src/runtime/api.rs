@@ -41,6 +41,15 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// Starts a turn with a message that is no command.
+    pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
+        });
+    }
+}
+
 impl SessionApi for Runtime {
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
         self.shared.hub.attach(connection, client);
@@ -50,13 +59,20 @@ impl SessionApi for Runtime {
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
-        let last = self.shared.hub.detach(connection);
-        self.shared.board.left(connection);
-        if !last {
+        if !self.shared.hub.is_last(connection) {
+            self.shared.hub.detach(connection);
+            self.shared.board.left(connection);
             return reply.ok(());
         }
-        // The reply comes when the last of the sessions has dropped its part of it.
-        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        // The last connection is told how its turns end. The reply comes when the last of the sessions
+        // has dropped its part of it.
+        let shared = self.shared.clone();
+        let leave = Reply::new(move |_| {
+            shared.hub.detach(connection);
+            shared.board.left(connection);
+            reply.ok(());
+        });
+        let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
         for handle in self.shared.live() {
             handle.abort();
             let part = all.clone();
@@ -164,9 +180,7 @@ impl SessionApi for Runtime {
     }
 
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
-        });
+        self.line(call, prompt, reply);
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -329,12 +343,17 @@ impl SessionApi for Runtime {
         reply.fail(not_built("trust of folders"));
     }
 
-    fn command(&self, _: Call, _: String, reply: Reply<()>) {
-        reply.fail(not_built("slash commands"));
+    fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        let prompt = Prompt { message: text, ..Prompt::default() };
+        self.line(
+            call,
+            prompt,
+            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
+        );
     }
 
-    fn action_result(&self, _: Call, result: ActionResult, reply: Reply<()>) {
-        reply.fail(ApiError::not_found("frontend action", &result.request_id));
+    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        self.chosen(call, result, reply);
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {

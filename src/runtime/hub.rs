@@ -18,11 +18,16 @@ impl Hub {
         self.clients.write().unwrap_or_else(PoisonError::into_inner).push((connection, client));
     }
 
-    /// Removes a connection and says whether none is left.
-    pub fn detach(&self, connection: u64) -> bool {
+    /// Removes a connection.
+    pub fn detach(&self, connection: u64) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|(id, _)| *id != connection);
-        clients.is_empty()
+    }
+
+    /// Whether no other connection is attached.
+    pub fn is_last(&self, connection: u64) -> bool {
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        clients.iter().all(|(id, _)| *id == connection)
     }
 
     /// One connection.

@@ -42,8 +42,15 @@ pub fn rows() -> Vec<Row> {
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = name.rsplit("__").next().unwrap_or_default().chars().take(20).collect();
-            let json = edn_bridge::edn::read_one(text.as_bytes()).map(|value| json(&value));
-            rows.push(Row { name, edn: vec![text], json: json.into_iter().collect() });
+            // A file of many forms is read form by form: not all readers take several.
+            let (mut edn, mut texts, mut start) = (Vec::new(), Vec::new(), 0);
+            let mut reader = edn_bridge::edn::Reader::with(text.as_bytes(), edn_bridge::edn::Options { max_bytes: usize::MAX, ..Default::default() });
+            while let Some(Ok(value)) = reader.next() {
+                edn.push(text[start..reader.offset()].to_owned());
+                texts.push(json(&value));
+                start = reader.offset();
+            }
+            rows.push(Row { name, edn, json: texts });
         }
     }
     rows

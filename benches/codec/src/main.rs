@@ -14,7 +14,7 @@ use serde::Deserialize;
 mod data;
 
 /// How long each reader is measured on each row.
-const BUDGET: Duration = Duration::from_millis(1200);
+const BUDGET: Duration = Duration::from_millis(500);
 
 /// One row: the same data as EDN and as JSON, cut into inputs.
 struct Row {

@@ -143,7 +143,7 @@ impl Job {
 fn serve(file: &ModelFile, queue: &Receiver<Job>) {
     // The wire and the tools go first: a person waits for those too, and they need little.
     // Threads that the model starts inherit this.
-    if let Err(error) = rustix::process::setpriority_process(None, 5) {
+    if let Err(error) = rustix::process::nice(5) {
         tracing::debug!(%error, "the model runs at the priority of everything else");
     }
     while let Ok(mut job) = queue.recv() {
@@ -237,7 +237,7 @@ impl<'model> Conversation<'model> {
             fatal("the model file has no chat template: it is no model for conversations".into())
         })?;
         let threads = thread::available_parallelism().map_or(1, usize::from).min(limits::EMBEDDED_THREADS);
-        let threads = i32::try_from(threads).unwrap_or(1);
+        let threads = std::env::var("T").map_or(i32::try_from(threads).unwrap_or(1), |t| t.parse().unwrap());
         let window = limits::EMBEDDED_WINDOW_TOKENS.min(model.n_ctx_train());
         let params = LlamaContextParams::default()
             .with_n_ctx(NonZeroU32::new(window))

@@ -1,0 +1,247 @@
+//! The real release binary beside `cat`, in one run: start-up, round trip, pipelining, memory, deltas.
+//!
+//! `cargo bench --bench wire` builds the program in release mode and prints a table. `cat` is the floor:
+//! a process that does nothing but pass bytes on. The two are measured in turns, so that what the
+//! machine does meanwhile falls on both.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    missing_docs,
+    reason = "a benchmark"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const STARTS: usize = 60;
+const ROUNDS: usize = 20_000;
+const PIPELINED: usize = 100_000;
+const DELTAS: usize = 600_000;
+
+const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
+
+struct Peer {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    line: String,
+    // The state folder lives as long as the process.
+    _dir: tempfile::TempDir,
+}
+
+impl Peer {
+    fn bridge(script: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("script.edn");
+        std::fs::write(&path, script).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
+        command.arg("serve").arg("--script").arg(path).arg("--state-dir").arg(dir.path().join("state"));
+        command.arg("--cwd").arg(dir.path());
+        Self::start(command, dir)
+    }
+
+    fn cat() -> Self {
+        Self::start(Command::new("cat"), tempfile::tempdir().unwrap())
+    }
+
+    fn start(mut command: Command, dir: tempfile::TempDir) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let stdin = child.stdin.take().unwrap();
+        let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
+        Self { child, stdin, stdout, line: String::new(), _dir: dir }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stdin.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> &str {
+        self.line.clear();
+        self.stdout.read_line(&mut self.line).unwrap();
+        assert!(!self.line.is_empty(), "the peer ended");
+        &self.line
+    }
+
+    fn ask(&mut self, text: &str) -> Duration {
+        let begun = Instant::now();
+        self.send(text);
+        self.line();
+        begun.elapsed()
+    }
+
+    /// Resident memory in bytes.
+    fn resident(&self) -> usize {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * part) as usize]
+}
+
+fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> Vec<Duration> {
+    times.sort();
+    let parts = [0.5, 0.99, 0.999].map(|part| quantile(&times, part));
+    let ratio = |place: usize| match floor {
+        Some(floor) => {
+            let floor = quantile(floor, [0.5, 0.99, 0.999][place]);
+            format!("{:.1}×", parts[place].as_secs_f64() / floor.as_secs_f64())
+        }
+        None => String::new(),
+    };
+    println!(
+        "| {label} | {:.1} µs | {:.1} µs | {:.1} µs | {} | {} |",
+        parts[0].as_secs_f64() * 1e6,
+        parts[1].as_secs_f64() * 1e6,
+        parts[2].as_secs_f64() * 1e6,
+        ratio(0),
+        ratio(1),
+    );
+    times
+}
+
+fn main() {
+    let idle = "{:turns [{:steps [{:delta \"x\"}]}]}";
+    println!(
+        "| from spawn to the first answer | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
+    );
+    let mut cat = Vec::new();
+    let mut bridge = Vec::new();
+    for _ in 0..STARTS {
+        for (bridged, into) in [(false, &mut cat), (true, &mut bridge)] {
+            let begun = Instant::now();
+            let mut peer = if bridged { Peer::bridge(idle) } else { Peer::cat() };
+            peer.ask(HANDSHAKE);
+            into.push(begun.elapsed());
+        }
+    }
+    let floor = times("cat", cat, None);
+    times("edn-bridge, handshake", bridge, Some(&floor));
+
+    println!(
+        "\n| round trip over pipes | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
+    );
+    let mut cat = Peer::cat();
+    let mut peer = Peer::bridge(idle);
+    peer.ask(HANDSHAKE);
+    let memory = peer.resident();
+    let requests = [
+        ("ping", "{:id \"p\" :kind :request :op \"ping\" :params {}}\n".to_owned()),
+        ("get_state", "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n".to_owned()),
+        (
+            "query_eql, 3 attributes",
+            "{:id \"p\" :kind :request :op \"query_eql\" :params {:query \"[:psi.agent-session/session-id :psi.agent-session/phase :psi.agent-session/model-id]\"}}\n"
+                .to_owned(),
+        ),
+    ];
+    let mut floor = Vec::new();
+    let mut measured: Vec<Vec<Duration>> = vec![Vec::new(); requests.len()];
+    for _ in 0..ROUNDS / 100 {
+        floor.extend((0..100).map(|_| cat.ask(&requests[0].1)));
+        for (place, (_, request)) in requests.iter().enumerate() {
+            measured[place].extend((0..100).map(|_| peer.ask(request)));
+        }
+    }
+    let floor = times("cat", floor, None);
+    for ((name, _), measured) in requests.iter().zip(measured) {
+        times(name, measured, Some(&floor));
+    }
+
+    println!("\n| pipelined requests | per second |\n|---|---|");
+    for (name, mut peer) in [
+        ("cat", Peer::cat()),
+        ("edn-bridge, ping", {
+            let mut peer = Peer::bridge(idle);
+            peer.ask(HANDSHAKE);
+            peer
+        }),
+    ] {
+        println!("| {name} | {:.0} |", pipelined(&mut peer));
+    }
+
+    let mut peer = Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"));
+    peer.ask(HANDSHAKE);
+    peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
+    peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
+    peer.line();
+    let begun = Instant::now();
+    let (mut frames, mut bytes, mut peak) = (0usize, 0usize, 0usize);
+    loop {
+        let line = peer.line();
+        if line.contains("assistant/message") {
+            break;
+        }
+        frames += 1;
+        bytes += line.len();
+        if frames % 50_000 == 0 {
+            peak = peak.max(peer.resident());
+        }
+    }
+    let took = begun.elapsed().as_secs_f64();
+    println!("\n| deltas from the scripted provider to a reading client | |\n|---|---|");
+    println!(
+        "| deltas made | {DELTAS} |\n| frames read | {frames} |\n| deltas per second | {:.0} |",
+        DELTAS as f64 / took
+    );
+    println!(
+        "| bytes a frame | {:.0} |\n| resident memory, peak | {:.1} MB |",
+        bytes as f64 / frames as f64,
+        peak as f64 / 1e6
+    );
+
+    println!("\n| resident memory | |\n|---|---|");
+    println!(
+        "| edn-bridge, idle after the handshake | {:.1} MB |\n| cat | {:.1} MB |",
+        memory as f64 / 1e6,
+        cat.resident() as f64 / 1e6
+    );
+}
+
+/// Requests per second when they are sent without waiting for answers.
+fn pipelined(peer: &mut Peer) -> f64 {
+    // Far below the bound of pending requests' lifetime: a ping is answered as it is read.
+    let request = "{:id \"p\" :kind :request :op \"ping\" :params {}}\n";
+    let burst = request.repeat(PIPELINED);
+    let mut stdin = peer.stdin.try_clone();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let stdin = &mut stdin;
+        scope.spawn(move || stdin.write_all(burst.as_bytes()).unwrap());
+        let mut left = PIPELINED;
+        let mut buffer = [0u8; 1 << 16];
+        let stdout = peer.stdout.get_mut();
+        while left > 0 {
+            let count = stdout.read(&mut buffer).unwrap();
+            assert!(count > 0, "the peer ended");
+            left -= memchr::memchr_iter(b'\n', &buffer[..count]).count();
+        }
+    });
+    PIPELINED as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// A second handle on a process's standard input, for writing from another thread.
+trait TryClone {
+    fn try_clone(&self) -> std::fs::File;
+}
+
+impl TryClone for ChildStdin {
+    fn try_clone(&self) -> std::fs::File {
+        use std::os::fd::AsFd as _;
+        std::fs::File::from(self.as_fd().try_clone_to_owned().unwrap())
+    }
+}

@@ -1,0 +1,173 @@
+;;; edn-bridge-ask.el --- Ask about what is in other buffers  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Commands for any buffer that bring something of it to the chat of its
+;; project: a question about the region, a file, an image.
+
+;;; Code:
+
+(require 'project)
+(require 'edn-bridge-chat)
+
+(defvar edn-bridge-ask-open-function #'ignore
+  "Function that returns the chat buffer for this buffer's project.
+It opens one where there is none.")
+
+(defun edn-bridge-ask--chat ()
+  "Return the chat buffer for the current buffer."
+  (or (funcall edn-bridge-ask-open-function)
+      (user-error "There is no chat")))
+
+(defun edn-bridge-ask--place (start end)
+  "Return where the text between START and END stands, for the model to read."
+  (let ((name (if buffer-file-name
+                  (edn-bridge-ask--relative buffer-file-name)
+                (buffer-name)))
+        (first (line-number-at-pos start))
+        (last (line-number-at-pos (max start (1- end)))))
+    (if (= first last)
+        (format "%s:%d" name first)
+      (format "%s:%d-%d" name first last))))
+
+(defun edn-bridge-ask--relative (file)
+  "Return FILE relative to the root of its project, where it has one."
+  (let* ((project (project-current nil (file-name-directory file)))
+         (root (and project
+                    (if (fboundp 'project-root)
+                        (project-root project)
+                      (car (with-no-warnings (project-roots project)))))))
+    (if root
+        (file-relative-name file root)
+      (abbreviate-file-name file))))
+
+(defun edn-bridge-ask--quote (start end)
+  "Return the text between START and END as a code block with its place."
+  (let* ((text (buffer-substring-no-properties start end))
+         (fence (make-string
+                 (max 3 (1+ (edn-bridge-ask--longest-fence text))) ?`)))
+    (format "%s\n%s%s\n%s%s%s"
+            (edn-bridge-ask--place start end)
+            fence
+            (string-remove-suffix "-mode" (symbol-name major-mode))
+            text
+            (if (string-suffix-p "\n" text) "" "\n")
+            fence)))
+
+(defun edn-bridge-ask--longest-fence (text)
+  "Return the length of the longest run of backquotes in TEXT."
+  (let ((longest 0)
+        (start 0))
+    (while (string-match "`+" text start)
+      (setq longest (max longest (- (match-end 0) (match-beginning 0)))
+            start (match-end 0)))
+    longest))
+
+;;;###autoload
+(defun edn-bridge-ask-region (start end question)
+  "Ask QUESTION about the text between START and END in the project's chat."
+  (interactive
+   (progn
+     (unless (use-region-p)
+       (user-error "There is no region"))
+     (list (region-beginning) (region-end)
+           (read-string "Ask about the region: "))))
+  (let ((text (concat question "\n\n" (edn-bridge-ask--quote start end)))
+        (chat (edn-bridge-ask--chat)))
+    (display-buffer chat)
+    (with-current-buffer chat
+      (edn-bridge-chat-send-text text "queue"))))
+
+;;;###autoload
+(defun edn-bridge-add-region (start end)
+  "Add the text between START and END to the draft of the project's chat."
+  (interactive "r")
+  (edn-bridge-ask--add-to-draft
+   (concat (edn-bridge-ask--quote start end) "\n")))
+
+;;;###autoload
+(defun edn-bridge-add-file (file)
+  "Mention FILE, by default this buffer's, in the draft of the project's chat."
+  (interactive
+   (list (if (and buffer-file-name (not current-prefix-arg))
+             buffer-file-name
+           (read-file-name "Add file: " nil nil t))))
+  (edn-bridge-ask--add-to-draft
+   (concat "@" (edn-bridge-ask--relative (expand-file-name file)) " ")))
+
+(defun edn-bridge-ask--add-to-draft (text)
+  "Add TEXT at the end of the draft of the project's chat, and show it."
+  (let ((chat (edn-bridge-ask--chat)))
+    (with-current-buffer chat
+      (save-excursion
+        (goto-char (point-max))
+        (unless (or (= (point) (edn-bridge-transcript-draft-start))
+                    (memq (char-before) '(?\s ?\n)))
+          (insert (if (string-search "\n" text) "\n" " ")))
+        (insert text)))
+    (let ((window (display-buffer chat)))
+      (when window
+        (set-window-point window (with-current-buffer chat (point-max)))))))
+
+;;;; Images
+
+(defconst edn-bridge-ask--image-types
+  '(("png" . "image/png") ("jpg" . "image/jpeg") ("jpeg" . "image/jpeg")
+    ("gif" . "image/gif") ("webp" . "image/webp"))
+  "MIME types by the extension of a file's name.")
+
+(defun edn-bridge-add-image (file)
+  "Send the image in FILE with the next message of the project's chat."
+  (interactive (list (read-file-name "Image: " nil nil t)))
+  (let ((type (cdr (assoc (downcase (or (file-name-extension file) ""))
+                          edn-bridge-ask--image-types))))
+    (unless type
+      (user-error "This is no image that models take: %s" file))
+    (let ((data (with-temp-buffer
+                  (set-buffer-multibyte nil)
+                  (insert-file-contents-literally file)
+                  (buffer-string)))
+          (chat (edn-bridge-ask--chat)))
+      (with-current-buffer chat
+        (edn-bridge-ask-attach type data (file-name-nondirectory file))))))
+
+(defun edn-bridge-ask-attach (mime-type data &optional name)
+  "Have the image DATA, bytes of MIME-TYPE, go with this chat's next message.
+NAME is what the user is told that it is."
+  (push (list :mime-type (format "%s" mime-type)
+              :data (base64-encode-string data t))
+        edn-bridge-chat-images)
+  (message "%s goes with the next message (%d in all)"
+           (or name "The image") (length edn-bridge-chat-images)))
+
+(defun edn-bridge-ask--on-drop (uri _action)
+  "Take the image or file of URI that was dropped on a chat."
+  (let ((file (dnd-get-local-file-name uri t)))
+    (if (and file
+             (assoc (downcase (or (file-name-extension file) ""))
+                    edn-bridge-ask--image-types))
+        (edn-bridge-add-image file)
+      (when file
+        (edn-bridge-add-file file)))
+    'private))
+
+(declare-function dnd-get-local-file-name "dnd")
+(declare-function yank-media-handler "yank-media")
+(defvar dnd-protocol-alist)
+
+(defun edn-bridge-ask--setup ()
+  "Have this chat take images that are yanked or dropped."
+  (when (require 'dnd nil t)
+    (setq-local dnd-protocol-alist
+                (cons '("^file:" . edn-bridge-ask--on-drop)
+                      dnd-protocol-alist)))
+  (when (fboundp 'yank-media-handler)
+    (yank-media-handler "image/.*" #'edn-bridge-ask-attach)))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-ask--setup)
+
+(provide 'edn-bridge-ask)
+
+;;; edn-bridge-ask.el ends here

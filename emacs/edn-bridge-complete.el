@@ -1,0 +1,232 @@
+;;; edn-bridge-complete.el --- Choosing and completing  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; How a person chooses one of several things, by whatever completion they
+;; use, and the completion in the draft of a chat: slash commands and
+;; their arguments after /, files of the project after @.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'project)
+(require 'edn-bridge-chat)
+
+;;;; Choosing
+
+(defun edn-bridge-complete-choose (prompt items label &optional annotate)
+  "Choose one of ITEMS with PROMPT by completion, and return it.
+LABEL is a function that returns what an item is called, and ANNOTATE one
+that returns what is said of it, or nil.  Items of the same name are told
+apart by a number.  The order of ITEMS is kept."
+  (let* ((table (edn-bridge-complete--table items label))
+         (names (hash-table-keys table)))
+    (gethash (completing-read
+              prompt
+              (edn-bridge-complete--collection
+               names
+               (and annotate
+                    (lambda (name) (funcall annotate (gethash name table)))))
+              nil t)
+             table)))
+
+(defun edn-bridge-complete-choose-several (prompt items label &optional annotate)
+  "Choose some of ITEMS with PROMPT by completion, and return them.
+See `edn-bridge-complete-choose' for LABEL and ANNOTATE."
+  (let* ((table (edn-bridge-complete--table items label))
+         (names (hash-table-keys table)))
+    (mapcar (lambda (name) (gethash name table))
+            (completing-read-multiple
+             prompt
+             (edn-bridge-complete--collection
+              names
+              (and annotate
+                   (lambda (name) (funcall annotate (gethash name table)))))
+             nil t))))
+
+(defun edn-bridge-complete--table (items label)
+  "Return a hash table from names, in the order of ITEMS, to ITEMS.
+LABEL is a function that returns what an item is called."
+  (let ((table (make-hash-table :test #'equal)))
+    (dolist (item items table)
+      (let* ((base (let ((text (funcall label item)))
+                     (if (equal text "") "(empty)" text)))
+             (name base)
+             (count 1))
+        (while (not (eq (gethash name table table) table))
+          (setq name (format "%s <%d>" base (cl-incf count))))
+        (puthash name item table)))))
+
+(defun edn-bridge-complete--collection (names annotate)
+  "Return a completion table of NAMES in their order.
+ANNOTATE is nil or a function that returns what is said of a name."
+  (lambda (string predicate action)
+    (if (eq action 'metadata)
+        `(metadata
+          (display-sort-function . identity)
+          (cycle-sort-function . identity)
+          ,@(and annotate
+                 `((annotation-function
+                    . ,(lambda (name)
+                         (edn-bridge-complete--note
+                          (funcall annotate name)))))))
+      (complete-with-action action names string predicate))))
+
+(defun edn-bridge-complete--note (text)
+  "Return TEXT as the annotation of a candidate."
+  (if (member text '(nil ""))
+      ""
+    (concat "  " (propertize text 'face 'completions-annotations))))
+
+;;;; The draft
+
+(defvar-local edn-bridge-complete--commands nil
+  "Slash commands as the bridge lists them.")
+
+(defvar-local edn-bridge-complete--models nil
+  "Models as the bridge lists them.")
+
+(defvar-local edn-bridge-complete--files nil
+  "Cons of a time and the files of the project then.")
+
+(defconst edn-bridge-complete--modes
+  '("ask" "accept-edits" "read-only" "yolo")
+  "Names of the permission modes.")
+
+(defun edn-bridge-complete-at-point ()
+  "Complete a slash command, its argument or a file after @ in the draft."
+  (when (and (derived-mode-p 'edn-bridge-chat-mode)
+             (edn-bridge-transcript-in-draft-p))
+    (let ((start (edn-bridge-transcript-draft-start)))
+      (cond
+       ((eq (char-after start) ?/)
+        (edn-bridge-complete--slash (1+ start)))
+       ((save-excursion
+          (skip-chars-backward "^ \t\n@" start)
+          (and (eq (char-before) ?@)
+               (>= (1- (point)) start)
+               (or (= (1- (point)) start)
+                   (memq (char-before (1- (point))) '(?\s ?\t ?\n ?\()))))
+        (edn-bridge-complete--file start))))))
+
+(defun edn-bridge-complete--slash (start)
+  "Complete the slash command whose name begins at START."
+  (let ((end (save-excursion
+               (goto-char start)
+               (skip-chars-forward "a-z?-")
+               (point))))
+    (if (<= (point) end)
+        (list start end
+              (edn-bridge-complete--collection
+               (edn-bridge-complete--command-names)
+               #'edn-bridge-complete--command-doc)
+              :exclusive 'no)
+      (let ((names (edn-bridge-complete--arguments
+                    (buffer-substring-no-properties start end)))
+            (from (save-excursion
+                    (skip-chars-backward "^ \t\n" end)
+                    (point))))
+        (when names
+          (list from (save-excursion (skip-chars-forward "^ \t\n") (point))
+                (edn-bridge-complete--collection names nil)
+                :exclusive 'no))))))
+
+(defun edn-bridge-complete--command-names ()
+  "Return the names of the slash commands, those of extensions included."
+  (seq-uniq
+   (append
+    (mapcar (lambda (command) (plist-get command :name))
+            edn-bridge-complete--commands)
+    edn-bridge-constants-slash-commands
+    (mapcar (lambda (name)
+              (string-remove-prefix "/" (edn-bridge-chat-word name)))
+            (edn-bridge-chat-get :extension-command-names))
+    (seq-filter #'stringp
+                (mapcar (lambda (template)
+                          (if (consp template)
+                              (plist-get template :name)
+                            template))
+                        (edn-bridge-chat-get :prompt-templates))))))
+
+(defun edn-bridge-complete--command-doc (name)
+  "Return what the slash command NAME does, or nil."
+  (let ((command (seq-find (lambda (command)
+                             (equal (plist-get command :name) name))
+                           edn-bridge-complete--commands)))
+    (or (plist-get command :doc) (plist-get command :description))))
+
+(defun edn-bridge-complete--arguments (command)
+  "Return what can stand as an argument of COMMAND, a name."
+  (pcase command
+    ("thinking" edn-bridge-constants-thinking-levels)
+    ("mode" edn-bridge-complete--modes)
+    ("model"
+     (seq-uniq
+      (mapcan (lambda (model)
+                (delq nil (list (edn-bridge-chat-word
+                                 (plist-get model :provider))
+                                (plist-get model :id))))
+              edn-bridge-complete--models)))))
+
+(defun edn-bridge-complete--file (start)
+  "Complete the file name at point, after an @ that is not before START."
+  (let ((from (save-excursion (skip-chars-backward "^ \t\n@" start) (point)))
+        (to (save-excursion (skip-chars-forward "^ \t\n") (point))))
+    (list from to
+          (completion-table-dynamic
+           (lambda (_prefix) (edn-bridge-complete--project-files)))
+          :annotation-function #'ignore
+          :exclusive 'no)))
+
+(defun edn-bridge-complete--project-files ()
+  "Return the files of the project, relative to this chat's folder.
+They are looked for again after ten seconds."
+  (let ((now (float-time)))
+    (unless (and edn-bridge-complete--files
+                 (< (- now (car edn-bridge-complete--files)) 10))
+      (let ((project (project-current nil)))
+        (setq edn-bridge-complete--files
+              (cons now
+                    (mapcar (lambda (file)
+                              (file-relative-name file default-directory))
+                            (if project
+                                (project-files project)
+                              (seq-remove
+                               #'file-directory-p
+                               (directory-files
+                                default-directory t "\\`[^.]"))))))))
+    (cdr edn-bridge-complete--files)))
+
+(defun edn-bridge-complete--fetch ()
+  "Ask the bridge for what can be completed in this chat."
+  (let ((conn edn-bridge-chat--conn))
+    (edn-bridge-rpc-request
+     conn "get_commands" nil
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (setq edn-bridge-complete--commands
+               (append (plist-get data :commands) nil))))
+     :on-error #'ignore)
+    (edn-bridge-rpc-request
+     conn "get_available_models" nil
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (setq edn-bridge-complete--models
+               (append (plist-get data :models) nil))))
+     :on-error #'ignore)))
+
+(defun edn-bridge-complete--setup ()
+  "Have the draft of this chat completed."
+  (add-hook 'completion-at-point-functions
+            #'edn-bridge-complete-at-point nil t))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-complete--setup)
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-complete--fetch)
+
+(provide 'edn-bridge-complete)
+
+;;; edn-bridge-complete.el ends here

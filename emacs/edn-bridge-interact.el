@@ -1,0 +1,591 @@
+;;; edn-bridge-interact.el --- Questions of the agent to the user  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; The agent asks: for a text, a choice, an approval, a login.  A question
+;; is shown in the chat, with buttons and keys; it waits there and takes
+;; neither the keyboard nor the minibuffer.  Whatever reads from the
+;; minibuffer does so because a button was pressed.
+;;
+;; Several frontends may be asked at once.  The first answer counts; the
+;; others see that the question was answered.
+;;
+;; A kind of question is a row of `edn-bridge-interact--kinds': how it is
+;; told, and which answers there are.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'subr-x)
+(require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
+(require 'edn-bridge-tools)
+
+(defface edn-bridge-interact-title
+  '((t :inherit warning))
+  "Face of the first line of a question."
+  :group 'edn-bridge)
+
+(defface edn-bridge-interact-danger
+  '((t :inherit error))
+  "Face of a question whose answer can do harm."
+  :group 'edn-bridge)
+
+(defvar edn-bridge-interact--kinds)
+
+(defvar edn-bridge-interact-functions nil
+  "Abnormal hook run in a chat buffer when a question comes or goes.
+The functions are called with the question's title, or nil when one is
+settled.")
+
+;;;; Questions
+
+(cl-defstruct (edn-bridge-interact--question (:copier nil))
+  "A question that waits for an answer."
+  id kind payload conn
+  agent                       ; label of who asks, where it is not this session
+  start end                   ; markers around its text
+  answer)                     ; function of status, value and note
+
+(defvar-local edn-bridge-interact--questions nil
+  "Questions of this chat that wait, the oldest first.")
+
+(defun edn-bridge-interact-pending ()
+  "Return how many questions of this chat wait for an answer."
+  (length edn-bridge-interact--questions))
+
+(defun edn-bridge-interact--find (id)
+  "Return the waiting question ID of this chat, or nil."
+  (seq-find (lambda (question)
+              (equal id (edn-bridge-interact--question-id question)))
+            edn-bridge-interact--questions))
+
+(defun edn-bridge-interact--at-point ()
+  "Return the waiting question at point, or else the oldest; fail if none."
+  (or (edn-bridge-interact--find
+       (get-text-property (point) 'edn-bridge-question))
+      (car edn-bridge-interact--questions)
+      (user-error "No question is waiting")))
+
+;;;; Events
+
+(defun edn-bridge-interact--on-requested (data)
+  "Show the question in DATA of `interaction/requested'."
+  (let ((id (plist-get data :interaction-id))
+        (conn edn-bridge-chat--conn))
+    (unless (edn-bridge-interact--find id)
+      (edn-bridge-interact--show
+       (make-edn-bridge-interact--question
+        :id id
+        :kind (edn-bridge-chat-word (plist-get data :kind))
+        :payload (plist-get data :payload)
+        :conn conn
+        :agent (edn-bridge-interact--agent data)
+        :answer
+        (lambda (status value note)
+          (edn-bridge-interact--respond
+           conn "interaction_respond" id
+           (append (list :interaction-id id :status status)
+                   (and value (list :value value))
+                   (and note (list :note note))))))))))
+
+(defun edn-bridge-interact--agent (data)
+  "Return the label of who asks in DATA, or nil where it is this session."
+  (let ((agent (plist-get data :subagent-id)))
+    (cond (agent (format "subagent %s" agent))
+          ((not (edn-bridge-chat-mine-p data))
+           (format "session %s" (plist-get data :session-id))))))
+
+(defun edn-bridge-interact--on-dialog (data)
+  "Show the dialog in DATA of `ui/dialog-requested'.
+A bridge that knows this frontend as an interactor sends none."
+  (let ((id (plist-get data :dialog-id))
+        (conn edn-bridge-chat--conn))
+    (unless (edn-bridge-interact--find id)
+      (edn-bridge-interact--show
+       (make-edn-bridge-interact--question
+        :id id
+        :kind (concat "dialog-" (edn-bridge-chat-word (plist-get data :kind)))
+        :payload data
+        :conn conn
+        :agent (edn-bridge-interact--agent data)
+        :answer
+        (lambda (status value _note)
+          (if (equal status "cancelled")
+              (edn-bridge-interact--respond conn "cancel_dialog" id
+                                            (list :dialog-id id))
+            (edn-bridge-interact--respond
+             conn "resolve_dialog" id
+             (list :dialog-id id :result (plist-get value :result))))))))))
+
+(defun edn-bridge-interact--respond (conn op id params)
+  "Send the answer to question ID on CONN by OP with PARAMS.
+A refusal is shown; where the answer came too late, that is all."
+  (edn-bridge-rpc-request
+   conn op params
+   :on-success
+   (lambda (_data)
+     (edn-bridge-chat-with-buffer conn
+       (edn-bridge-interact--settle id "answered")))
+   :on-error
+   (lambda (frame)
+     (edn-bridge-chat-with-buffer conn
+       (if (member (plist-get frame :error-code)
+                   '("request/interaction-already-answered"
+                     "request/no-active-dialog" "request/not-found"))
+           (edn-bridge-interact--settle id "was answered elsewhere")
+         (message "edn-bridge: %s" (plist-get frame :error-message)))))))
+
+(defun edn-bridge-interact--on-answered (data)
+  "Show that the question of DATA of `interaction/answered' is settled."
+  (edn-bridge-interact--settle (plist-get data :interaction-id)
+                               (edn-bridge-chat-word (plist-get data :status))))
+
+(defun edn-bridge-interact--show-again ()
+  "Show the questions that wait again, as the transcript was built again.
+Those of a connection that is gone wait no more."
+  (let ((questions (seq-filter
+                    (lambda (question)
+                      (eq (edn-bridge-interact--question-conn question)
+                          edn-bridge-chat--conn))
+                    edn-bridge-interact--questions)))
+    (setq edn-bridge-interact--questions nil)
+    (mapc #'edn-bridge-interact--show questions)
+    (unless questions
+      (run-hook-with-args 'edn-bridge-interact-functions nil))))
+
+;;;; Showing
+
+(defvar edn-bridge-interact-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "y" #'edn-bridge-interact-accept)
+    (define-key map "n" #'edn-bridge-interact-refuse)
+    (define-key map "s" #'edn-bridge-interact-accept-for-session)
+    (define-key map "q" #'edn-bridge-interact-cancel)
+    map)
+  "Keymap on the text of a question.")
+
+(defun edn-bridge-interact--show (question)
+  "Show QUESTION at the end of the transcript."
+  (edn-bridge-chat-end-stream)
+  (let* ((kind (edn-bridge-interact--question-kind question))
+         (payload (edn-bridge-interact--question-payload question))
+         (row (or (assoc kind edn-bridge-interact--kinds)
+                  (assoc "unknown" edn-bridge-interact--kinds)))
+         (title (funcall (nth 1 row) payload kind)))
+    (edn-bridge-transcript-add
+      (edn-bridge-transcript-fresh-line 'blank)
+      (let ((start (point)))
+        (when (edn-bridge-interact--question-agent question)
+          (insert (propertize
+                   (format "[%s] " (edn-bridge-interact--question-agent question))
+                   'face 'edn-bridge-chat-assistant)))
+        (insert (propertize title
+                            'face (if (edn-bridge-edn-true-p
+                                       (plist-get payload :danger))
+                                      'edn-bridge-interact-danger
+                                    'edn-bridge-interact-title))
+                "\n")
+        (funcall (nth 2 row) payload)
+        (unless (bolp) (insert "\n"))
+        (let ((buttons (point)))
+          (pcase-dolist (`(,label ,function)
+                         (append (funcall (nth 3 row) payload)
+                                 '(("Cancel" edn-bridge-interact--cancel))))
+            (edn-bridge-interact--insert-button question label function)
+            (insert " "))
+          (insert "\n")
+          (put-text-property start (point) 'edn-bridge-question
+                             (edn-bridge-interact--question-id question))
+          (edn-bridge-interact--add-keymap start (point))
+          (setf (edn-bridge-interact--question-start question)
+                (copy-marker buttons)
+                (edn-bridge-interact--question-end question)
+                (copy-marker (point))))))
+    (setq edn-bridge-interact--questions
+          (append edn-bridge-interact--questions (list question)))
+    (run-hook-with-args 'edn-bridge-interact-functions title)))
+
+(defun edn-bridge-interact--add-keymap (start end)
+  "Have the keys of questions work between START and END, buttons too."
+  (let ((place start))
+    (while (< place end)
+      (let ((next (next-single-property-change place 'keymap nil end))
+            (map (get-text-property place 'keymap)))
+        (put-text-property place next 'keymap
+                           (if map
+                               (make-composed-keymap
+                                map edn-bridge-interact-map)
+                             edn-bridge-interact-map))
+        (setq place next)))))
+
+(defun edn-bridge-interact--insert-button (question label function)
+  "Insert a button with LABEL that answers QUESTION by FUNCTION."
+  (let ((buffer (current-buffer)))
+    (insert-text-button
+     (concat "[" label "]")
+     'follow-link t
+     'help-echo label
+     'action (lambda (_button)
+               (with-current-buffer buffer
+                 (funcall function question))))
+    ;; A button's keymap is a property of its category; the text needs it
+    ;; as its own for the keys of the question to be added.
+    (put-text-property (- (point) (length label) 2) (point)
+                       'keymap button-map)))
+
+(defun edn-bridge-interact--settle (id outcome)
+  "Show OUTCOME in the place of the buttons of question ID, if it waits."
+  (when-let ((question (edn-bridge-interact--find id)))
+    (setq edn-bridge-interact--questions
+          (delq question edn-bridge-interact--questions))
+    (let ((start (edn-bridge-interact--question-start question))
+          (end (edn-bridge-interact--question-end question)))
+      (edn-bridge-transcript-edit
+        (let ((from (marker-position start)))
+          (goto-char from)
+          (insert (propertize (format "→ %s" outcome)
+                              'face 'edn-bridge-chat-notice)
+                  "\n")
+          (edn-bridge-transcript-protect from (point))
+          (delete-region (point) end)))
+      (set-marker start nil)
+      (set-marker end nil))
+    (run-hook-with-args 'edn-bridge-interact-functions nil)))
+
+;;;; Answering
+
+(defun edn-bridge-interact--answer (question value &optional note)
+  "Answer QUESTION with VALUE, a property list, and NOTE to the model."
+  (unless (memq question edn-bridge-interact--questions)
+    (user-error "This question was answered"))
+  (funcall (edn-bridge-interact--question-answer question)
+           "accepted" value
+           (and note (not (equal note "")) note)))
+
+(defun edn-bridge-interact--cancel (question)
+  "Cancel QUESTION."
+  (unless (memq question edn-bridge-interact--questions)
+    (user-error "This question was answered"))
+  (funcall (edn-bridge-interact--question-answer question)
+           "cancelled" nil nil))
+
+(defun edn-bridge-interact--answerer (value)
+  "Return a function that answers a question with VALUE."
+  (lambda (question) (edn-bridge-interact--answer question value)))
+
+(defun edn-bridge-interact--denier ()
+  "Return a function that denies what a question asks for, with a reason."
+  (lambda (question)
+    (edn-bridge-interact--answer
+     question '(:outcome "deny")
+     (read-string "Why not (the model is told; may be empty): "))))
+
+;;;; Kinds
+
+(defun edn-bridge-interact--prompt (payload _kind)
+  "Return the prompt in PAYLOAD."
+  (or (plist-get payload :prompt) "The agent asks"))
+
+(defun edn-bridge-interact--options-text (payload)
+  "Insert the options in PAYLOAD, numbered."
+  (let ((index 0))
+    (seq-do (lambda (option)
+              (cl-incf index)
+              (insert (format "  %d. %s" index (plist-get option :label)))
+              (when-let ((text (plist-get option :description)))
+                (insert "  " (propertize text 'face 'edn-bridge-chat-notice)))
+              (insert "\n"))
+            (plist-get payload :options))))
+
+(defun edn-bridge-interact--facts (payload)
+  "Insert what PAYLOAD says beyond a prompt, one fact a line."
+  (cl-loop for (key value) on payload by #'cddr
+           unless (or (null value) (memq key '(:prompt :danger :default)))
+           do (insert "  "
+                      (propertize (edn-bridge-chat-word key)
+                                  'face 'edn-bridge-chat-notice)
+                      " "
+                      (if (stringp value)
+                          value
+                        (edn-bridge-edn-print-string value))
+                      "\n")))
+
+(defun edn-bridge-interact--approval-text (payload)
+  "Insert what would happen if PAYLOAD of an approval were allowed."
+  (let ((summary (plist-get payload :call-summary))
+        (command (plist-get payload :command))
+        (diff (plist-get payload :diff))
+        (paths (plist-get payload :paths)))
+    (cond
+     ((and (stringp diff) (not (equal diff "")))
+      (edn-bridge-tools-insert-diff diff))
+     ((and (stringp command) (not (equal command "")))
+      (insert (propertize command 'face 'edn-bridge-tools-output
+                          'line-prefix "  " 'wrap-prefix "  ")
+              "\n"))
+     ((stringp summary)
+      (insert "  " summary "\n")))
+    (when (and (seq-empty-p diff) (not (seq-empty-p paths)))
+      (insert "  " (mapconcat #'identity paths "\n  ") "\n"))
+    (when-let ((rule (plist-get payload :suggested-rule)))
+      (insert (propertize
+               (format "  always: %s"
+                       (if (stringp rule)
+                           rule
+                         (edn-bridge-edn-print-string rule)))
+               'face 'edn-bridge-chat-notice)
+              "\n"))))
+
+(defun edn-bridge-interact--approval-answers (payload)
+  "Return the answers to PAYLOAD of an approval."
+  (append
+   `(("Allow once (y)"
+      ,(edn-bridge-interact--answerer '(:outcome "approve" :scope "once")))
+     ("Allow for this session (s)"
+      ,(edn-bridge-interact--answerer '(:outcome "approve" :scope "session"))))
+   (when-let ((rule (plist-get payload :suggested-rule)))
+     `(("Allow always"
+        ,(edn-bridge-interact--answerer
+          (list :outcome "approve" :scope "rule" :rule rule)))))
+   `(("Reject (n)" ,(edn-bridge-interact--denier)))))
+
+(defun edn-bridge-interact--ask (question)
+  "Answer QUESTION with a text from the minibuffer."
+  (let ((payload (edn-bridge-interact--question-payload question)))
+    (edn-bridge-interact--answer
+     question
+     (list :text (read-string (format "%s: " (plist-get payload :prompt))
+                              nil nil (plist-get payload :placeholder))))))
+
+(defun edn-bridge-interact--ask-draft (question)
+  "Answer QUESTION with the draft."
+  (let ((text (string-trim (edn-bridge-transcript-draft))))
+    (when (equal text "")
+      (user-error "The draft is empty"))
+    (edn-bridge-interact--answer question (list :text text))
+    (edn-bridge-transcript-reset-draft)))
+
+(defun edn-bridge-interact--select (question)
+  "Answer QUESTION by choosing one of its options, or several."
+  (let* ((payload (edn-bridge-interact--question-payload question))
+         (options (append (plist-get payload :options) nil))
+         (label (lambda (option) (plist-get option :label)))
+         (note (lambda (option) (plist-get option :description))))
+    (edn-bridge-interact--answer
+     question
+     (if (edn-bridge-edn-true-p (plist-get payload :multi))
+         (list :indices
+               (vconcat
+                (mapcar (lambda (option) (seq-position options option #'eq))
+                        (edn-bridge-complete-choose-several
+                         (format "%s (several, with commas): "
+                                 (plist-get payload :prompt))
+                         options label note))))
+       (list :index
+             (seq-position options
+                           (edn-bridge-complete-choose
+                            (format "%s: " (plist-get payload :prompt))
+                            options label note)
+                           #'eq))))))
+
+(defun edn-bridge-interact--select-answers (payload)
+  "Return the answers to PAYLOAD of a select: the options, if they are few."
+  (let ((options (plist-get payload :options)))
+    (if (or (> (length options) 6)
+            (edn-bridge-edn-true-p (plist-get payload :multi)))
+        '(("Choose" edn-bridge-interact--select))
+      (seq-map-indexed
+       (lambda (option index)
+         (list (plist-get option :label)
+               (edn-bridge-interact--answerer (list :index index))))
+       options))))
+
+(defun edn-bridge-interact--password (question)
+  "Answer QUESTION with a secret that is not echoed."
+  (let ((secret (read-passwd
+                 (format "%s: " (plist-get
+                                 (edn-bridge-interact--question-payload question)
+                                 :prompt)))))
+    (unwind-protect
+        (edn-bridge-interact--answer question (list :secret secret))
+      (clear-string secret))))
+
+(defun edn-bridge-interact--device-text (payload)
+  "Insert where the login of PAYLOAD is to be made, and by which code."
+  (let ((url (plist-get payload :url)))
+    (insert "  ")
+    (insert-text-button url
+                        'follow-link t
+                        'action (lambda (_button) (browse-url url)))
+    (insert "\n  code: "
+            (propertize (or (plist-get payload :code) "") 'face 'bold)
+            "\n")))
+
+(defun edn-bridge-interact--device-answers (payload)
+  "Return the answers to PAYLOAD of a login by a device code."
+  `(("Open the page and copy the code"
+     ,(lambda (_question)
+        (kill-new (plist-get payload :code))
+        (browse-url (plist-get payload :url))))
+    ("Done" ,(edn-bridge-interact--answerer '(:done t)))))
+
+(defun edn-bridge-interact--nothing (_payload)
+  "Insert nothing."
+  nil)
+
+(defun edn-bridge-interact--dialog-title (payload _kind)
+  "Return the title of the dialog in PAYLOAD."
+  (or (plist-get payload :title) "The agent asks"))
+
+(defun edn-bridge-interact--dialog-text (payload)
+  "Insert the message of the dialog in PAYLOAD."
+  (when-let ((text (plist-get payload :message)))
+    (insert text "\n"))
+  (edn-bridge-interact--options-text payload))
+
+(defconst edn-bridge-interact--kinds
+  `(("ask" edn-bridge-interact--prompt edn-bridge-interact--nothing
+     ,(lambda (_payload)
+        '(("Answer" edn-bridge-interact--ask)
+          ("Answer with the draft" edn-bridge-interact--ask-draft))))
+    ("confirm" edn-bridge-interact--prompt edn-bridge-interact--nothing
+     ,(lambda (payload)
+        (let ((answers
+               `(("Yes (y)" ,(edn-bridge-interact--answerer '(:ok t)))
+                 ("No (n)" ,(edn-bridge-interact--answerer '(:ok :false))))))
+          (if (edn-bridge-edn-true-p (plist-get payload :default))
+              answers
+            (reverse answers)))))
+    ("select" edn-bridge-interact--prompt edn-bridge-interact--options-text
+     edn-bridge-interact--select-answers)
+    ("approve"
+     ,(lambda (payload _kind)
+        (format "Allow %s?" (or (plist-get payload :tool) "this call")))
+     edn-bridge-interact--approval-text
+     edn-bridge-interact--approval-answers)
+    ("auth.device-code"
+     ,(lambda (payload _kind)
+        (format "Log in to %s"
+                (edn-bridge-chat-word (plist-get payload :provider))))
+     edn-bridge-interact--device-text
+     edn-bridge-interact--device-answers)
+    ("auth.password" edn-bridge-interact--prompt edn-bridge-interact--nothing
+     ,(lambda (_payload) '(("Enter" edn-bridge-interact--password))))
+    ("grant-stage-tool"
+     ,(lambda (payload _kind)
+        (format "Grant %s to this stage, once?" (plist-get payload :tool)))
+     edn-bridge-interact--facts
+     ,(lambda (_payload)
+        `(("Grant (y)" ,(edn-bridge-interact--answerer '(:outcome "approve")))
+          ("Deny (n)" ,(edn-bridge-interact--denier))
+          ("Later" ,(edn-bridge-interact--answerer '(:outcome "defer"))))))
+    ("approve-subagent-envelope"
+     ,(lambda (payload _kind)
+        (format "Start subagent %s?" (plist-get payload :subagent-id)))
+     edn-bridge-interact--facts
+     ,(lambda (_payload)
+        `(("Start (y)" ,(edn-bridge-interact--answerer '(:outcome "approve")))
+          ("Deny (n)" ,(edn-bridge-interact--denier)))))
+    ("dialog-confirm" edn-bridge-interact--dialog-title
+     edn-bridge-interact--dialog-text
+     ,(lambda (_payload)
+        `(("Yes (y)" ,(edn-bridge-interact--answerer '(:result t)))
+          ("No (n)" ,(edn-bridge-interact--answerer '(:result :false))))))
+    ("dialog-select" edn-bridge-interact--dialog-title
+     edn-bridge-interact--dialog-text
+     ,(lambda (payload)
+        (seq-map (lambda (option)
+                   (list (plist-get option :label)
+                         (edn-bridge-interact--answerer
+                          (list :result (plist-get option :value)))))
+                 (plist-get payload :options))))
+    ("dialog-input" edn-bridge-interact--dialog-title
+     edn-bridge-interact--dialog-text
+     ,(lambda (payload)
+        `(("Answer"
+           ,(lambda (question)
+              (edn-bridge-interact--answer
+               question
+               (list :result
+                     (read-string (format "%s: " (plist-get payload :title))
+                                  nil nil
+                                  (plist-get payload :placeholder)))))))))
+    ("unknown"
+     ,(lambda (_payload kind)
+        (format "A question of the kind %s, which this version does not know"
+                kind))
+     edn-bridge-interact--facts
+     ignore))
+  "Kinds of questions.
+Each is a list of the name and functions of the payload: one that returns
+the title (it also gets the name), one that inserts what there is to
+know, and one that returns the answers, lists of a label and a function of
+the question.")
+
+;;;; Commands
+
+(defun edn-bridge-interact--choose-answer (letter)
+  "Give the answer whose label has LETTER to the question at point."
+  (let* ((question (edn-bridge-interact--at-point))
+         (row (assoc (edn-bridge-interact--question-kind question)
+                     edn-bridge-interact--kinds))
+         (answer (and row
+                      (seq-find
+                       (lambda (answer)
+                         (string-suffix-p (format "(%s)" letter) (car answer)))
+                       (funcall (nth 3 row)
+                                (edn-bridge-interact--question-payload
+                                 question))))))
+    (unless answer
+      (user-error "This question has no such answer; use its buttons"))
+    (funcall (nth 1 answer) question)))
+
+(defun edn-bridge-interact-accept ()
+  "Say yes to the question at point, or else to the oldest."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-interact--choose-answer "y"))
+
+(defun edn-bridge-interact-accept-for-session ()
+  "Allow what the question at point asks for in the whole session."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-interact--choose-answer "s"))
+
+(defun edn-bridge-interact-refuse ()
+  "Say no to the question at point, or else to the oldest."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-interact--choose-answer "n"))
+
+(defun edn-bridge-interact-cancel ()
+  "Cancel the question at point, or else the oldest."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-interact--cancel (edn-bridge-interact--at-point)))
+
+(defun edn-bridge-interact-next ()
+  "Go to the next question that waits, at its first button."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((starts (mapcar (lambda (question)
+                          (marker-position
+                           (edn-bridge-interact--question-start question)))
+                        edn-bridge-interact--questions)))
+    (unless starts
+      (user-error "No question is waiting"))
+    (goto-char (or (seq-find (lambda (start) (> start (point))) starts)
+                   (car starts)))))
+
+(edn-bridge-chat-handle "interaction/requested"
+                        #'edn-bridge-interact--on-requested)
+(edn-bridge-chat-handle "interaction/answered"
+                        #'edn-bridge-interact--on-answered)
+(edn-bridge-chat-handle "ui/dialog-requested"
+                        #'edn-bridge-interact--on-dialog)
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-interact--show-again)
+
+(define-key edn-bridge-chat-mode-map (kbd "C-c C-a") #'edn-bridge-interact-next)
+(define-key edn-bridge-chat-mode-map (kbd "C-c C-y") #'edn-bridge-interact-accept)
+
+(provide 'edn-bridge-interact)
+
+;;; edn-bridge-interact.el ends here

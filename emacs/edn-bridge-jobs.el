@@ -1,0 +1,167 @@
+;;; edn-bridge-jobs.el --- Background jobs, widgets and statuses  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; What goes on beside the conversation: background jobs in a buffer of
+;; their own, and the widgets (the progress of a workflow, say) and status
+;; texts that the bridge keeps, shown above the footer.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'tabulated-list)
+(require 'edn-bridge-chat)
+
+;;;; Widgets and statuses
+
+(defvar-local edn-bridge-jobs--widgets nil
+  "Lines of the widgets of this chat.")
+
+(defvar-local edn-bridge-jobs--statuses nil
+  "Lines of the statuses of this chat.")
+
+(defun edn-bridge-jobs--lines (value)
+  "Return the lines of text that VALUE, a widget or a status, has."
+  (cond
+   ((stringp value) (list value))
+   ((consp value)
+    (let ((lines (or (plist-get value :content-lines)
+                     (plist-get value :lines)
+                     (plist-get value :text)
+                     (plist-get value :message))))
+      (mapcan #'edn-bridge-jobs--lines
+              (if (stringp lines) (list lines) (append lines nil)))))))
+
+(defun edn-bridge-jobs--on-widgets (data)
+  "Show the widgets in DATA of `ui/widgets-updated'.
+The tree of sessions has a buffer of its own."
+  (setq edn-bridge-jobs--widgets
+        (mapcan (lambda (widget)
+                  (unless (equal (plist-get widget :widget-id) "session-tree")
+                    (edn-bridge-jobs--lines widget)))
+                (append (plist-get data :widgets) nil)))
+  (edn-bridge-chat-set-status
+   'edn-bridge-jobs
+   (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses)))
+
+(defun edn-bridge-jobs--on-statuses (data)
+  "Show the statuses in DATA of `ui/status-updated'."
+  (setq edn-bridge-jobs--statuses
+        (mapcan #'edn-bridge-jobs--lines
+                (append (plist-get data :statuses) nil)))
+  (edn-bridge-chat-set-status
+   'edn-bridge-jobs
+   (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses)))
+
+;;;; Jobs
+
+(defvar-local edn-bridge-jobs--chat nil
+  "The chat buffer whose jobs are shown.")
+
+(defvar edn-bridge-jobs-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-jobs-inspect)
+    (define-key map "k" #'edn-bridge-jobs-cancel)
+    map)
+  "Keymap of `edn-bridge-jobs-mode'.")
+
+(define-derived-mode edn-bridge-jobs-mode tabulated-list-mode "Jobs"
+  "Major mode of a session's background jobs.
+
+\\{edn-bridge-jobs-mode-map}"
+  :group 'edn-bridge
+  (setq tabulated-list-format [("Job" 14 t) ("Status" 10 t) ("What" 0 t)]
+        tabulated-list-padding 1)
+  (setq-local revert-buffer-function #'edn-bridge-jobs--revert)
+  (tabulated-list-init-header))
+
+(defun edn-bridge-jobs ()
+  "Show the background jobs of this chat's session."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-chat-current)
+  (let ((chat (current-buffer))
+        (buffer (get-buffer-create
+                 (format "*%s jobs*" (string-trim (buffer-name) "\\*" "\\*")))))
+    (with-current-buffer buffer
+      (edn-bridge-jobs-mode)
+      (setq edn-bridge-jobs--chat chat)
+      (edn-bridge-jobs--revert))
+    (pop-to-buffer buffer)))
+
+(defun edn-bridge-jobs--request (op params function)
+  "Send OP with PARAMS for this buffer's chat; call FUNCTION with the answer.
+FUNCTION is called in this buffer."
+  (let ((buffer (current-buffer)))
+    (with-current-buffer edn-bridge-jobs--chat
+      (edn-bridge-rpc-request
+       (edn-bridge-chat-current) op params
+       :on-success (lambda (data)
+                     (when (buffer-live-p buffer)
+                       (with-current-buffer buffer
+                         (funcall function data))))))))
+
+(defun edn-bridge-jobs--revert (&rest _)
+  "Ask for the jobs again and show them."
+  (edn-bridge-jobs--request
+   "list_background_jobs" nil
+   (lambda (data)
+     (setq tabulated-list-entries
+           (mapcar #'edn-bridge-jobs--entry
+                   (append (plist-get data :jobs) nil)))
+     (tabulated-list-print t))))
+
+(defun edn-bridge-jobs--id (job)
+  "Return the id of JOB."
+  (or (plist-get job :job-id) (plist-get job :id)))
+
+(defun edn-bridge-jobs--entry (job)
+  "Return the table's entry for JOB."
+  (list (edn-bridge-jobs--id job)
+        (vector (format "%s" (edn-bridge-jobs--id job))
+                (or (edn-bridge-chat-word (plist-get job :status)) "")
+                (replace-regexp-in-string
+                 "[ \t\n]+" " "
+                 (format "%s" (or (plist-get job :command)
+                                  (plist-get job :label)
+                                  (plist-get job :name)
+                                  ""))))))
+
+(defun edn-bridge-jobs-inspect ()
+  "Show all that is known of the job at point."
+  (interactive nil edn-bridge-jobs-mode)
+  (edn-bridge-jobs--request
+   "inspect_background_job"
+   (list :job-id (or (tabulated-list-get-id) (user-error "No job here")))
+   (lambda (data)
+     (with-help-window "*edn-bridge job*"
+       (with-current-buffer standard-output
+         (edn-bridge-edn-pretty-print (plist-get data :job)))))))
+
+(defun edn-bridge-jobs-cancel ()
+  "End the job at point."
+  (interactive nil edn-bridge-jobs-mode)
+  (edn-bridge-jobs--request
+   "cancel_background_job"
+   (list :job-id (or (tabulated-list-get-id) (user-error "No job here")))
+   (lambda (_data) (edn-bridge-jobs--revert))))
+
+(defun edn-bridge-jobs--on-job (_data)
+  "Bring the buffers that show this chat's jobs up to date."
+  (let ((chat (current-buffer)))
+    (dolist (buffer (buffer-list))
+      (when (and (eq (buffer-local-value 'edn-bridge-jobs--chat buffer) chat)
+                 (get-buffer-window buffer t))
+        (with-current-buffer buffer
+          (edn-bridge-jobs--revert))))))
+
+(edn-bridge-chat-handle "ui/widgets-updated" #'edn-bridge-jobs--on-widgets)
+(edn-bridge-chat-handle "ui/status-updated" #'edn-bridge-jobs--on-statuses)
+(edn-bridge-chat-handle "job/updated" #'edn-bridge-jobs--on-job)
+
+(define-key edn-bridge-chat-mode-map (kbd "C-c C-j") #'edn-bridge-jobs)
+
+(provide 'edn-bridge-jobs)
+
+;;; edn-bridge-jobs.el ends here

@@ -1,0 +1,131 @@
+;;; edn-bridge-models.el --- Model, thinking level and mode  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Commands of a chat buffer that choose by what model, how thoroughly and
+;; with which permissions its session goes on.  Under the prefix C-c C-o.
+
+;;; Code:
+
+(require 'edn-bridge-chat)
+(require 'edn-bridge-complete)
+
+(defun edn-bridge-models--label (model)
+  "Return what MODEL, as the bridge lists it, is called."
+  (format "%s/%s" (edn-bridge-chat-word (plist-get model :provider))
+          (plist-get model :id)))
+
+(defun edn-bridge-models--annotate (model)
+  "Return what is said of MODEL beside its name."
+  (string-join
+   (delq nil
+         (list (plist-get model :name)
+               (when-let ((window (plist-get model :context-window)))
+                 (format "%dk" (/ window 1000)))
+               (and (plist-member model :available)
+                    (not (edn-bridge-edn-true-p (plist-get model :available)))
+                    "not set up")))
+   ", "))
+
+(defun edn-bridge-models-choose (provider id &optional scope)
+  "Go on with the model ID of PROVIDER.
+SCOPE is \"session\", \"project\" or \"user\"; with a prefix argument it is
+asked for, and the choice holds for new sessions too."
+  (interactive
+   (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
+                                     "get_available_models" nil))
+          (model (edn-bridge-complete-choose
+                  "Model: " (append (plist-get data :models) nil)
+                  #'edn-bridge-models--label
+                  #'edn-bridge-models--annotate)))
+     (list (edn-bridge-chat-word (plist-get model :provider))
+           (plist-get model :id)
+           (and current-prefix-arg
+                (completing-read "For: " '("session" "project" "user")
+                                 nil t))))
+   edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "set_model"
+   (append (list :provider provider :model-id id)
+           (and scope (list :scope scope)))
+   :on-success (lambda (_data) (message "Model: %s" id))))
+
+(defun edn-bridge-models-cycle (&optional back)
+  "Go on with the next model that can be used; with BACK, the previous one."
+  (interactive "P" edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "cycle_model"
+   (list :direction (if back "prev" "next"))
+   :on-success (lambda (data)
+                 (message "Model: %s"
+                          (edn-bridge-models--label (plist-get data :model))))))
+
+(defun edn-bridge-models-think (level)
+  "Have the model think as much as LEVEL says."
+  (interactive
+   (list (edn-bridge-complete-choose
+          "Thinking: " edn-bridge-constants-thinking-levels #'identity))
+   edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "set_thinking_level" (list :level level)
+   :on-success
+   (lambda (data)
+     (message "Thinking: %s"
+              (edn-bridge-chat-word (plist-get data :thinking-level))))))
+
+(defun edn-bridge-models-set-mode (mode)
+  "Make MODE what the tools may do without asking."
+  (interactive
+   (list (edn-bridge-complete-choose
+          "Permissions: "
+          '(("ask" . "reading here is free, anything else asks")
+            ("accept-edits" . "edits in the folder are free too")
+            ("read-only" . "nothing is changed")
+            ("yolo" . "nothing asks"))
+          #'car #'cdr))
+   edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "set_mode"
+   (list :mode (if (consp mode) (car mode) mode))
+   :on-success (lambda (data)
+                 (message "Permissions: %s" (plist-get data :mode)))))
+
+(defun edn-bridge-models-compact (instructions)
+  "Have the older part of the conversation summarised for the model.
+INSTRUCTIONS say what the summary should keep; they may be empty."
+  (interactive (list (read-string "Keep in the summary (may be empty): "))
+               edn-bridge-chat-mode)
+  (edn-bridge-rpc-request
+   (edn-bridge-chat-current) "compact"
+   (and (not (equal instructions ""))
+        (list :custom-instructions instructions))
+   :on-success (lambda (_data) (message "The conversation was compacted"))))
+
+(defun edn-bridge-models-show-stats ()
+  "Show what the session has used."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "get_session_stats" nil
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-chat-notice
+          (with-temp-buffer
+            (edn-bridge-edn-pretty-print (plist-get data :stats))
+            (buffer-string))))))))
+
+(let ((map (make-sparse-keymap)))
+  (define-key map "m" #'edn-bridge-models-choose)
+  (define-key map "n" #'edn-bridge-models-cycle)
+  (define-key map "t" #'edn-bridge-models-think)
+  (define-key map "p" #'edn-bridge-models-set-mode)
+  (define-key map "c" #'edn-bridge-models-compact)
+  (define-key map "s" #'edn-bridge-models-show-stats)
+  (define-key edn-bridge-chat-mode-map (kbd "C-c C-o") map))
+
+(provide 'edn-bridge-models)
+
+;;; edn-bridge-models.el ends here

@@ -1,0 +1,513 @@
+;;; edn-bridge-tools.el --- Tool calls in a chat  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; A tool call is one line of the transcript: its name, what it does, how
+;; it went.  Its output is in the buffer only while the line is unfolded,
+;; so that what nobody looks at costs nothing.
+;;
+;; Diffs, the following of `file:line', and the rest of an output that the
+;; bridge held back are here too.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'diff-mode)
+(require 'edn-bridge-chat)
+
+;;;; Options
+
+(defcustom edn-bridge-tools-unfold '("edit" "write")
+  "Names of the tools whose output is shown when they are done.
+The output of others is shown on demand."
+  :type '(repeat string)
+  :group 'edn-bridge)
+
+(defcustom edn-bridge-tools-output-limit 16000
+  "How many characters of an output are shown at once."
+  :type 'natnum
+  :group 'edn-bridge)
+
+(defface edn-bridge-tools-name
+  '((t :inherit font-lock-builtin-face))
+  "Face of the names of tools."
+  :group 'edn-bridge)
+
+(defface edn-bridge-tools-summary
+  '((t :inherit default))
+  "Face of what a tool call does."
+  :group 'edn-bridge)
+
+(defface edn-bridge-tools-state
+  '((t :inherit shadow))
+  "Face of how a tool call went."
+  :group 'edn-bridge)
+
+(defface edn-bridge-tools-failed
+  '((t :inherit error))
+  "Face of the state of a tool call that failed."
+  :group 'edn-bridge)
+
+(defface edn-bridge-tools-output
+  '((t :inherit (fixed-pitch shadow) :extend t))
+  "Face of the output of tools."
+  :group 'edn-bridge)
+
+;;;; The calls of a chat
+
+(cl-defstruct (edn-bridge-tools--call (:copier nil))
+  "A tool call of the session."
+  id name summary arguments text details
+  (state 'proposed)       ; `proposed', `running', `done' or `failed'
+  started                 ; time when it began to run here, or nil
+  elapsed                 ; seconds that it ran, or nil
+  marker                  ; at its line, while that may still change
+  open)                   ; non-nil if unfolded
+
+(defvar-local edn-bridge-tools--calls nil
+  "Hash table of the tool calls of this chat, by id.")
+
+(defun edn-bridge-tools--calls ()
+  "Return the hash table of the tool calls of this chat."
+  (or edn-bridge-tools--calls
+      (setq edn-bridge-tools--calls (make-hash-table :test #'equal))))
+
+(defun edn-bridge-tools--get (id)
+  "Return the tool call ID of this chat, or nil."
+  (gethash id (edn-bridge-tools--calls)))
+
+(defun edn-bridge-tools--note (data)
+  "Take what DATA, of a tool event, says of its call; return the call."
+  (let* ((id (plist-get data :tool-id))
+         (call (or (edn-bridge-tools--get id)
+                   (puthash id (make-edn-bridge-tools--call :id id)
+                            (edn-bridge-tools--calls)))))
+    (when-let ((name (plist-get data :tool-name)))
+      (setf (edn-bridge-tools--call-name call) name))
+    (when-let ((summary (plist-get data :call-summary)))
+      (setf (edn-bridge-tools--call-summary call) summary))
+    (when-let ((arguments (or (plist-get data :parsed-args)
+                              (plist-get data :arguments))))
+      (setf (edn-bridge-tools--call-arguments call) arguments))
+    (when (plist-member data :result-text)
+      (setf (edn-bridge-tools--call-text call) (plist-get data :result-text)))
+    (when-let ((details (plist-get data :details)))
+      (setf (edn-bridge-tools--call-details call) details))
+    call))
+
+(defun edn-bridge-tools--finish (call failed)
+  "Note that CALL is done, or with FAILED non-nil that it failed."
+  (setf (edn-bridge-tools--call-state call) (if failed 'failed 'done))
+  (when-let ((started (edn-bridge-tools--call-started call)))
+    (setf (edn-bridge-tools--call-elapsed call)
+          (- (float-time) started))))
+
+;;;; Events
+
+(defun edn-bridge-tools--on-start (data)
+  "Show the tool call that DATA of `tool/start' proposes."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((call (edn-bridge-tools--note data)))
+      (unless (edn-bridge-tools--call-marker call)
+        (edn-bridge-tools--insert call)))))
+
+(defun edn-bridge-tools--on-executing (data)
+  "Show that the tool call of DATA of `tool/executing' runs."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((call (edn-bridge-tools--note data)))
+      (setf (edn-bridge-tools--call-state call) 'running
+            (edn-bridge-tools--call-started call) (float-time))
+      (if (edn-bridge-tools--call-marker call)
+          (edn-bridge-tools--redraw call)
+        (edn-bridge-tools--insert call)))))
+
+(defun edn-bridge-tools--on-update (data)
+  "Show what DATA of `tool/update' says of a running tool call."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((call (edn-bridge-tools--note data)))
+      (when (edn-bridge-tools--call-marker call)
+        (edn-bridge-tools--redraw call)))))
+
+(defun edn-bridge-tools--on-result (data)
+  "Show how the tool call of DATA of `tool/result' went."
+  (when (edn-bridge-chat-mine-p data)
+    (let ((call (edn-bridge-tools--note data)))
+      (edn-bridge-tools--finish
+       call (edn-bridge-edn-true-p (plist-get data :is-error)))
+      (when (member (edn-bridge-tools--call-name call) edn-bridge-tools-unfold)
+        (setf (edn-bridge-tools--call-open call) t))
+      (if (edn-bridge-tools--call-marker call)
+          (edn-bridge-tools--redraw call)
+        (edn-bridge-tools--insert call))
+      (edn-bridge-tools--settle call))))
+
+(defun edn-bridge-tools--settle (call)
+  "Let go of the marker of CALL, whose line will not change by itself.
+A marker that is kept would make every later insertion slower."
+  (when-let ((marker (edn-bridge-tools--call-marker call)))
+    (set-marker marker nil)
+    (setf (edn-bridge-tools--call-marker call) nil)))
+
+(defun edn-bridge-tools--on-rebuild (data)
+  "Forget all calls but those that DATA, which will be shown, describes."
+  (clrhash (edn-bridge-tools--calls))
+  (cl-loop for (_id result) on (plist-get data :tool-calls) by #'cddr
+           when (plist-get result :tool-id)
+           do (edn-bridge-tools--finish
+               (edn-bridge-tools--note result)
+               (edn-bridge-edn-true-p (plist-get result :is-error)))))
+
+(defun edn-bridge-tools--show-block (block _message)
+  "Show BLOCK, a tool call in a message of the journal."
+  (let* ((id (plist-get block :id))
+         (known (edn-bridge-tools--get id))
+         (call (edn-bridge-tools--note
+                (list :tool-id id
+                      :tool-name (plist-get block :name)
+                      :parsed-args (plist-get block :arguments)))))
+    (edn-bridge-tools--insert call)
+    (when known
+      (edn-bridge-tools--settle call))))
+
+(defun edn-bridge-tools--show-message (message _message)
+  "Show the result that MESSAGE of the journal holds."
+  (when-let ((call (edn-bridge-tools--get (plist-get message :tool-call-id))))
+    (unless (memq (edn-bridge-tools--call-state call) '(done failed))
+      (setf (edn-bridge-tools--call-text call)
+            (edn-bridge-chat-message-text message))
+      (edn-bridge-tools--finish
+       call (edn-bridge-edn-true-p (plist-get message :is-error)))
+      (when (edn-bridge-tools--call-marker call)
+        (edn-bridge-tools--redraw call)
+        (edn-bridge-tools--settle call)))))
+
+;;;; The line of a call
+
+(defvar edn-bridge-tools-line-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-tools-toggle)
+    (define-key map (kbd "TAB") #'edn-bridge-tools-toggle)
+    (define-key map [mouse-1] #'edn-bridge-tools-toggle-at-mouse)
+    map)
+  "Keymap on the lines of tool calls.")
+
+(defun edn-bridge-tools--insert (call)
+  "Add the line of CALL to the transcript."
+  (edn-bridge-chat-end-stream)
+  (edn-bridge-transcript-add
+    (unless (get-text-property (max (point-min) (1- (point))) 'edn-bridge-tool)
+      (edn-bridge-transcript-fresh-line 'blank))
+    (setf (edn-bridge-tools--call-marker call) (copy-marker (point)))
+    (edn-bridge-tools--insert-lines call)))
+
+(defun edn-bridge-tools--redraw (call)
+  "Write the line of CALL, which is in the transcript, again."
+  (edn-bridge-transcript-edit
+    (let* ((start (marker-position (edn-bridge-tools--call-marker call)))
+           (end (edn-bridge-tools--end start)))
+      ;; The new text goes before the old: the end of the transcript, which
+      ;; may be the end of the old text, then stays behind both.
+      (goto-char start)
+      (edn-bridge-tools--insert-lines call)
+      (edn-bridge-transcript-protect start (point))
+      (set-marker (edn-bridge-tools--call-marker call) start)
+      (delete-region (point) (+ (point) (- end start))))))
+
+(defun edn-bridge-tools--end (start)
+  "Return the end of the text of the call whose line begins at START."
+  (next-single-property-change start 'edn-bridge-tool nil
+                               (edn-bridge-transcript-end)))
+
+(defun edn-bridge-tools--insert-lines (call)
+  "Insert the line of CALL and, where it is unfolded, its output."
+  (let ((start (point)))
+    (insert (edn-bridge-tools--line call))
+    (add-text-properties start (1- (point))
+                         (list 'keymap edn-bridge-tools-line-map
+                               'mouse-face 'highlight
+                               'help-echo "RET, TAB: fold or unfold"))
+    (when (edn-bridge-tools--call-open call)
+      (edn-bridge-tools--insert-body call))
+    (put-text-property start (point) 'edn-bridge-tool
+                       (edn-bridge-tools--call-id call))))
+
+(defun edn-bridge-tools--line (call)
+  "Return the line of CALL, newline included."
+  (let* ((name (or (edn-bridge-tools--call-name call) "tool"))
+         (state (edn-bridge-tools--state call))
+         (width (max 20 (- (min 160 (edn-bridge-tools--width))
+                           (string-width state) (max 8 (string-width name)) 6)))
+         (summary (truncate-string-to-width
+                   (replace-regexp-in-string
+                    "[ \t\n\r]+" " " (edn-bridge-tools--summary call))
+                   width nil nil "…")))
+    (concat (if (edn-bridge-tools--call-open call) "▾ " "▸ ")
+            (propertize (string-pad name 8) 'face 'edn-bridge-tools-name)
+            " "
+            (propertize summary 'face 'edn-bridge-tools-summary)
+            (propertize " " 'display
+                        `(space :align-to (- right ,(1+ (string-width state)))))
+            state
+            "\n")))
+
+(defun edn-bridge-tools--width ()
+  "Return how many columns a line of this chat has."
+  (let ((window (get-buffer-window nil t)))
+    (if window (window-max-chars-per-line window) 80)))
+
+(defun edn-bridge-tools--state (call)
+  "Return how CALL goes or went, in a word and the time that it took."
+  (let ((elapsed (edn-bridge-tools--call-elapsed call)))
+    (pcase (edn-bridge-tools--call-state call)
+      ('proposed (propertize "…" 'face 'edn-bridge-tools-state))
+      ('running (propertize "running" 'face 'edn-bridge-tools-state))
+      (state
+       (propertize (concat (if (eq state 'failed) "failed" "done")
+                           (and elapsed
+                                (> elapsed 0.05)
+                                (format " %.1fs" elapsed)))
+                   'face (if (eq state 'failed)
+                             'edn-bridge-tools-failed
+                           'edn-bridge-tools-state))))))
+
+(defun edn-bridge-tools--summary (call)
+  "Return what CALL does, in a line."
+  (or (edn-bridge-tools--call-summary call)
+      (let ((arguments (edn-bridge-tools--call-arguments call)))
+        (cond ((stringp arguments) arguments)
+              ((null arguments) "")
+              ((cl-some (lambda (key)
+                          (let ((value (plist-get arguments key)))
+                            (and (stringp value) value)))
+                        '(:command :path :pattern :glob :question :task)))
+              (t (edn-bridge-edn-print-string arguments))))))
+
+;;;; The output of a call
+
+(defvar edn-bridge-tools-body-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-tools-follow)
+    (define-key map (kbd "TAB") #'edn-bridge-tools-toggle)
+    map)
+  "Keymap on the output of tool calls.")
+
+(defun edn-bridge-tools--insert-body (call)
+  "Insert what CALL was asked to do in full, and its output."
+  (let* ((start (point))
+         (diff (edn-bridge-tools-diff (edn-bridge-tools--call-details call)))
+         (text (or (edn-bridge-tools--call-text call) ""))
+         (command (plist-get (edn-bridge-tools--arguments call) :command)))
+    (when (and (stringp command) (string-search "\n" command))
+      (insert (propertize command 'face 'edn-bridge-tools-summary) "\n"))
+    (if diff
+        (edn-bridge-tools-insert-diff diff)
+      (edn-bridge-tools--insert-output text))
+    (put-text-property start (point) 'keymap edn-bridge-tools-body-map)
+    (edn-bridge-tools--insert-rest-button call)
+    (put-text-property start (point) 'line-prefix "  ")
+    (put-text-property start (point) 'wrap-prefix "  ")))
+
+(defun edn-bridge-tools--arguments (call)
+  "Return the arguments of CALL where they are a map, else nil."
+  (let ((arguments (edn-bridge-tools--call-arguments call)))
+    (and (consp arguments) arguments)))
+
+(defun edn-bridge-tools--insert-output (text)
+  "Insert TEXT, an output, bounded, with its places to follow marked."
+  (let ((start (point))
+        (shown (if (> (length text) edn-bridge-tools-output-limit)
+                   (substring text 0 edn-bridge-tools-output-limit)
+                 text)))
+    (insert (if (equal shown "") "(no output)" shown))
+    (unless (bolp) (insert "\n"))
+    (put-text-property start (point) 'face 'edn-bridge-tools-output)
+    (edn-bridge-tools--mark-places start (point))
+    (when (< (length shown) (length text))
+      (insert (propertize (format "(%d more characters)\n"
+                                  (- (length text) (length shown)))
+                          'face 'edn-bridge-chat-notice)))))
+
+(defun edn-bridge-tools--insert-rest-button (call)
+  "Insert a button for what the bridge held back of the output of CALL."
+  (let* ((details (edn-bridge-tools--call-details call))
+         (handle (and (consp details) (plist-get details :handle)))
+         (size (and handle (plist-get details :size))))
+    (when handle
+      (insert-text-button
+       (if size
+           (format "[Whole output, %s]" (file-size-human-readable size))
+         "[Whole output]")
+       'follow-link t
+       'action (lambda (_button) (edn-bridge-tools-view-output handle)))
+      (insert "\n"))))
+
+(defconst edn-bridge-tools--place
+  "\\(?:^\\|[ \t(\"'`]\\)\\(\\(?:[./~]\\|[[:alnum:]_-]\\)[^] \t\n:()\"'`<>]*\\):\\([0-9]+\\)\\(?::\\([0-9]+\\)\\)?"
+  "Matches a place in a file: its name, line and perhaps column.")
+
+(defun edn-bridge-tools--mark-places (start end)
+  "Give the places in files between START and END the face of links."
+  (save-excursion
+    (goto-char start)
+    (let ((count 0))
+      (while (and (< count 200)
+                  (re-search-forward edn-bridge-tools--place end t))
+        (cl-incf count)
+        (add-face-text-property (match-beginning 1) (match-end 2) 'link)))))
+
+(defun edn-bridge-tools-follow ()
+  "Visit the place in a file that the text at point names."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((point (point))
+        (place nil))
+    (save-excursion
+      (beginning-of-line)
+      (while (and (not place)
+                  (re-search-forward edn-bridge-tools--place
+                                     (line-end-position) t))
+        (when (<= (match-beginning 1) point (match-end 0))
+          (setq place (list (match-string-no-properties 1)
+                            (match-string-no-properties 2)
+                            (match-string-no-properties 3))))
+        (goto-char (max (match-end 0) (point)))))
+    (unless place
+      (user-error "There is no place in a file here"))
+    (pcase-let ((`(,name ,line ,column) place))
+      (let ((file (expand-file-name name)))
+        (unless (file-exists-p file)
+          (user-error "There is no file %s" file))
+        (find-file-other-window file)
+        (goto-char (point-min))
+        (forward-line (1- (string-to-number line)))
+        (when column
+          (move-to-column (1- (string-to-number column))))))))
+
+(defun edn-bridge-tools-view-output (handle)
+  "Show the whole output that the bridge keeps under HANDLE in a buffer."
+  (let ((conn (edn-bridge-chat-current))
+        (directory default-directory)
+        (buffer (generate-new-buffer "*edn-bridge output*")))
+    (with-current-buffer buffer
+      (setq default-directory directory)
+      (special-mode))
+    (pop-to-buffer buffer)
+    (edn-bridge-tools--fetch conn handle 0 buffer)))
+
+(defun edn-bridge-tools--fetch (conn handle offset buffer)
+  "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part."
+  (edn-bridge-rpc-request
+   conn "read_output" (list :handle handle :offset offset :limit 262144)
+   :on-success
+   (lambda (data)
+     (when (buffer-live-p buffer)
+       (let* ((text (plist-get data :text))
+              (next (+ (plist-get data :offset) (string-bytes text))))
+         (with-current-buffer buffer
+           (save-excursion
+             (let ((inhibit-read-only t))
+               (goto-char (point-max))
+               (insert text))))
+         (when (and (not (equal text "")) (< next (plist-get data :size)))
+           (edn-bridge-tools--fetch conn handle next buffer)))))))
+
+;;;; Diffs
+
+(defun edn-bridge-tools-diff (details)
+  "Return the diff in DETAILS of a tool call, or nil."
+  (let ((diff (and (consp details) (plist-get details :diff))))
+    (and (stringp diff) (not (equal diff "")) diff)))
+
+(defun edn-bridge-tools-insert-diff (diff)
+  "Insert DIFF, in unified form, with the faces of `diff-mode'."
+  (let ((start (point)))
+    (insert diff)
+    (unless (bolp) (insert "\n"))
+    (put-text-property start (point) 'face 'edn-bridge-tools-output)
+    (save-excursion
+      (let ((end (point)))
+        (goto-char start)
+        (while (< (point) end)
+          (let ((face (pcase (char-after)
+                        (?+ (if (looking-at-p "\\+\\+\\+ ")
+                                'diff-file-header
+                              'diff-added))
+                        (?- (if (looking-at-p "--- ")
+                                'diff-file-header
+                              'diff-removed))
+                        (?@ 'diff-hunk-header))))
+            (when face
+              (put-text-property (point) (min end (line-beginning-position 2))
+                                 'face face)))
+          (forward-line))))))
+
+;;;; Folding
+
+(defun edn-bridge-tools-toggle ()
+  "Fold or unfold the tool call at point, or else the last one."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((start (edn-bridge-tools--start-at-point)))
+    (unless start
+      (user-error "There is no tool call"))
+    (edn-bridge-tools--toggle-at start)))
+
+(defun edn-bridge-tools-toggle-at-mouse (event)
+  "Fold or unfold the tool call at the place of the mouse EVENT."
+  (interactive "e" edn-bridge-chat-mode)
+  (mouse-set-point event)
+  (edn-bridge-tools-toggle))
+
+(defun edn-bridge-tools--start-at-point ()
+  "Return the start of the tool call at point, or of the last one, or nil."
+  (let ((point (point)))
+    (cond
+     ((get-text-property point 'edn-bridge-tool)
+      (if (or (= point (point-min))
+              (not (equal (get-text-property point 'edn-bridge-tool)
+                          (get-text-property (1- point) 'edn-bridge-tool))))
+          point
+        (previous-single-property-change point 'edn-bridge-tool nil
+                                         (point-min))))
+     (t
+      (let ((end (edn-bridge-transcript-end)))
+        (while (and (> end (point-min))
+                    (not (get-text-property (1- end) 'edn-bridge-tool)))
+          (setq end (previous-single-property-change
+                     end 'edn-bridge-tool nil (point-min))))
+        (and (> end (point-min))
+             (previous-single-property-change end 'edn-bridge-tool nil
+                                              (point-min))))))))
+
+(defun edn-bridge-tools--toggle-at (start)
+  "Fold or unfold the tool call whose line begins at START."
+  (let* ((call (edn-bridge-tools--get
+                (get-text-property start 'edn-bridge-tool)))
+         (live (edn-bridge-tools--call-marker call))
+         (here (and (>= (point) start)
+                    (< (point) (edn-bridge-tools--end start)))))
+    (setf (edn-bridge-tools--call-open call)
+          (not (edn-bridge-tools--call-open call)))
+    (unless live
+      (setf (edn-bridge-tools--call-marker call) (copy-marker start)))
+    (edn-bridge-tools--redraw call)
+    (unless live
+      (edn-bridge-tools--settle call))
+    (when here
+      (goto-char start))))
+
+;;;; Registering
+
+(edn-bridge-chat-handle "tool/start" #'edn-bridge-tools--on-start)
+(edn-bridge-chat-handle "tool/executing" #'edn-bridge-tools--on-executing)
+(edn-bridge-chat-handle "tool/update" #'edn-bridge-tools--on-update)
+(edn-bridge-chat-handle "tool/result" #'edn-bridge-tools--on-result)
+(edn-bridge-chat-handle-block :tool-call #'edn-bridge-tools--show-block)
+(edn-bridge-chat-handle-block :tool-result #'edn-bridge-tools--show-message)
+(add-hook 'edn-bridge-chat-rebuild-functions #'edn-bridge-tools--on-rebuild)
+
+(define-key edn-bridge-chat-mode-map (kbd "C-c C-t") #'edn-bridge-tools-toggle)
+
+(provide 'edn-bridge-tools)
+
+;;; edn-bridge-tools.el ends here

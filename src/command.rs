@@ -1,0 +1,246 @@
+//! Slash commands: what a line says, as a type.
+//!
+//! Knows the grammar (`grammar/slash.ebnf`) and the catalogue's names; does nothing. What a command
+//! comes to is the runtime's affair.
+
+use std::borrow::Cow;
+
+use crate::catalogue::COMMANDS;
+use crate::message::ThinkingLevel;
+
+/// What a person wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// No command: text for the model. A doubled slash at the start is written singly.
+    Text(Cow<'a, str>),
+    /// A command.
+    Command(Command<'a>),
+    /// A command whose arguments do not fit: how it is written.
+    Usage(&'static str),
+    /// A slash and a name that no command has, with the nearest names.
+    Unknown {
+        /// The name, without its slash.
+        name: &'a str,
+        /// Names that are spelt alike, nearest first.
+        nearest: Vec<&'static str>,
+    },
+}
+
+/// A slash command with its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// `/help`, `/?`
+    Help,
+    /// `/quit`, `/exit`
+    Quit,
+    /// `/new`
+    New,
+    /// `/resume`
+    Resume,
+    /// `/tree [id]`
+    Tree(Option<&'a str>),
+    /// `/fork`
+    Fork,
+    /// `/mode [name]`
+    Mode(Option<&'a str>),
+    /// `/trust`
+    Trust,
+    /// `/workflow name [args]`
+    Workflow {
+        /// The workflow.
+        name: &'a str,
+        /// What it is given.
+        arguments: &'a str,
+    },
+    /// `/reload`
+    Reload,
+    /// `/status`
+    Status,
+    /// `/history`
+    History,
+    /// `/model [provider id]`
+    Model(Option<(&'a str, &'a str)>),
+    /// `/thinking [level]`
+    Thinking(Option<ThinkingLevel>),
+    /// `/compact [text]`
+    Compact(Option<&'a str>),
+    /// `/name text`
+    Name(&'a str),
+    /// `/prompts`
+    Prompts,
+    /// `/skills`
+    Skills,
+    /// `/remember [text]`
+    Remember(Option<&'a str>),
+    /// `/login [provider]`
+    Login(Option<&'a str>),
+    /// `/logout [provider]`
+    Logout(Option<&'a str>),
+    /// `/worktree`
+    Worktree,
+    /// `/jobs`
+    Jobs,
+    /// `/job id`
+    Job(&'a str),
+    /// `/cancel-job id`
+    CancelJob(&'a str),
+    /// `/tools`
+    Tools,
+    /// `/export [path]`
+    Export(Option<&'a str>),
+    /// `/abort`
+    Abort,
+}
+
+/// Reads a line. Total: every text is one of the four things.
+pub fn read(text: &str) -> Line<'_> {
+    if let Some(rest) = text.strip_prefix('/')
+        && rest.starts_with('/')
+    {
+        return Line::Text(Cow::Borrowed(rest));
+    }
+    match name(text) {
+        None => Line::Text(Cow::Borrowed(text)),
+        Some((name, rest)) => match COMMANDS.iter().find(|spec| spec.name == name) {
+            Some(spec) => command(spec.name, rest.trim()).map_or(Line::Usage(spec.usage), Line::Command),
+            None => Line::Unknown { name, nearest: nearest(name, COMMANDS.iter().map(|spec| spec.name)) },
+        },
+    }
+}
+
+/// A slash and `[a-z?][a-z-]*`, up to a blank or the end; and what follows.
+fn name(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('/')?;
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (name, arguments) = rest.split_at_checked(end)?;
+    let mut bytes = name.bytes();
+    let fits = bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'?')
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    fits.then_some((name, arguments))
+}
+
+/// The command of a catalogued name; `None` where the arguments do not fit.
+fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
+    let mut words = arguments.split_whitespace();
+    let (first, second, third) = (words.next(), words.next(), words.next());
+    let rest = (!arguments.is_empty()).then_some(arguments);
+    // Commands without arguments ignore none: what is written too much is a mistake worth telling.
+    let alone = |command: Command<'a>| first.is_none().then_some(command);
+    let one = second.is_none();
+    match name {
+        "help" | "?" => alone(Command::Help),
+        "quit" | "exit" => alone(Command::Quit),
+        "new" => alone(Command::New),
+        "resume" => alone(Command::Resume),
+        "tree" => one.then_some(Command::Tree(first)),
+        "fork" => alone(Command::Fork),
+        "mode" => one.then_some(Command::Mode(first)),
+        "trust" => alone(Command::Trust),
+        "workflow" => {
+            let name = first?;
+            let arguments = arguments.strip_prefix(name)?.trim_start();
+            Some(Command::Workflow { name, arguments })
+        }
+        "reload" => alone(Command::Reload),
+        "status" => alone(Command::Status),
+        "history" => alone(Command::History),
+        "model" => match (first, second, third) {
+            (None, ..) => Some(Command::Model(None)),
+            (Some(provider), Some(id), None) => Some(Command::Model(Some((provider, id)))),
+            _ => None,
+        },
+        "thinking" => match first {
+            None => Some(Command::Thinking(None)),
+            Some(level) if one => ThinkingLevel::parse(level).map(|level| Command::Thinking(Some(level))),
+            Some(_) => None,
+        },
+        "compact" => Some(Command::Compact(rest)),
+        "name" => rest.map(Command::Name),
+        "prompts" => alone(Command::Prompts),
+        "skills" => alone(Command::Skills),
+        "remember" => Some(Command::Remember(rest)),
+        "login" => one.then_some(Command::Login(first)),
+        "logout" => one.then_some(Command::Logout(first)),
+        "worktree" => alone(Command::Worktree),
+        "jobs" => alone(Command::Jobs),
+        "job" => first.filter(|_| one).map(Command::Job),
+        "cancel-job" => first.filter(|_| one).map(Command::CancelJob),
+        "tools" => alone(Command::Tools),
+        "export" => Some(Command::Export(rest)),
+        "abort" => alone(Command::Abort),
+        _ => None,
+    }
+}
+
+/// Up to three names that are spelt like `name`, nearest first.
+pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+    let mut found: Vec<(usize, &str)> = names
+        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
+        // Half of a name wrong is another name.
+        .filter(|(distance, candidate)| *distance <= candidate.len().max(name.len()) / 2)
+        .collect();
+    found.sort();
+    found.truncate(3);
+    found.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart() {
+        let text = |text| Line::Text(Cow::Borrowed(text));
+        for (input, expected) in [
+            ("hello", text("hello")),
+            ("", text("")),
+            ("/", text("/")),
+            ("/usr/bin/env", text("/usr/bin/env")),
+            ("/Users", text("/Users")),
+            ("/help.md", text("/help.md")),
+            (" /help", text(" /help")),
+            ("//help", text("/help")),
+            ("///", text("//")),
+            ("/help", Line::Command(Command::Help)),
+            ("/?", Line::Command(Command::Help)),
+            ("/help\n", Line::Command(Command::Help)),
+            ("/help me", Line::Usage("/help")),
+            ("/tree", Line::Command(Command::Tree(None))),
+            ("/tree s-1", Line::Command(Command::Tree(Some("s-1")))),
+            ("/tree a b", Line::Usage("/tree [id]")),
+            ("/model", Line::Command(Command::Model(None))),
+            ("/model p m", Line::Command(Command::Model(Some(("p", "m"))))),
+            ("/model p", Line::Usage("/model OR /model <provider> <model-id>")),
+            ("/thinking high", Line::Command(Command::Thinking(Some(ThinkingLevel::High)))),
+            ("/thinking deep", Line::Usage("/thinking [level]")),
+            ("/name  a b ", Line::Command(Command::Name("a b"))),
+            ("/name", Line::Usage("/name text")),
+            ("/workflow w a  b", Line::Command(Command::Workflow { name: "w", arguments: "a  b" })),
+            ("/job", Line::Usage("/job id")),
+        ] {
+            assert_eq!(read(input), expected, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn every_catalogued_command_is_understood() {
+        for spec in COMMANDS {
+            for arguments in ["", " x", " high", " a b"] {
+                let line = format!("/{}{arguments}", spec.name);
+                assert!(!matches!(read(&line), Line::Unknown { .. } | Line::Text(_)), "{line}");
+            }
+            let understood = ["", " x", " high", " a b"]
+                .iter()
+                .any(|arguments| matches!(read(&format!("/{}{arguments}", spec.name)), Line::Command(_)));
+            assert!(understood, "/{} is never understood", spec.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_has_neighbours() {
+        let Line::Unknown { nearest, .. } = read("/hlep") else { panic!() };
+        assert_eq!(nearest.first(), Some(&"help"));
+        let Line::Unknown { nearest, .. } = read("/zzzzzzzz") else { panic!() };
+        assert!(nearest.is_empty(), "{nearest:?}");
+    }
+}

@@ -1,0 +1,141 @@
+//! The contract runner: starts any server that claims to speak the protocol, and tries it.
+//!
+//! `edn-bridge contract [--format text|edn|junit] -- COMMAND…` is for whoever writes a server, or
+//! changes this one. It sees what a client sees, bytes over a pair of streams, and nothing of how a
+//! server is made: it uses the codec and the catalogue's names alone.
+//!
+//! Two kinds of thing are reported. A [`Check`] provokes something and looks at the answer; each starts
+//! a server of its own. A rule ([`RULES`]) holds of every frame, whichever check receives it. The
+//! obligations that `allium plan` derives from `spec/*.allium` are bound to both by name, in one table.
+//!
+//! It is fair: what the contract leaves open is a note, what a server does not offer is not applicable,
+//! and only what it does wrong fails.
+
+mod check;
+mod checks;
+mod launch;
+mod obligations;
+mod peer;
+mod report;
+mod rules;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use check::Probe;
+use rules::Ledger;
+
+pub use check::{Abilities, Check, Need, Stop};
+pub use checks::{
+    CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
+    SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
+};
+pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
+pub use obligations::{Binding, BindingsError, bindings};
+pub use report::{Finding, Format, Report, Status};
+pub use rules::{Breach, Frame, RULES, Witness};
+
+use crate::catalogue::TOPICS;
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names, or beginnings of names, of the checks to run; all where there are none.
+    pub only: Vec<String>,
+    /// How long a check waits for one answer or event.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { only: Vec::new(), patience: Duration::from_secs(10) }
+    }
+}
+
+/// Runs the checks against a command line and writes the report: what the command `contract` does.
+/// Returns whether all that applies holds.
+///
+/// # Errors
+/// When there is no command, when no folder can be made for what the servers keep, or when the report
+/// cannot be written.
+pub fn execute(
+    words: Vec<OsString>,
+    format: Format,
+    options: &Options,
+    out: &mut dyn Write,
+) -> std::io::Result<bool> {
+    let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
+    let launch = CommandLine::new(words, folder)?;
+    let report = run(&launch, options);
+    let bindings = bindings().map_err(std::io::Error::other)?;
+    report.write(format, &bindings, out)?;
+    Ok(report.holds())
+}
+
+/// Runs the checks, one after the other, then the rules over all that was received.
+pub fn run(launch: &dyn Launch, options: &Options) -> Report {
+    let chosen =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    let abilities = OnceCell::new();
+    let mut findings: Vec<Finding> = CHECKS
+        .iter()
+        .copied()
+        .flatten()
+        .copied()
+        .filter(|check| chosen(check.name))
+        .map(|check| run_one(launch, options, check, &abilities, &ledger))
+        .collect();
+    let ledger = ledger.take();
+    findings.extend(rule_findings(&ledger).into_iter().filter(|finding| chosen(&finding.name)));
+    Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
+}
+
+fn run_one(
+    launch: &dyn Launch,
+    options: &Options,
+    check: Check,
+    abilities: &OnceCell<Abilities>,
+    ledger: &Rc<RefCell<Ledger>>,
+) -> Finding {
+    let probe = Probe::new(launch, options.patience, check.name, abilities, ledger.clone());
+    let outcome = match probe.lacks(check.needs) {
+        Ok(None) => (check.run)(&probe),
+        Ok(Some(lack)) => Err(Stop::NotApplicable(lack)),
+        Err(stop) => Err(stop),
+    };
+    let (transcript, notes) = probe.finish();
+    let (status, frames) = match outcome {
+        Ok(()) => (Status::Passed, Vec::new()),
+        Err(Stop::Failed(why)) => (Status::Failed(why), transcript),
+        Err(Stop::NotApplicable(why)) => (Status::NotApplicable(why), Vec::new()),
+    };
+    Finding { name: check.name.to_owned(), about: check.about.to_owned(), status, frames, notes }
+}
+
+/// What the rules have to say about all frames of a run.
+fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
+    let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
+    let topics = TOPICS.iter().map(|topic| {
+        (
+            format!("topic.{}", topic.name),
+            format!("Every {} has its required keys, in their shapes.", topic.name),
+        )
+    });
+    let finding = |(name, about): (String, String)| {
+        let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let status = match breaches.first() {
+            Some(breach) => Status::Failed(breach.why.clone()),
+            None if ledger.looked.contains_key(&name) => Status::Passed,
+            None => Status::NotApplicable("nothing of the kind came in this run".to_owned()),
+        };
+        let shown: BTreeSet<String> =
+            breaches.iter().map(|breach| format!("< {}  ({})", breach.line, breach.why)).collect();
+        Finding { name, about, status, frames: shown.into_iter().collect(), notes: Vec::new() }
+    };
+    general.chain(topics).map(finding).collect()
+}

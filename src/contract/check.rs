@@ -1,0 +1,237 @@
+//! What a check is, and what it is given.
+//!
+//! A check starts servers, talks to them, and ends with what it found. It keeps no state from one run
+//! to the next and shares no server with another check.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::launch::{Launch, Wish};
+use super::peer::{Peer, Transcript};
+use super::rules::Ledger;
+use crate::value::Value;
+
+/// One check.
+#[derive(Clone, Copy)]
+pub struct Check {
+    /// Its name, by which obligations are bound to it: `room.what-is-tried`.
+    pub name: &'static str,
+    /// What holds where it passes.
+    pub about: &'static str,
+    /// What must be there for it to say anything.
+    pub needs: &'static [Need],
+    /// The check itself.
+    pub run: fn(&Probe<'_>) -> Result<(), Stop>,
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What a check needs of the server or the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// The check says what the model answers.
+    Script,
+    /// The check says where state is kept.
+    State,
+    /// The server lists the op.
+    Op(&'static str),
+    /// The server grants the feature.
+    Feature(&'static str),
+}
+
+/// Why a check ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// Something does not hold.
+    Failed(String),
+    /// The check has nothing to say about this server.
+    NotApplicable(String),
+}
+
+impl Stop {
+    /// Something does not hold.
+    pub fn failed(why: impl Into<String>) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+/// Fails with a message where a condition does not hold.
+pub fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), Stop> {
+    if holds { Ok(()) } else { Err(Stop::Failed(why())) }
+}
+
+/// What the server says of itself, asked once a run.
+#[derive(Debug, Clone, Default)]
+pub struct Abilities {
+    /// `:supported-ops` of the answer to an unknown op.
+    pub ops: Vec<String>,
+    /// Features that it grants when asked for all.
+    pub features: Vec<String>,
+}
+
+/// What a check is given.
+pub struct Probe<'a> {
+    launch: &'a dyn Launch,
+    patience: Duration,
+    name: &'static str,
+    abilities: &'a OnceCell<Abilities>,
+    ledger: Rc<RefCell<Ledger>>,
+    transcript: Rc<RefCell<Transcript>>,
+    notes: RefCell<BTreeSet<String>>,
+}
+
+impl std::fmt::Debug for Probe<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The features that the protocol knows, as a handshake asks for them.
+pub const ALL_FEATURES: &[&str] = &["interactor", "flow-credit"];
+
+impl<'a> Probe<'a> {
+    /// What one check is given. `abilities` is shared by the checks of a run.
+    pub(super) fn new(
+        launch: &'a dyn Launch,
+        patience: Duration,
+        name: &'static str,
+        abilities: &'a OnceCell<Abilities>,
+        ledger: Rc<RefCell<Ledger>>,
+    ) -> Self {
+        let transcript = Rc::default();
+        Self { launch, patience, name, abilities, ledger, transcript, notes: RefCell::default() }
+    }
+
+    /// Starts a server and says nothing to it.
+    ///
+    /// # Errors
+    /// Fails where it does not start.
+    pub fn start(&self, script: Option<&str>) -> Result<Peer, Stop> {
+        let link = self
+            .launch
+            .launch(Wish { script, state: self.name })
+            .map_err(|error| Stop::failed(format!("the server does not start: {error}")))?;
+        Ok(Peer::new(link, self.patience, self.ledger.clone(), self.transcript.clone()))
+    }
+
+    /// Starts a server and shakes hands.
+    ///
+    /// # Errors
+    /// Fails where that does.
+    pub fn ready(&self) -> Result<Peer, Stop> {
+        self.ready_with(None, &[])
+    }
+
+    /// Starts a server with what its model answers, and shakes hands asking for features.
+    ///
+    /// # Errors
+    /// Fails where that does.
+    pub fn ready_with(&self, script: Option<&str>, features: &[&str]) -> Result<Peer, Stop> {
+        let mut peer = self.start(script)?;
+        shake_hands(&mut peer, "1.0", features)?;
+        Ok(peer)
+    }
+
+    /// As [`Probe::ready_with`], subscribed to every topic.
+    ///
+    /// # Errors
+    /// Fails where that does.
+    pub fn subscribed(&self, script: Option<&str>) -> Result<Peer, Stop> {
+        let mut peer = self.ready_with(script, &[])?;
+        peer.ask_ok("subscribe", "{}")?;
+        Ok(peer)
+    }
+
+    /// Says what the seed leaves open and this server does its own way.
+    pub fn note(&self, text: impl Into<String>) {
+        self.notes.borrow_mut().insert(text.into());
+    }
+
+    /// Says why the needs of a check are not met, where they are not.
+    pub(super) fn lacks(&self, needs: &[Need]) -> Result<Option<String>, Stop> {
+        for need in needs {
+            let lack = match need {
+                Need::Script if !self.launch.takes_script() => Some(
+                    "the command line has no {script}, so the model cannot be told what to answer".to_owned(),
+                ),
+                Need::State if !self.launch.takes_state() => Some(
+                    "the command line has no {state}, so a second start may not find the same state"
+                        .to_owned(),
+                ),
+                Need::Op(op) if !self.abilities()?.ops.iter().any(|name| name == op) => {
+                    Some(format!("the server does not list the op {op}"))
+                }
+                Need::Feature(feature) if !self.abilities()?.features.iter().any(|name| name == feature) => {
+                    Some(format!("the server does not grant the feature {feature}"))
+                }
+                _ => None,
+            };
+            if lack.is_some() {
+                return Ok(lack);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the server says of itself.
+    ///
+    /// # Errors
+    /// Fails where it does not answer.
+    pub fn abilities(&self) -> Result<&Abilities, Stop> {
+        if let Some(found) = self.abilities.get() {
+            return Ok(found);
+        }
+        let mut peer = self.start(None)?;
+        let data = shake_hands(&mut peer, "1.0", ALL_FEATURES)?;
+        let mut features = texts(data.get("server-info").and_then(|info| info.get("features")));
+        let mut plists = self.start(None)?;
+        let id = plists.new_id();
+        let asked = format!(
+            "{{:client-info {{:name \"contract\" :version \"1\" :protocol-version \"1.0\" :features [\"plist-frames\"]}}}}"
+        );
+        plists.send_as(&id, "handshake", &asked);
+        if let Ok(data) = plists.answer_ok(&id) {
+            features.extend(texts(data.get("server-info").and_then(|info| info.get("features"))));
+        }
+        let refused = peer.ask_error("no_such_op", "{}", "request/op-not-supported")?;
+        let ops = texts(refused.frame.get("data").and_then(|data| data.get("supported-ops")));
+        Ok(self.abilities.get_or_init(|| Abilities { ops, features }))
+    }
+
+    /// What was said, and what was noted.
+    pub(super) fn finish(self) -> (Vec<String>, Vec<String>) {
+        (self.transcript.borrow().show(), self.notes.into_inner().into_iter().collect())
+    }
+}
+
+/// Shakes hands and returns the response's `:data`.
+///
+/// # Errors
+/// Fails where the answer is no response.
+pub fn shake_hands(peer: &mut Peer, version: &str, features: &[&str]) -> Result<Value<'static>, Stop> {
+    peer.ask_ok("handshake", &client_info(version, features))
+}
+
+/// The params of a handshake.
+pub fn client_info(version: &str, features: &[&str]) -> String {
+    format!(
+        "{{:client-info {{:name \"contract\" :version \"1\" :protocol-version {version:?} :features {features:?}}}}}"
+    )
+}
+
+/// The strings of a vector.
+pub fn texts(value: Option<&Value<'_>>) -> Vec<String> {
+    let items = value.and_then(Value::as_slice).unwrap_or_default();
+    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// A string under a key, or the empty one.
+pub fn text<'v>(value: &'v Value<'_>, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! The checks, one room of the contract a file.
+//!
+//! A check provokes one thing and looks at what comes. What the contract leaves open it notes; what the
+//! server does not offer it passes over; it never waits for time to pass, only for what is due.
+
+mod commands;
+mod envelope;
+mod events;
+mod framing;
+mod persistence;
+mod plists;
+mod query;
+mod sessions;
+mod tools;
+mod turns;
+
+use super::check::Check;
+
+pub use commands::{CHOICES, DIRECT};
+pub use query::{
+    GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES, SESSION_INFO_ATTRIBUTES,
+    TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
+};
+
+/// All checks, in the order in which they run.
+pub const CHECKS: &[&[Check]] = &[
+    framing::CHECKS,
+    envelope::CHECKS,
+    events::CHECKS,
+    sessions::CHECKS,
+    query::CHECKS,
+    turns::CHECKS,
+    commands::CHECKS,
+    tools::CHECKS,
+    plists::CHECKS,
+    persistence::CHECKS,
+];

@@ -1,0 +1,351 @@
+//! Subscriptions and delivery: which events come, and when.
+
+use super::super::check::{Check, Need, Probe, Stop, ensure, text, texts};
+use super::super::peer::{Peer, payload, topic};
+use super::envelope::all_topics;
+use crate::catalogue::Topic;
+use crate::value::Value;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "subscribe.all",
+        about: "`subscribe` without topics, or with an empty list, subscribes to every catalogued topic.",
+        needs: &[],
+        run: |probe| {
+            for params in ["{}", "{:topics []}"] {
+                let mut peer = probe.ready()?;
+                let data = peer.ask_ok("subscribe", params)?;
+                let told = texts(data.get("subscribed"));
+                let absent: Vec<&str> =
+                    all_topics().into_iter().filter(|topic| !told.iter().any(|t| t == topic)).collect();
+                if !absent.is_empty() {
+                    probe.note(format!("The server does not know the topics {}.", absent.join(" ")));
+                }
+                let foreign = told.iter().find(|topic| Topic::parse(topic).is_none());
+                ensure(foreign.is_none(), || format!("{foreign:?} is no catalogued topic"))?;
+                ensure(told.iter().any(|topic| topic == "session/updated"), || {
+                    "session/updated is missing".to_owned()
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "subscribe.named",
+        about: "Named topics are added to those that the connection has.",
+        needs: &[],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("subscribe", "{:topics [\"assistant/delta\"]}")?;
+            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || {
+                "another topic is subscribed".to_owned()
+            })?;
+            let data = peer.ask_ok("subscribe", "{:topics [\"assistant/message\"]}")?;
+            let mut told = texts(data.get("subscribed"));
+            told.sort();
+            ensure(told == ["assistant/delta", "assistant/message"], || format!("{told:?} are subscribed"))
+        },
+    },
+    Check {
+        name: "subscribe.ignored",
+        about: "Topics outside the catalogue are ignored and listed in :ignored.",
+        needs: &[],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"no/such\"]}")?;
+            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || {
+                "an unknown topic is subscribed".to_owned()
+            })?;
+            if data.get("ignored").is_none() {
+                probe.note("`subscribe` does not list what it ignores.");
+                return Ok(());
+            }
+            ensure(texts(data.get("ignored")) == ["no/such"], || ":ignored is not [\"no/such\"]".to_owned())
+        },
+    },
+    Check {
+        name: "subscribe.nothing-ignored",
+        about: "Where every topic is catalogued nothing is told as ignored.",
+        needs: &[],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("subscribe", "{:topics [\"assistant/delta\"]}")?;
+            ensure(texts(data.get("ignored")).is_empty(), || "something is ignored".to_owned())
+        },
+    },
+    Check {
+        name: "subscribe.snapshots",
+        about: "The response comes first, then the snapshots of the topics asked for.",
+        needs: &[],
+        run: |probe| {
+            for snapshot in ["session/updated", "footer/updated", "context/updated"] {
+                let mut peer = probe.ready()?;
+                peer.ask_ok("subscribe", &format!("{{:topics [{snapshot:?}]}}"))?;
+                let early = peer.take_events().len();
+                ensure(early == 0, || format!("{early} events came before the response"))?;
+                peer.topic(snapshot)?;
+                peer.barrier()?;
+                only(&mut peer, &[snapshot])?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "unsubscribe.named",
+        about: "`unsubscribe` takes the named topics away and leaves the others.",
+        needs: &[],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
+            let data = peer.ask_ok("unsubscribe", "{:topics [\"assistant/delta\"]}")?;
+            ensure(texts(data.get("subscribed")) == ["assistant/message"], || {
+                "the rest is not what is left".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "unsubscribe.all",
+        about: "`unsubscribe` without topics, or with an empty list, takes all away, and no event comes any more.",
+        needs: &[Need::Op("set_session_name")],
+        run: |probe| {
+            for params in ["{}", "{:topics []}"] {
+                let mut peer = probe.subscribed(None)?;
+                let data = peer.ask_ok("unsubscribe", params)?;
+                ensure(texts(data.get("subscribed")).is_empty(), || "something is left".to_owned())?;
+                silent(&mut peer)?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "unsubscribe.last",
+        about: "Taking the last topic away leaves none; it does not bring all back.",
+        needs: &[Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("subscribe", "{:topics [\"session/updated\"]}")?;
+            let data = peer.ask_ok("unsubscribe", "{:topics [\"session/updated\"]}")?;
+            ensure(texts(data.get("subscribed")).is_empty(), || "something is left".to_owned())?;
+            silent(&mut peer)
+        },
+    },
+    Check {
+        name: "events.not-before-subscribe",
+        about: "Whatever happens, no event is sent before the first subscribe.",
+        needs: &[Need::Op("set_session_name"), Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask("prompt", "{:message \"hello\"}")?;
+            silent(&mut peer)
+        },
+    },
+    Check {
+        name: "events.filtered",
+        about: "Only events of subscribed topics come.",
+        needs: &[Need::Op("prompt"), Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("subscribe", "{:topics [\"assistant/message\"]}")?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.topic("assistant/message")?;
+            peer.ask_ok("set_session_name", "{:name \"filtered\"}")?;
+            peer.barrier()?;
+            only(&mut peer, &["assistant/message"])
+        },
+    },
+    Check {
+        name: "events.focus",
+        about: "Events of another session than the focus come only on the topics that concern any session.",
+        needs: &[
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+            Need::Op("get_state"),
+            Need::Op("get_messages"),
+        ],
+        run: focus,
+    },
+    Check {
+        name: "events.cause",
+        about: "Events that a request caused carry its id.",
+        needs: &[Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            let id = peer.send("prompt", "{:message \"hello\"}");
+            peer.answer_ok(&id)?;
+            let message = peer.event("assistant/message of the assistant", |topic, payload| {
+                topic == "assistant/message" && text(payload, "role") == "assistant"
+            })?;
+            match message.get("id").and_then(Value::as_str) {
+                Some(cause) => ensure(cause == id, || format!("the cause is told as {cause:?}")),
+                None => {
+                    probe.note("Events of a turn do not carry the id of the prompt.");
+                    Ok(())
+                }
+            }
+        },
+    },
+    Check {
+        name: "events.offset",
+        about: "Every event of a session carries its :session-id and :offset.",
+        needs: &[Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.topic("assistant/message")?;
+            peer.barrier()?;
+            let scoped =
+                ["session/updated", "assistant/delta", "assistant/message", "footer/updated", "turn/stage"];
+            for event in peer.take_events().iter().filter(|event| scoped.contains(&topic(event))) {
+                let payload = payload(event);
+                ensure(payload.get("session-id").is_some(), || {
+                    format!("{} has no :session-id", topic(event))
+                })?;
+                if payload.get("offset").is_none() {
+                    probe.note(format!("{} carries no :offset.", topic(event)));
+                }
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "events.order",
+        about: "Events of a session come in the order in which they happened.",
+        needs: &[Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            for name in ["one", "two", "three"] {
+                peer.ask_ok("set_session_name", &format!("{{:name {name:?}}}"))?;
+                peer.event(name, |topic, payload| {
+                    topic == "session/updated" && text(payload, "session-name") == name
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "events.slow-reader",
+        about: "A client that does not read loses no text: merged deltas hold all of it, in order.",
+        needs: &[Need::Script, Need::Op("prompt")],
+        run: slow_reader,
+    },
+    Check {
+        name: "ack.answer",
+        about: "`ack` takes the seq of what was shown.",
+        needs: &[Need::Op("ack")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            peer.barrier()?;
+            let data = peer.ask_ok("ack", "{:seq 1}")?;
+            ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+            peer.ask_error("ack", "{:seq \"1\"}", "request/invalid-params").map(|_| ())
+        },
+    },
+    Check {
+        name: "ack.credit",
+        about: "With flow-credit the events still come, and an ack lets more of them through.",
+        needs: &[Need::Script, Need::Feature("flow-credit"), Need::Op("prompt"), Need::Op("ack")],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:deltas 500 :of \"ab\"}]}]}";
+            let mut peer = probe.ready_with(Some(script), &["flow-credit"])?;
+            peer.ask_ok("subscribe", "{}")?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let mut joined = String::new();
+            loop {
+                let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
+                    topic == "assistant/delta"
+                        || topic == "assistant/message" && text(payload, "role") == "assistant"
+                })?;
+                if topic(&event) == "assistant/message" {
+                    break;
+                }
+                joined.push_str(text(payload(&event), "text"));
+                if let Some(seq) = event.get("seq").and_then(Value::as_i64) {
+                    peer.send("ack", &format!("{{:seq {seq}}}"));
+                }
+            }
+            ensure(joined == "ab".repeat(500), || format!("{} of 1000 bytes of text came", joined.len()))
+        },
+    },
+];
+
+/// No event of another topic has come.
+fn only(peer: &mut Peer, topics: &[&str]) -> Result<(), Stop> {
+    let other = peer
+        .take_events()
+        .iter()
+        .map(|event| topic(event).to_owned())
+        .find(|name| !topics.contains(&name.as_str()));
+    ensure(other.is_none(), || format!("{other:?} came and was not subscribed"))
+}
+
+/// Something that makes events happens, and none comes.
+fn silent(peer: &mut Peer) -> Result<(), Stop> {
+    peer.take_events();
+    peer.ask_ok("set_session_name", "{:name \"silence\"}")?;
+    peer.barrier()?;
+    only(peer, &[])
+}
+
+fn focus(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    let first = session_of(&mut peer)?;
+    peer.ask_ok("new_session", "{}")?;
+    let second = session_of(&mut peer)?;
+    ensure(first != second, || "the new session has the old one's id".to_owned())?;
+    peer.barrier()?;
+    peer.take_events();
+    peer.ask_ok("prompt", &format!("{{:message \"elsewhere\" :session-id {first:?}}}"))?;
+    // Until the answer is there, a turn's events have all been made.
+    loop {
+        let data = peer.ask_ok("get_messages", &format!("{{:session-id {first:?}}}"))?;
+        let messages = data.get("messages").and_then(Value::as_slice).unwrap_or_default();
+        if messages.iter().any(|message| text(message, "role") == "assistant") {
+            break;
+        }
+    }
+    peer.barrier()?;
+    for event in peer.take_events() {
+        let foreign = text(payload(&event), "session-id") == first;
+        let allowed = Topic::parse(topic(&event)).is_none_or(Topic::anywhere);
+        ensure(!foreign || allowed, || format!("{} of a session came that is not the focus", topic(&event)))?;
+    }
+    Ok(())
+}
+
+/// The id of the focus.
+pub(super) fn session_of(peer: &mut Peer) -> Result<String, Stop> {
+    let data = peer.ask_ok("get_state", "{}")?;
+    let id = data.get("state").map(|state| text(state, "session-id").to_owned()).unwrap_or_default();
+    ensure(!id.is_empty(), || ":state has no :session-id".to_owned())?;
+    Ok(id)
+}
+
+fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
+    // Far more than a pipe holds, so that the server has to wait or to merge.
+    let script = "{:turns [{:steps [{:deltas 40000 :of \"0123456789\"}]}]}";
+    let mut peer = probe.ready_with(Some(script), &[])?;
+    peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
+    peer.pause_reading();
+    let id = peer.send("prompt", "{:message \"much\"}");
+    // Answers to requests that are sent meanwhile come too: the reader only starts late.
+    let ids: Vec<String> = (0..20).map(|_| peer.send("ping", "{}")).collect();
+    peer.resume_reading();
+    peer.answer_ok(&id)?;
+    let mut length: usize = 0;
+    loop {
+        let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
+            topic == "assistant/delta" || topic == "assistant/message" && text(payload, "role") == "assistant"
+        })?;
+        let part = text(payload(&event), "text");
+        if topic(&event) == "assistant/message" {
+            break;
+        }
+        let due = "0123456789".chars().cycle().skip(length % 10);
+        ensure(part.chars().zip(due).all(|(came, due)| came == due), || {
+            "the text came in another order".to_owned()
+        })?;
+        length = length.saturating_add(part.len());
+    }
+    ensure(length == 400_000, || format!("{length} of 400000 bytes of text came"))?;
+    ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))
+}

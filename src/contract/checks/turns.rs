@@ -1,0 +1,706 @@
+//! Turns: from a prompt to the end of the answer, and the ways out of it.
+
+use super::super::check::{Check, Need, Probe, Stop, ensure, text};
+use super::super::peer::{Answer, Peer, payload, topic};
+use super::sessions::{idle, messages, state, talk, words};
+use crate::value::Value;
+
+/// An answer in three pieces.
+const PIECES: &str = "{:turns [{:steps [{:delta \"one \"} {:delta \"two \"} {:delta \"three\"}]}]}";
+/// An answer that never comes to its end.
+const ENDLESS: &str = "{:turns [{:steps [{:delta \"part\"} {:sleep-ms 60000} {:delta \"never\"}]} \
+                       {:steps [{:delta \"next\"}]}] :then :repeat-last}";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "prompt.lifecycle",
+        about: "A prompt is accepted, the session tells that it streams, the answer is one assistant/message, and the session is idle again.",
+        needs: PROMPT,
+        run: lifecycle,
+    },
+    Check {
+        name: "prompt.deltas",
+        about: "Deltas carry only what is new: joined they are the text of the message that follows them.",
+        needs: &[Need::Script, Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(PIECES))?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let (deltas, message) = answer(&mut peer, "assistant/delta")?;
+            let told = text(payload(&message), "text").to_owned();
+            let content = words(payload(&message));
+            ensure(deltas == "one two three", || format!("the deltas say {deltas:?}"))?;
+            ensure(content == deltas && (told.is_empty() || told == deltas), || {
+                format!("the message says {content:?}")
+            })?;
+            peer.barrier()?;
+            let late = peer.take_events().iter().any(|event| topic(event) == "assistant/delta");
+            ensure(!late, || "a delta came after its message".to_owned())
+        },
+    },
+    Check {
+        name: "prompt.thinking",
+        about: "Thinking comes on a topic of its own and is no part of the text.",
+        needs: &[Need::Script, Need::Op("prompt")],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:thinking \"hm \"} {:thinking \"yes\"} {:delta \"done\"}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let (thinking, message) = answer(&mut peer, "assistant/thinking-delta")?;
+            ensure(thinking == "hm yes", || format!("the thinking says {thinking:?}"))?;
+            ensure(text(payload(&message), "text") == "done", || "the thinking stands in the text".to_owned())
+        },
+    },
+    Check {
+        name: "prompt.turn-id",
+        about: "Every event of a turn carries the :turn-id that the prompt was answered with.",
+        needs: PROMPT,
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            let data = peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let turn = text(&data, "turn-id").to_owned();
+            let message = peer.event("assistant/message", |topic, payload| {
+                topic == "assistant/message" && text(payload, "role") == "assistant"
+            })?;
+            if turn.is_empty() {
+                probe.note("`prompt` does not answer with :turn-id.");
+                return Ok(());
+            }
+            let of_turn = ["assistant/delta", "assistant/message", "assistant/thinking-delta", "turn/stage"];
+            for event in
+                peer.take_events().iter().chain([&message]).filter(|event| of_turn.contains(&topic(event)))
+            {
+                ensure(text(payload(event), "turn-id") == turn, || {
+                    format!("{} has another :turn-id", topic(event))
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "prompt.not-idle",
+        about: "A prompt while a turn runs is request/session-not-idle and retryable, and the turn goes on.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            peer.ask_ok("prompt", "{:message \"first\"}")?;
+            peer.topic("assistant/delta")?;
+            let error = peer.ask_error("prompt", "{:message \"second\"}", "request/session-not-idle")?;
+            ensure(error.frame.get("retryable") == Some(&Value::Bool(true)), || {
+                ":retryable is not true".to_owned()
+            })?;
+            let state = state(&mut peer)?;
+            ensure(state.get("is-streaming") == Some(&Value::Bool(true)), || "the turn is over".to_owned())?;
+            peer.ask_ok("abort", "{}")?;
+            idle(&mut peer)?;
+            talk(&mut peer, "second").map(|_| ())
+        },
+    },
+    Check {
+        name: "prompt.idempotency",
+        about: "The same :idempotency-key again answers as the first time and starts nothing.",
+        needs: &[Need::Op("prompt"), Need::Op("get_messages")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            let params = "{:message \"once\" :idempotency-key \"key 1\"}";
+            let first = peer.ask_ok("prompt", params)?;
+            peer.topic("assistant/message")?;
+            idle(&mut peer)?;
+            let again = peer.ask_ok("prompt", params)?;
+            ensure(first == again, || "it is answered in another way".to_owned())?;
+            let other = peer.ask_ok("prompt", "{:message \"twice\" :idempotency-key \"key 2\"}")?;
+            ensure(first.get("turn-id").is_none() || first != other, || {
+                "another key is taken for the same".to_owned()
+            })?;
+            peer.topic("assistant/message")?;
+            idle(&mut peer)?;
+            let said: Vec<String> = messages(&mut peer, "{}")?
+                .iter()
+                .filter(|message| text(message, "role") == "user")
+                .map(words)
+                .collect();
+            ensure(said == ["once", "twice"], || format!("the conversation holds {said:?}"))
+        },
+    },
+    Check {
+        name: "prompt.failure",
+        about: "A model's failure is an assistant/message with :error-message, and the session is idle again.",
+        needs: &[Need::Script, Need::Op("prompt")],
+        run: |probe| {
+            let script =
+                "{:turns [{:steps [{:delta \"so far\"} {:error {:kind :fatal :message \"it broke\"}}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let message = peer.event("assistant/message with :error-message", |topic, payload| {
+                topic == "assistant/message" && !text(payload, "error-message").is_empty()
+            })?;
+            ensure(text(payload(&message), "error-message").contains("it broke"), || {
+                "the reason is lost".to_owned()
+            })?;
+            idle(&mut peer)
+        },
+    },
+    Check {
+        name: "prompt.one-at-a-time",
+        about: "Turns of one session do not overlap: no event of a turn stands between those of another.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up")],
+        run: |probe| {
+            let script =
+                "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 100} {:delta \"b\"}]}] :then :repeat-last}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("prompt", "{:message \"first\"}")?;
+            for message in ["second", "third"] {
+                peer.ask_ok("follow_up", &format!("{{:message {message:?}}}"))?;
+            }
+            let mut turns: Vec<String> = Vec::new();
+            for _ in 0..3 {
+                loop {
+                    let event = peer.event("an event of a turn", |topic, _| {
+                        topic == "assistant/delta" || topic == "assistant/message"
+                    })?;
+                    let turn = text(payload(&event), "turn-id").to_owned();
+                    if turns.last() != Some(&turn) {
+                        ensure(!turns.contains(&turn), || "a turn goes on after another began".to_owned())?;
+                        turns.push(turn);
+                    }
+                    if topic(&event) == "assistant/message" && text(payload(&event), "role") == "assistant" {
+                        break;
+                    }
+                }
+            }
+            ensure(turns.len() == 3, || format!("{} turns ran", turns.len()))
+        },
+    },
+    Check {
+        name: "prompt.stages",
+        about: "A turn's stages are told by turn/stage in their order.",
+        needs: &[Need::Op("prompt")],
+        run: stages,
+    },
+    Check {
+        name: "sessions.side-by-side",
+        about: "A turn of one session holds up no turn of another.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("new_session"), Need::Op("abort")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            peer.ask_ok("prompt", "{:message \"long\"}")?;
+            peer.topic("assistant/delta")?;
+            let first = super::events::session_of(&mut peer)?;
+            peer.ask_ok("new_session", "{}")?;
+            talk(&mut peer, "short")?;
+            peer.ask_ok("abort", &format!("{{:session-id {first:?}}}")).map(|_| ())
+        },
+    },
+    Check {
+        name: "abort.running",
+        about: "`abort` ends the turn: the partial text is kept with stop reason aborted, and no event of the turn follows.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("get_messages")],
+        run: abort_running,
+    },
+    Check {
+        name: "abort.idle",
+        about: "`abort` of what is not running is no error, once or twice, and leaves the session idle.",
+        needs: &[Need::Op("abort"), Need::Op("get_state")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            for _ in 0..2 {
+                let data = peer.ask_ok("abort", "{}")?;
+                ensure(data.get("accepted").is_some(), || ":accepted is missing".to_owned())?;
+            }
+            let state = state(&mut peer)?;
+            ensure(state.get("is-streaming") == Some(&Value::Bool(false)), || {
+                "the session is not idle".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "abort.not-queued",
+        about: "`abort` is served at once, whatever waits before it.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            peer.ask_ok("prompt", "{:message \"long\"}")?;
+            peer.topic("assistant/delta")?;
+            let ids: Vec<String> =
+                (0..100).map(|n| peer.send("set_session_name", &format!("{{:name \"n{n}\"}}"))).collect();
+            peer.ask_ok("abort", "{}")?;
+            ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))?;
+            idle(&mut peer)
+        },
+    },
+    Check {
+        name: "end.in-mid-turn",
+        about: "At the end of input a running turn is aborted and kept, and the server ends with status 0.",
+        needs: &[
+            Need::Script,
+            Need::State,
+            Need::Op("prompt"),
+            Need::Op("switch_session"),
+            Need::Op("get_messages"),
+        ],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            let session = super::events::session_of(&mut peer)?;
+            peer.ask_ok("prompt", "{:message \"cut short\"}")?;
+            peer.topic("assistant/delta")?;
+            peer.close_input();
+            let status = peer.wait_exit()?;
+            ensure(status == 0, || format!("the exit status is {status}"))?;
+            let mut peer = probe.subscribed(None)?;
+            peer.ask_ok("switch_session", &format!("{{:session-id {session:?}}}"))?;
+            let kept = messages(&mut peer, "{}")?;
+            let last = kept.last().ok_or_else(|| Stop::failed("nothing was kept"))?;
+            ensure(text(last, "stop-reason") == "aborted", || {
+                "the turn's end is not kept as aborted".to_owned()
+            })?;
+            ensure(words(last).contains("part"), || "the partial text is lost".to_owned())
+        },
+    },
+    Check {
+        name: "steer.running",
+        about: "`steer` reaches the model before its next call within the turn.",
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("steer"),
+            Need::Op("set_mode"),
+            Need::Op("get_messages"),
+        ],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 1\"}}}]} \
+                          {:steps [{:echo :last-user}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
+            peer.ask_ok("prompt", "{:message \"go\"}")?;
+            peer.topic("tool/executing")?;
+            peer.ask_ok("steer", "{:message \"turn left\"}")?;
+            let said = super::sessions::last_answer(&mut peer)?;
+            ensure(said.contains("turn left"), || format!("the model answered {said:?}"))
+        },
+    },
+    Check {
+        name: "follow-up.running",
+        about: "`follow_up` is delivered after the running turn, as a turn of its own.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up"), Need::Op("get_messages")],
+        run: |probe| {
+            let script =
+                "{:turns [{:steps [{:delta \"first\"} {:sleep-ms 200}]} {:steps [{:echo :last-user}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("prompt", "{:message \"go\"}")?;
+            peer.topic("assistant/delta")?;
+            peer.ask_ok("follow_up", "{:message \"and then\"}")?;
+            let mut said = Vec::new();
+            for _ in 0..2 {
+                let event = peer.event("assistant/message", |topic, payload| {
+                    topic == "assistant/message" && text(payload, "role") == "assistant"
+                })?;
+                said.push(text(payload(&event), "text").to_owned());
+            }
+            ensure(said == ["first", "and then"], || format!("the model answered {said:?}"))
+        },
+    },
+    Check {
+        name: "prompt.while-streaming",
+        about: "`prompt_while_streaming` says whether the message was taken as steer or as queue.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("prompt_while_streaming"), Need::Op("abort")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            peer.ask_ok("prompt", "{:message \"go\"}")?;
+            peer.topic("assistant/delta")?;
+            for behavior in ["steer", "queue"] {
+                let params = format!("{{:message \"more\" :behavior {behavior:?}}}");
+                let data = peer.ask_ok("prompt_while_streaming", &params)?;
+                ensure(text(&data, "behavior") == behavior, || format!("{behavior} is taken as another"))?;
+            }
+            peer.ask_ok("abort", "{}").map(|_| ())
+        },
+    },
+    Check {
+        name: "interrupt.running",
+        about: "`interrupt` lets the tool call that runs finish, ends the turn as interrupted, and hands undelivered steering text back.",
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("interrupt"),
+            Need::Op("steer"),
+            Need::Op("set_mode"),
+        ],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 1; echo finished\"}}}]} \
+                          {:steps [{:delta \"never\"}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
+            peer.ask_ok("prompt", "{:message \"go\"}")?;
+            peer.topic("tool/executing")?;
+            peer.ask_ok("steer", "{:message \"turn left\"}")?;
+            let data = peer.ask_ok("interrupt", "{}")?;
+            ensure(text(&data, "dropped-steering-text").contains("turn left"), || {
+                "the steering text is lost".to_owned()
+            })?;
+            let result = peer.topic("tool/result")?;
+            ensure(text(payload(&result), "result-text").contains("finished"), || {
+                "the tool call was cut".to_owned()
+            })?;
+            peer.event("assistant/message that says interrupted", |topic, payload| {
+                topic == "assistant/message" && text(payload, "stop-reason") == "interrupted"
+            })?;
+            idle(&mut peer)
+        },
+    },
+    Check {
+        name: "interrupt.idle",
+        about: "`interrupt` of what is not running is no error.",
+        needs: &[Need::Op("interrupt")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("interrupt", "{}")?;
+            ensure(text(&data, "dropped-steering-text").is_empty(), || {
+                "steering text is handed back".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "retry.passing-failure",
+        about: "A failure that passes is tried again with a visible countdown, and the answer comes.",
+        needs: &[Need::Script, Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(OVERLOADED))?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.event("session/updated with :retry", |topic, payload| {
+                topic == "session/updated" && payload.get("retry").is_some_and(|retry| !retry.is_nil())
+            })?;
+            let message = peer.event("assistant/message", |topic, payload| {
+                topic == "assistant/message" && text(payload, "text") == "at last"
+            })?;
+            ensure(text(payload(&message), "error-message").is_empty(), || {
+                "the answer is an error".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "retry.abort",
+        about: "`abort_retry` ends the waiting, and the failure is told.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort_retry")],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:error {:kind :overloaded :message \"too many\" :retry-after-ms 60000}}]}]}";
+            let mut peer = probe.subscribed(Some(script))?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.event("session/updated with :retry", |topic, payload| {
+                topic == "session/updated" && payload.get("retry").is_some_and(|retry| !retry.is_nil())
+            })?;
+            peer.ask_ok("abort_retry", "{}")?;
+            peer.event("assistant/message with :error-message", |topic, payload| {
+                topic == "assistant/message" && !text(payload, "error-message").is_empty()
+            })?;
+            idle(&mut peer)
+        },
+    },
+    Check {
+        name: "retry.off",
+        about: "With set_auto_retry off a passing failure is told at once.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_auto_retry")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(OVERLOADED))?;
+            let data = peer.ask_ok("set_auto_retry", "{:enabled false}")?;
+            ensure(data.get("enabled") == Some(&Value::Bool(false)), || ":enabled is not false".to_owned())?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let message = peer.topic("assistant/message")?;
+            ensure(!text(payload(&message), "error-message").is_empty(), || "it was tried again".to_owned())
+        },
+    },
+    Check {
+        name: "compact.idle",
+        about: "`compact` summarises, and what came before stays in the history.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("compact"), Need::Op("get_fork_messages")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(PIECES))?;
+            for message in ["keep this", "and this"] {
+                talk(&mut peer, message)?;
+            }
+            let data = peer.ask_ok("compact", "{}")?;
+            ensure(data.get("compacted").and_then(Value::as_bool).is_some(), || {
+                ":compacted is no boolean".to_owned()
+            })?;
+            let data = peer.ask_ok("get_fork_messages", "{}")?;
+            let points = data.get("messages").and_then(Value::as_slice).map_or(0, <[_]>::len);
+            ensure(points >= 2, || "what was compacted cannot be forked any more".to_owned())
+        },
+    },
+    Check {
+        name: "compact.not-idle",
+        about: "`compact` while a turn runs is request/session-not-idle.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("compact"), Need::Op("abort")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(ENDLESS))?;
+            peer.ask_ok("prompt", "{:message \"go\"}")?;
+            peer.topic("assistant/delta")?;
+            peer.ask_error("compact", "{}", "request/session-not-idle")?;
+            peer.ask_ok("abort", "{}").map(|_| ())
+        },
+    },
+    Check {
+        name: "compact.setting",
+        about: "`set_auto_compaction` tells what it set.",
+        needs: &[Need::Op("set_auto_compaction")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            for enabled in [true, false] {
+                let data = peer.ask_ok("set_auto_compaction", &format!("{{:enabled {enabled}}}"))?;
+                ensure(data.get("enabled") == Some(&Value::Bool(enabled)), || {
+                    ":enabled is another".to_owned()
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "models.list",
+        about: "`get_available_models` tells the models as maps.",
+        needs: &[Need::Op("get_available_models")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("get_available_models", "{}")?;
+            let models = data.get("models").and_then(Value::as_slice);
+            ensure(models.is_some_and(|models| models.iter().all(|model| model.as_map().is_some())), || {
+                ":models is no vector of maps".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "models.set",
+        about: "`set_model` sets a model of the list, given as string or keyword, and session/updated tells it.",
+        needs: &[Need::Op("set_model"), Need::Op("get_available_models")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            let data = peer.ask_ok("get_available_models", "{}")?;
+            let models = data.get("models").and_then(Value::as_slice).unwrap_or_default();
+            let Some(model) = models.first() else {
+                return Err(Stop::NotApplicable("the server has no models".to_owned()));
+            };
+            let (provider, id) = (text(model, "provider").to_owned(), text(model, "id").to_owned());
+            for written in [format!("{provider:?}"), format!(":{provider}")] {
+                let data = peer.ask_ok("set_model", &format!("{{:provider {written} :model-id {id:?}}}"))?;
+                let told = data.get("model").map(|model| (text(model, "provider"), text(model, "id")));
+                ensure(told == Some((provider.as_str(), id.as_str())), || {
+                    format!("the model is told as {told:?}")
+                })?;
+            }
+            let state = state(&mut peer)?;
+            ensure(text(&state, "model-id") == id, || "the state tells another model".to_owned())
+        },
+    },
+    Check {
+        name: "models.unknown",
+        about: "`set_model` of a model that does not exist is request/unknown-model.",
+        needs: &[Need::Op("set_model")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let params = "{:provider \"no-such-provider\" :model-id \"no-such-model\"}";
+            peer.ask_error("set_model", params, "request/unknown-model").map(|_| ())
+        },
+    },
+    Check {
+        name: "models.cycle",
+        about: "`cycle_model` tells the model that it chose, either way.",
+        needs: &[Need::Op("cycle_model")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            for params in ["{}", "{:direction \"next\"}", "{:direction \"prev\"}"] {
+                let data = peer.ask_ok("cycle_model", params)?;
+                let model = data.get("model");
+                ensure(model.is_some_and(|model| !text(model, "id").is_empty()), || {
+                    ":model has no :id".to_owned()
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
+        name: "thinking.set",
+        about: "A thinking level is given by name, as string or keyword, or by its place in the list.",
+        needs: &[Need::Op("set_thinking_level"), Need::Op("get_state")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            for (level, due) in [
+                ("\"high\"", "high"),
+                (":low", "low"),
+                ("0", "off"),
+                ("5", "xhigh"),
+                ("\"medium\"", "medium"),
+            ] {
+                let data = peer.ask_ok("set_thinking_level", &format!("{{:level {level}}}"))?;
+                let told = data.get("thinking-level");
+                let told =
+                    told.and_then(|told| told.as_str().or_else(|| told.as_keyword())).unwrap_or_default();
+                ensure(told == due, || format!("{level} is told as {told:?}"))?;
+            }
+            let state = state(&mut peer)?;
+            ensure(text(&state, "thinking-level") == "medium", || "the state tells another level".to_owned())
+        },
+    },
+    Check {
+        name: "thinking.cycle",
+        about: "`cycle_thinking_level` goes through the levels and comes round.",
+        needs: &[Need::Op("cycle_thinking_level"), Need::Op("set_thinking_level")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("set_thinking_level", "{:level \"off\"}")?;
+            let mut told = Vec::new();
+            for _ in 0..6 {
+                let data = peer.ask_ok("cycle_thinking_level", "{}")?;
+                let level = data.get("thinking-level");
+                told.push(
+                    level.and_then(|l| l.as_str().or_else(|| l.as_keyword())).unwrap_or_default().to_owned(),
+                );
+            }
+            if told != ["minimal", "low", "medium", "high", "xhigh", "off"] {
+                probe.note(format!("The thinking levels come round as {told:?}."));
+            }
+            ensure(told.iter().all(|level| !level.is_empty()), || "a level has no name".to_owned())
+        },
+    },
+    Check {
+        name: "login.none-pending",
+        about: "`login_complete` without a login that was begun is request/no-pending-login.",
+        needs: &[Need::Op("login_complete")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_error("login_complete", "{:input \"code\"}", "request/no-pending-login").map(|_| ())
+        },
+    },
+    Check {
+        name: "login.begin",
+        about: "`login_begin` tells the provider and where to log in, or why it cannot.",
+        needs: &[Need::Op("login_begin")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            match peer.ask("login_begin", "{:provider \"no-such-provider\"}")? {
+                Answer::Ok(data) => ensure(data.get("pending-login") == Some(&Value::Bool(true)), || {
+                    ":pending-login is not true".to_owned()
+                }),
+                Answer::Error(error) => {
+                    let fair = ["request/invalid-params", "runtime/failed", "request/not-found"]
+                        .contains(&error.code.as_str());
+                    ensure(fair, || format!("{} came", error.code))
+                }
+            }
+        },
+    },
+    Check {
+        name: "logout.answer",
+        about: "`logout` tells whether there was anything to forget.",
+        needs: &[Need::Op("logout")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("logout", "{:provider \"no-such-provider\"}")?;
+            ensure(data.get("logged-out").and_then(Value::as_bool).is_some(), || {
+                ":logged-out is no boolean".to_owned()
+            })
+        },
+    },
+];
+
+const PROMPT: &[Need] = &[Need::Op("prompt")];
+
+/// Fails once in a passing way, then answers.
+const OVERLOADED: &str = "{:turns [{:steps [{:error {:kind :overloaded :message \"too many\" :retry-after-ms 50}}]} \
+                          {:steps [{:delta \"at last\"}]}]}";
+
+/// Reads a turn to its message and joins the text of a topic's events before it.
+fn answer(peer: &mut Peer, deltas: &str) -> Result<(String, Value<'static>), Stop> {
+    let mut joined = String::new();
+    loop {
+        let event = peer.event("assistant/message", |topic, payload| {
+            topic == deltas || topic == "assistant/message" && text(payload, "role") == "assistant"
+        })?;
+        if topic(&event) == "assistant/message" {
+            return Ok((joined, event));
+        }
+        joined.push_str(text(payload(&event), "text"));
+    }
+}
+
+fn lifecycle(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    peer.barrier()?;
+    peer.take_events();
+    let data = peer.ask_ok("prompt", "{:message \"Say hello in one short sentence.\"}")?;
+    ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+    let streaming = |wanted: bool| {
+        move |topic: &str, payload: &Value<'_>| {
+            topic == "session/updated" && payload.get("is-streaming") == Some(&Value::Bool(wanted))
+        }
+    };
+    let place = |event: &Value<'_>| event.get("seq").and_then(Value::as_i64).unwrap_or_default();
+    let began = place(&peer.event("session/updated that says streaming", streaming(true))?);
+    let message = peer.event("assistant/message", |topic, payload| {
+        topic == "assistant/message" && text(payload, "role") == "assistant"
+    })?;
+    if !text(payload(&message), "error-message").is_empty() {
+        probe.note("The model answered the first prompt with an error; the turn is checked all the same.");
+    }
+    // The update that says streaming is sent again while the turn runs, so the last one counts.
+    loop {
+        let ended = peer.event("session/updated that says idle", streaming(false))?;
+        if place(&ended) > place(&message) {
+            break;
+        }
+    }
+    ensure(began <= place(&message), || "the message came before the session said that it streams".to_owned())
+}
+
+fn abort_running(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.subscribed(Some(ENDLESS))?;
+    peer.ask_ok("prompt", "{:message \"go\"}")?;
+    let delta = peer.topic("assistant/delta")?;
+    let turn = text(payload(&delta), "turn-id").to_owned();
+    let data = peer.ask_ok("abort", "{}")?;
+    ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+    let message = peer.event("assistant/message that says aborted", |topic, payload| {
+        topic == "assistant/message" && text(payload, "stop-reason") == "aborted"
+    })?;
+    ensure(words(payload(&message)).contains("part"), || "the partial text is lost".to_owned())?;
+    idle(&mut peer)?;
+    peer.barrier()?;
+    let end = message.get("seq").and_then(Value::as_i64).unwrap_or_default();
+    let late = peer.take_events().into_iter().find(|event| {
+        let after = event.get("seq").and_then(Value::as_i64).is_some_and(|seq| seq > end);
+        after
+            && !turn.is_empty()
+            && text(payload(event), "turn-id") == turn
+            && topic(event) != "session/updated"
+    });
+    ensure(late.is_none(), || {
+        format!("{:?} of the turn came after its end", late.as_ref().map(|event| topic(event)))
+    })?;
+    let kept = messages(&mut peer, "{}")?;
+    let last = kept.last().map(|message| text(message, "stop-reason").to_owned());
+    ensure(last.as_deref() == Some("aborted"), || format!("the stop reason is kept as {last:?}"))
+}
+
+fn stages(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    talk(&mut peer, "hello")?;
+    peer.barrier()?;
+    const ORDER: &[&str] =
+        &["receive-input", "compose-request", "send-request", "stream-response", "tool-call", "render"];
+    let events = peer.take_events();
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| topic(event) == "turn/stage")
+        .map(|event| text(payload(event), "stage"))
+        .collect();
+    if told.is_empty() {
+        return Err(Stop::NotApplicable("the server tells no stages".to_owned()));
+    }
+    let mut places = told.iter().map(|stage| ORDER.iter().position(|name| name == stage));
+    ensure(places.clone().all(|place| place.is_some()), || format!("the stages are {told:?}"))?;
+    ensure(places.clone().is_sorted(), || format!("the stages come as {told:?}"))?;
+    ensure(places.next() == Some(Some(0)) && told.last() == Some(&"render"), || {
+        format!("the stages are {told:?}")
+    })?;
+    for event in events.iter().filter(|event| topic(event) == "turn/stage") {
+        let point = text(payload(event), "point");
+        ensure(["pre", "post"].contains(&point), || format!(":point is {point:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Starting a server and the pair of streams to it.
+//!
+//! Knows processes and files of its own making. What is said over the streams is the peer's concern.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Words of the command line that stand for what a check chooses.
+pub const SCRIPT_WORD: &str = "{script}";
+/// See [`SCRIPT_WORD`]: the folder that keeps what the server keeps.
+pub const STATE_WORD: &str = "{state}";
+
+/// What a check wants from a start.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    /// What the model answers, in the scripted provider's format; `None` where it does not matter.
+    pub script: Option<&'a str>,
+    /// Which folder keeps the state: the same name in two starts of a check is the same folder.
+    pub state: &'a str,
+}
+
+/// The streams to a started server and the way to end it.
+pub struct Link {
+    /// What the server reads.
+    pub input: Box<dyn Write + Send>,
+    /// What the server writes.
+    pub output: Box<dyn Read + Send>,
+    /// The server itself.
+    pub server: Box<dyn Server>,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Link")
+    }
+}
+
+/// A started server.
+pub trait Server: Send {
+    /// Waits for the end, no longer than until `deadline`. `None` where it still runs.
+    ///
+    /// # Errors
+    /// When the server cannot be waited for.
+    fn wait(&mut self, deadline: Instant) -> io::Result<Option<i32>>;
+
+    /// Ends it at once. Ending twice is no error.
+    fn kill(&mut self);
+
+    /// The end of what it wrote on standard error.
+    fn complaint(&self) -> String;
+}
+
+/// Starts servers.
+pub trait Launch {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    fn launch(&self, wish: Wish<'_>) -> io::Result<Link>;
+
+    /// Whether a check may say what the model answers.
+    fn takes_script(&self) -> bool;
+
+    /// Whether a check may say where state is kept, and so start twice on the same.
+    fn takes_state(&self) -> bool;
+}
+
+/// A command line, started once for each check. [`SCRIPT_WORD`] and [`STATE_WORD`] in its arguments
+/// are replaced by a file and a folder under a temporary folder, which is removed with this value.
+#[derive(Debug)]
+pub struct CommandLine {
+    words: Vec<OsString>,
+    folder: PathBuf,
+    scripts: AtomicU64,
+}
+
+impl CommandLine {
+    /// Takes a program and its arguments; `folder` is made for this run and removed after it.
+    ///
+    /// # Errors
+    /// When there is no program, or the folder cannot be made.
+    pub fn new(words: Vec<OsString>, folder: PathBuf) -> io::Result<Self> {
+        if words.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(Self { words, folder, scripts: AtomicU64::new(0) })
+    }
+
+    fn mentions(&self, word: &str) -> bool {
+        self.words.iter().any(|text| text.to_str().is_some_and(|text| text.contains(word)))
+    }
+
+    fn script_file(&self, text: &str) -> io::Result<PathBuf> {
+        let path = self.folder.join(format!("script-{}.edn", self.scripts.fetch_add(1, Ordering::Relaxed)));
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+}
+
+impl Drop for CommandLine {
+    fn drop(&mut self) {
+        // What is left behind in a temporary folder does no harm.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// What a model that is not asked for anything in particular says.
+const ANY_ANSWER: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-last}";
+
+impl Launch for CommandLine {
+    fn launch(&self, wish: Wish<'_>) -> io::Result<Link> {
+        let state = self.folder.join("state").join(wish.state);
+        let script = if self.mentions(SCRIPT_WORD) {
+            self.script_file(wish.script.unwrap_or(ANY_ANSWER))?
+        } else {
+            PathBuf::new()
+        };
+        if self.mentions(STATE_WORD) {
+            fs::create_dir_all(&state)?;
+        }
+        let replace = |word: &OsString| match word.to_str() {
+            Some(text) => {
+                OsString::from(text.replace(SCRIPT_WORD, &lossy(&script)).replace(STATE_WORD, &lossy(&state)))
+            }
+            None => word.clone(),
+        };
+        let mut words = self.words.iter().map(replace);
+        let program = words.next().unwrap_or_default();
+        let mut child = Command::new(program)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take().ok_or_else(|| io::Error::other("no standard input"))?;
+        let output = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+        let complaint = Arc::new(Mutex::new(Vec::new()));
+        if let Some(stderr) = child.stderr.take() {
+            let kept = complaint.clone();
+            std::thread::spawn(move || keep_end(stderr, &kept));
+        }
+        Ok(Link {
+            input: Box::new(input),
+            output: Box::new(output),
+            server: Box::new(Running { child, complaint }),
+        })
+    }
+
+    fn takes_script(&self) -> bool {
+        self.mentions(SCRIPT_WORD)
+    }
+
+    fn takes_state(&self) -> bool {
+        self.mentions(STATE_WORD)
+    }
+}
+
+fn lossy(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Most bytes of standard error that are kept for a report.
+const COMPLAINT_BYTES: usize = 4096;
+
+/// Reads to the end so that the server never waits for room, and keeps the last part.
+fn keep_end(mut stream: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 4096];
+    while let Ok(count) = stream.read(&mut buffer) {
+        if count == 0 {
+            return;
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        let surplus = kept.len().saturating_sub(COMPLAINT_BYTES);
+        kept.drain(..surplus);
+    }
+}
+
+struct Running {
+    child: Child,
+    complaint: Arc<Mutex<Vec<u8>>>,
+}
+
+/// How long to wait between two looks at a process that is about to end: a thousandth of what a check
+/// may take, and nothing is measured by it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Server for Running {
+    fn wait(&mut self, deadline: Instant) -> io::Result<Option<i32>> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(status.code().unwrap_or(-1)));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn kill(&mut self) {
+        // A process that has ended already cannot be killed, and that is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn complaint(&self) -> String {
+        String::from_utf8_lossy(&self.complaint.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

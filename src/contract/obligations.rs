@@ -1,0 +1,83 @@
+//! Which check shows which obligation of the specs: one table, in EDN.
+//!
+//! `allium plan` derives the obligations with stable ids; the table binds each to a check or rule of
+//! this runner, or, with `test:` before its name, to a test of the repository. A test compares the
+//! table with the specs and with the checks.
+
+use crate::edn;
+use crate::value::Value;
+
+/// The table: `{check [obligation …]}`, an obligation being `file/id`, and a waived one
+/// `{:waived file/id :reason "…"}`.
+const TABLE: &str = include_str!("obligations.edn");
+
+/// An obligation and what shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// `file/id`, as `allium plan spec/FILE.allium` has it.
+    pub obligation: String,
+    /// The check, the rule, or `test:` and a test of the repository.
+    pub check: String,
+    /// Why nothing shows it, where nothing does.
+    pub waived: Option<String>,
+}
+
+/// What is wrong with the table.
+#[derive(Debug, thiserror::Error)]
+pub enum BindingsError {
+    /// It is no EDN.
+    #[error("the table of obligations is no EDN: {0}")]
+    Unreadable(#[from] edn::Error),
+    /// It has another shape.
+    #[error("the table of obligations has an entry that is none: {0}")]
+    Entry(String),
+}
+
+/// Reads the table.
+///
+/// # Errors
+/// Where it cannot be read, which a test rules out for the one that is built in.
+pub fn bindings() -> Result<Vec<Binding>, BindingsError> {
+    read(TABLE)
+}
+
+fn read(table: &str) -> Result<Vec<Binding>, BindingsError> {
+    let table = edn::read_one(table.as_bytes())?;
+    let misplaced = |value: &Value<'_>| BindingsError::Entry(edn::to_string(value));
+    let map = table.as_map().ok_or_else(|| misplaced(&table))?;
+    let mut bindings = Vec::new();
+    for (check, obligations) in map.iter() {
+        let check = check.as_str().ok_or_else(|| misplaced(check))?;
+        for entry in obligations.as_slice().ok_or_else(|| misplaced(obligations))? {
+            let text = |key| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+            let (obligation, waived) = match (entry.as_str(), text("waived"), text("reason")) {
+                (Some(id), _, _) => (id.to_owned(), None),
+                (None, Some(id), Some(reason)) => (id, Some(reason)),
+                _ => return Err(misplaced(entry)),
+            };
+            bindings.push(Binding { obligation, check: check.to_owned(), waived });
+        }
+    }
+    Ok(bindings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_bound_or_waived_with_a_reason() {
+        let table = "{\"a.check\" [\"file/one\" {:waived \"file/two\" :reason \"because\"}]}";
+        let found = read(table).unwrap();
+        let bound: Vec<_> = found.iter().map(|b| (b.obligation.as_str(), b.waived.as_deref())).collect();
+        assert_eq!(bound, [("file/one", None), ("file/two", Some("because"))]);
+        for wrong in ["[]", "{a [\"x\"]}", "{\"a\" [{:waived \"x\"}]}", "{\"a\" \"x\"}", "{"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_readable() {
+        assert!(bindings().is_ok());
+    }
+}

@@ -1,0 +1,483 @@
+//! A conversation with one started server: lines out, frames in, a deadline on every wait.
+//!
+//! Knows envelopes and the streams; what a check makes of them is the check's concern. A thread of its
+//! own reads the server's lines, so that a wait can end; another writes, so that a server that does not
+//! read cannot hold the runner.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::check::Stop;
+use super::launch::{Link, Server};
+use super::rules::{Frame, Ledger, Witness, excerpt};
+use crate::value::Value;
+
+/// What was said in a check, for a report that shows it.
+#[derive(Debug, Default)]
+pub struct Transcript {
+    lines: VecDeque<String>,
+    left_out: usize,
+}
+
+/// Lines of a conversation that a report shows.
+const SHOWN_LINES: usize = 24;
+
+impl Transcript {
+    fn add(&mut self, mark: &str, line: &[u8]) {
+        if self.lines.len() >= SHOWN_LINES {
+            self.lines.pop_front();
+            self.left_out = self.left_out.saturating_add(1);
+        }
+        self.lines.push_back(format!("{mark} {}", excerpt(line)));
+    }
+
+    /// The last lines, `>` before what was sent and `<` before what came.
+    pub fn show(&self) -> Vec<String> {
+        let head = (self.left_out > 0).then(|| format!("… {} lines before", self.left_out));
+        head.into_iter().chain(self.lines.iter().cloned()).collect()
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// `:data` of a response.
+    Ok(Value<'static>),
+    /// An error frame.
+    Error(ErrorAnswer),
+}
+
+/// An error frame.
+#[derive(Debug, Clone)]
+pub struct ErrorAnswer {
+    /// `:error-code`
+    pub code: String,
+    /// The whole frame.
+    pub frame: Value<'static>,
+}
+
+/// One server and the connection to it.
+pub struct Peer {
+    lines: Receiver<Vec<u8>>,
+    gate: Arc<Gate>,
+    /// `None` once the input was closed.
+    writer: Option<Sender<Vec<u8>>>,
+    server: Box<dyn Server>,
+    witness: Witness,
+    ledger: Rc<RefCell<Ledger>>,
+    transcript: Rc<RefCell<Transcript>>,
+    /// Events that came while something else was waited for.
+    events: VecDeque<Value<'static>>,
+    /// Answers that came while something else was waited for.
+    answers: VecDeque<Frame>,
+    patience: Duration,
+    next_id: u32,
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Peer")
+    }
+}
+
+impl Peer {
+    /// Takes over a started server.
+    pub fn new(
+        link: Link,
+        patience: Duration,
+        ledger: Rc<RefCell<Ledger>>,
+        transcript: Rc<RefCell<Transcript>>,
+    ) -> Self {
+        let Link { input, output, server } = link;
+        let (line_sender, lines) = channel();
+        let gate = Arc::new(Gate::default());
+        let passed = gate.clone();
+        std::thread::spawn(move || read_lines(output, &line_sender, &passed));
+        let (writer, to_write) = channel();
+        std::thread::spawn(move || write_all(input, &to_write));
+        Self {
+            lines,
+            gate,
+            writer: Some(writer),
+            server,
+            witness: Witness::default(),
+            ledger,
+            transcript,
+            events: VecDeque::new(),
+            answers: VecDeque::new(),
+            patience,
+            next_id: 0,
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.transcript.borrow_mut().add(">", bytes.strip_suffix(b"\n").unwrap_or(bytes));
+        if let Some(writer) = &self.writer {
+            // A writer that is gone means that the server is gone, and the wait for its answer says so.
+            let _ = writer.send(bytes.to_vec());
+        }
+    }
+
+    /// Sends a line.
+    pub fn send_line(&mut self, line: &str) {
+        let mut bytes = line.as_bytes().to_vec();
+        bytes.push(b'\n');
+        self.send_bytes(&bytes);
+    }
+
+    /// Sends a request and returns its id. `params` is a map in EDN.
+    pub fn send(&mut self, op: &str, params: &str) -> String {
+        let id = self.new_id();
+        self.send_as(&id, op, params);
+        id
+    }
+
+    /// Sends a request under a given id.
+    pub fn send_as(&mut self, id: &str, op: &str, params: &str) {
+        self.witness.sends(id, op);
+        self.send_line(&request(id, op, params));
+    }
+
+    /// Notes that a line of the check's own making is a request that will be answered under its id.
+    pub fn expects(&mut self, id: &str, op: &str) {
+        self.witness.sends(id, op);
+    }
+
+    /// An id that this connection has not used.
+    pub fn new_id(&mut self) -> String {
+        self.next_id = self.next_id.saturating_add(1);
+        format!("c{}", self.next_id)
+    }
+
+    /// Lets the server's output stand unread, but for the line that is being read.
+    pub fn pause_reading(&self) {
+        self.gate.set(true);
+    }
+
+    /// Reads the server's output again.
+    pub fn resume_reading(&self) {
+        self.gate.set(false);
+    }
+
+    /// Closes the server's input.
+    pub fn close_input(&mut self) {
+        self.writer = None;
+    }
+
+    /// Ends the server at once.
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// Waits for the server's end and returns its exit status.
+    ///
+    /// # Errors
+    /// Fails where it does not end in time.
+    pub fn wait_exit(&mut self) -> Result<i32, Stop> {
+        let deadline = self.deadline();
+        // Whatever it still writes is read, so that it can end.
+        while self.next_frame(deadline)?.is_some() {}
+        match self.server.wait(deadline) {
+            Ok(Some(status)) => Ok(status),
+            Ok(None) => Err(Stop::failed("the server did not end after its input had ended")),
+            Err(error) => Err(Stop::failed(format!("the server cannot be waited for: {error}"))),
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// Fails where none comes in time.
+    pub fn ask(&mut self, op: &str, params: &str) -> Result<Answer, Stop> {
+        let id = self.send(op, params);
+        self.answer(&id)
+    }
+
+    /// Sends a request and takes the `:data` of its response.
+    ///
+    /// # Errors
+    /// Fails where an error or nothing comes.
+    pub fn ask_ok(&mut self, op: &str, params: &str) -> Result<Value<'static>, Stop> {
+        let id = self.send(op, params);
+        self.answer_ok(&id)
+    }
+
+    /// Sends a request and takes the error that it is answered with.
+    ///
+    /// # Errors
+    /// Fails where a response, another code or nothing comes.
+    pub fn ask_error(&mut self, op: &str, params: &str, code: &str) -> Result<ErrorAnswer, Stop> {
+        let id = self.send(op, params);
+        self.answer_error(&id, code)
+    }
+
+    /// Waits for the response to a request.
+    ///
+    /// # Errors
+    /// Fails where an error or nothing comes.
+    pub fn answer_ok(&mut self, id: &str) -> Result<Value<'static>, Stop> {
+        match self.answer(id)? {
+            Answer::Ok(data) => Ok(data),
+            Answer::Error(error) => Err(Stop::failed(format!("a response was due and {} came", error.code))),
+        }
+    }
+
+    /// Waits for the error to a request.
+    ///
+    /// # Errors
+    /// Fails where a response, another code or nothing comes.
+    pub fn answer_error(&mut self, id: &str, code: &str) -> Result<ErrorAnswer, Stop> {
+        match self.answer(id)? {
+            Answer::Error(error) if error.code == code => Ok(error),
+            Answer::Error(error) => Err(Stop::failed(format!("{code} was due and {} came", error.code))),
+            Answer::Ok(_) => Err(Stop::failed(format!("{code} was due and a response came"))),
+        }
+    }
+
+    /// Waits for the answer with an id.
+    ///
+    /// # Errors
+    /// Fails where none comes in time.
+    pub fn answer(&mut self, id: &str) -> Result<Answer, Stop> {
+        let what = format!("an answer to {id:?}");
+        match self.wait_frame(&what, |frame| frame.text("id") == Some(id))? {
+            Frame::Error(frame) => Ok(Answer::Error(error_answer(frame))),
+            frame => Ok(Answer::Ok(frame.data().clone())),
+        }
+    }
+
+    /// Waits for an error frame that carries no id.
+    ///
+    /// # Errors
+    /// Fails where none comes, or one of another code.
+    pub fn stray_error(&mut self, code: &str) -> Result<ErrorAnswer, Stop> {
+        let what = format!("{code} without an id");
+        let frame =
+            self.wait_frame(&what, |frame| matches!(frame, Frame::Error(_)) && frame.text("id").is_none())?;
+        let error = error_answer(frame.value().clone());
+        if error.code == code {
+            return Ok(error);
+        }
+        Err(Stop::failed(format!("{code} was due and {} came", error.code)))
+    }
+
+    /// Waits for what comes first: an answer with an id, or an error of a code without one.
+    ///
+    /// # Errors
+    /// Fails where neither comes in time.
+    pub fn either(&mut self, id: &str, code: &str) -> Result<Answer, Stop> {
+        let what = format!("an answer to {id:?}, or {code}");
+        let frame = self.wait_frame(&what, |frame| {
+            frame.text("id") == Some(id)
+                || frame.text("id").is_none() && frame.text("error-code") == Some(code)
+        })?;
+        match frame {
+            Frame::Error(frame) => Ok(Answer::Error(error_answer(frame))),
+            frame => Ok(Answer::Ok(frame.data().clone())),
+        }
+    }
+
+    /// Requests without an answer.
+    pub fn pending(&self) -> usize {
+        self.witness.pending()
+    }
+
+    /// Waits for a response or error that fits.
+    fn wait_frame(&mut self, what: &str, fits: impl Fn(&Frame) -> bool) -> Result<Frame, Stop> {
+        if let Some(place) = self.answers.iter().position(&fits)
+            && let Some(frame) = self.answers.remove(place)
+        {
+            return Ok(frame);
+        }
+        let deadline = self.deadline();
+        loop {
+            match self.next_frame(deadline)? {
+                None => return Err(self.gone(what)),
+                Some(Frame::Event(event)) => self.events.push_back(event),
+                Some(frame) if fits(&frame) => return Ok(frame),
+                Some(frame) => self.answers.push_back(frame),
+            }
+        }
+    }
+
+    /// Waits for an event that fits; those before it stay for others to take.
+    ///
+    /// # Errors
+    /// Fails where none comes in time.
+    pub fn event(
+        &mut self,
+        what: &str,
+        fits: impl Fn(&str, &Value<'_>) -> bool,
+    ) -> Result<Value<'static>, Stop> {
+        let matches = |event: &Value<'static>| fits(topic(event), payload(event));
+        if let Some(place) = self.events.iter().position(matches)
+            && let Some(event) = self.events.remove(place)
+        {
+            return Ok(event);
+        }
+        let deadline = self.deadline();
+        loop {
+            match self.next_frame(deadline)? {
+                None => return Err(self.gone(&format!("the event {what}"))),
+                Some(Frame::Event(event)) if matches(&event) => return Ok(event),
+                Some(Frame::Event(event)) => self.events.push_back(event),
+                Some(frame) => self.answers.push_back(frame),
+            }
+        }
+    }
+
+    /// Waits for the next event of a topic.
+    ///
+    /// # Errors
+    /// Fails where none comes in time.
+    pub fn topic(&mut self, name: &str) -> Result<Value<'static>, Stop> {
+        self.event(name, |topic, _| topic == name)
+    }
+
+    /// Takes the events that have come and were not taken.
+    pub fn take_events(&mut self) -> Vec<Value<'static>> {
+        self.events.drain(..).collect()
+    }
+
+    /// Drops the events of a topic that have come and were not taken.
+    pub fn forget(&mut self, name: &str) {
+        self.events.retain(|event| topic(event) != name);
+    }
+
+    /// Sends a `ping` and waits for its answer: whatever the server sends before it has come.
+    ///
+    /// # Errors
+    /// Fails where no answer comes in time.
+    pub fn barrier(&mut self) -> Result<(), Stop> {
+        self.ask("ping", "{}").map(|_| ())
+    }
+
+    /// The next line as it is, beside the rules: for what is no map frame by agreement.
+    ///
+    /// # Errors
+    /// Fails where none comes in time.
+    pub fn raw_line(&mut self) -> Result<Vec<u8>, Stop> {
+        let deadline = self.deadline();
+        match self.next_line(deadline)? {
+            Some(line) => Ok(line),
+            None => Err(self.gone("a line")),
+        }
+    }
+
+    /// The next frame, or `None` at the end of the server's output.
+    fn next_frame(&mut self, deadline: Instant) -> Result<Option<Frame>, Stop> {
+        let line = self.next_line(deadline)?;
+        Ok(line.map(|line| self.witness.receives(&line, &mut self.ledger.borrow_mut())))
+    }
+
+    fn next_line(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Stop> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => {
+                self.transcript.borrow_mut().add("<", &line);
+                Ok(Some(line))
+            }
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Stop::failed(format!("nothing came within {} ms", self.patience.as_millis())))
+            }
+        }
+    }
+
+    fn gone(&self, what: &str) -> Stop {
+        let complaint = self.server.complaint();
+        let said =
+            if complaint.is_empty() { String::new() } else { format!("; its last words: {complaint}") };
+        Stop::failed(format!("the server's output ended where {what} was due{said}"))
+    }
+
+    fn deadline(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.patience).unwrap_or(now)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.gate.set(false);
+        self.server.kill();
+    }
+}
+
+/// A request as a line, without its end.
+pub fn request(id: &str, op: &str, params: &str) -> String {
+    format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}")
+}
+
+/// The topic of an event frame.
+pub fn topic<'v>(event: &'v Value<'_>) -> &'v str {
+    event.get("event").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The payload of an event frame.
+pub fn payload<'v>(event: &'v Value<'static>) -> &'v Value<'static> {
+    const NIL: &Value<'static> = &Value::Nil;
+    event.get("data").unwrap_or(NIL)
+}
+
+fn error_answer(frame: Value<'static>) -> ErrorAnswer {
+    let code = frame.get("error-code").and_then(Value::as_str).unwrap_or_default().to_owned();
+    ErrorAnswer { code, frame }
+}
+
+/// Longest line that a server may send: a frame that holds the longest request and its envelope.
+const LONGEST_LINE: u64 = 64 * 1024 * 1024;
+
+/// Holds the reading thread back while it is shut.
+#[derive(Debug, Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    moved: Condvar,
+}
+
+impl Gate {
+    fn set(&self, shut: bool) {
+        *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = shut;
+        self.moved.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+        while *shut {
+            shut = self.moved.wait(shut).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn read_lines(output: Box<dyn Read + Send>, lines: &Sender<Vec<u8>>, gate: &Gate) {
+    let mut output = BufReader::with_capacity(64 * 1024, output);
+    loop {
+        gate.pass();
+        let mut line = Vec::new();
+        match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        if lines.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn write_all(mut input: Box<dyn Write + Send>, bytes: &Receiver<Vec<u8>>) {
+    while let Ok(bytes) = bytes.recv() {
+        // A server that is gone shows itself where its answer is waited for.
+        if input.write_all(&bytes).and_then(|()| input.flush()).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! What holds of every frame, whichever check receives it.
+//!
+//! One [`Witness`] watches one connection from its first byte to its last; what it finds goes into the
+//! [`Ledger`] of the run, which counts frames and keeps the first breaches of each rule. Knows frames
+//! and the catalogue's names, not what the frames are for.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::catalogue::{ERROR_CODES, SCOPE_KEYS, TOPICS};
+use crate::edn;
+use crate::value::{Map, Value};
+
+/// The rules, each with what it says. A rule of a topic is added for each topic of the catalogue.
+pub const RULES: &[(&str, &str)] = &[
+    (
+        "frame.edn",
+        "Every line of the server is one EDN map with keywords as keys, and nothing else is written.",
+    ),
+    (
+        "frame.plain",
+        "No tagged literal, ratio, character or namespaced-map shorthand in the server's frames.",
+    ),
+    ("frame.response", "A response has :id :kind :op :ok, perhaps :data, and no other key."),
+    (
+        "frame.error",
+        "An error has :kind :error-code :error-message, perhaps :id :op :retryable :data, and no other key.",
+    ),
+    ("frame.event", "An event has :kind :event :data, perhaps :id :seq :ts, and no other key."),
+    ("frame.error-code", "Every :error-code is one of the catalogue's."),
+    ("frame.topic", "Every :event is one of the catalogue's topics."),
+    ("frame.seq", "The :seq of a connection's events is 1, 2, 3 and so on, without a gap."),
+    ("frame.ts", "The :ts of an event is an RFC 3339 UTC string."),
+    (
+        "frame.answered-once",
+        "A request is answered by one response or error with its id, once, and its op is echoed.",
+    ),
+    ("frame.cause", "The :id of an event is the id of a request of this connection."),
+    ("frame.before-subscribe", "No event is sent before the first subscribe."),
+    ("frame.offset", "The :offset of a session's events never goes back."),
+];
+
+/// A rule that was broken, and by which line.
+#[derive(Debug, Clone)]
+pub struct Breach {
+    /// The rule: one of [`RULES`] or `topic.` and a topic's name.
+    pub rule: String,
+    /// What is wrong.
+    pub why: String,
+    /// The line, cut where it is long.
+    pub line: String,
+}
+
+/// What all witnesses of a run saw.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Frames looked at.
+    pub frames: u64,
+    /// How often a rule had something to look at.
+    pub looked: BTreeMap<String, u64>,
+    /// The first breaches of each rule.
+    pub breaches: BTreeMap<String, Vec<Breach>>,
+    /// What the seed leaves open and this server does its own way.
+    pub notes: std::collections::BTreeSet<String>,
+}
+
+/// Breaches of one rule that are kept for the report.
+const KEPT_BREACHES: usize = 3;
+
+impl Ledger {
+    fn look(&mut self, rule: &str) {
+        let count = self.looked.entry(rule.to_owned()).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn breach(&mut self, breach: Breach) {
+        let kept = self.breaches.entry(breach.rule.clone()).or_default();
+        if kept.len() < KEPT_BREACHES {
+            kept.push(breach);
+        }
+    }
+}
+
+/// Watches one connection.
+#[derive(Debug, Default)]
+pub struct Witness {
+    /// Ids of requests without an answer, with their ops.
+    pending: HashMap<String, String>,
+    /// All ids that were ever sent.
+    sent: HashSet<String>,
+    last_seq: i64,
+    subscribed: bool,
+    offsets: HashMap<String, i64>,
+}
+
+/// A frame of the server, read, and what kind it is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    /// A response.
+    Response(Value<'static>),
+    /// An error.
+    Error(Value<'static>),
+    /// An event.
+    Event(Value<'static>),
+    /// Anything else: a breach was noted.
+    Other(Value<'static>),
+}
+
+impl Frame {
+    /// The frame's map.
+    pub fn value(&self) -> &Value<'static> {
+        match self {
+            Self::Response(value) | Self::Error(value) | Self::Event(value) | Self::Other(value) => value,
+        }
+    }
+
+    /// A string under a key of the envelope.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.value().get(key).and_then(Value::as_str)
+    }
+
+    /// `:data`, or nil.
+    pub fn data(&self) -> &Value<'static> {
+        const NIL: &Value<'static> = &Value::Nil;
+        self.value().get("data").unwrap_or(NIL)
+    }
+}
+
+impl Witness {
+    /// Notes a request that is sent.
+    pub fn sends(&mut self, id: &str, op: &str) {
+        self.pending.insert(id.to_owned(), op.to_owned());
+        self.sent.insert(id.to_owned());
+        self.subscribed |= op == "subscribe";
+    }
+
+    /// Requests without an answer.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Looks at a line of the server.
+    pub fn receives(&mut self, line: &[u8], ledger: &mut Ledger) -> Frame {
+        ledger.frames = ledger.frames.saturating_add(1);
+        let mut look = Look { ledger, line };
+        look.at("frame.edn");
+        let value = match edn::read_one(line) {
+            Ok(value) => value.into_owned(),
+            Err(error) => {
+                look.breach("frame.edn", format!("the line is no EDN form: {error}"));
+                return Frame::Other(Value::Nil);
+            }
+        };
+        let Some(map) = value.as_map() else {
+            look.breach("frame.edn", format!("the form is no map but a {}", value.kind_name()));
+            return Frame::Other(value);
+        };
+        if !map.iter().all(|(key, _)| key.as_keyword().is_some()) {
+            look.breach("frame.edn", "a key of the envelope is no keyword".to_owned());
+        }
+        look.at("frame.plain");
+        if let Some(found) = not_plain(&value, line) {
+            look.breach("frame.plain", format!("{found} is not plain EDN"));
+        }
+        match value.get("kind").and_then(Value::as_keyword) {
+            Some("response") => {
+                self.response(map, &mut look);
+                Frame::Response(value)
+            }
+            Some("error") => {
+                self.error(map, &mut look);
+                Frame::Error(value)
+            }
+            Some("event") => {
+                self.event(map, &mut look);
+                Frame::Event(value)
+            }
+            other => {
+                look.breach("frame.edn", format!(":kind is {other:?}, not :response, :error or :event"));
+                Frame::Other(value)
+            }
+        }
+    }
+
+    fn response(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        look.keys("frame.response", map, &["id", "kind", "op", "ok"], &["data"]);
+        look.shape("frame.response", map, "id", "a non-empty string", filled);
+        look.shape("frame.response", map, "op", "a non-empty string", filled);
+        look.shape("frame.response", map, "ok", "true or false", |value| value.as_bool().is_some());
+        look.shape("frame.response", map, "data", "a map", |value| value.as_map().is_some());
+        self.answer(map, look);
+    }
+
+    fn error(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        const RULE: &str = "frame.error";
+        look.keys(RULE, map, &["kind", "error-code", "error-message"], &["id", "op", "retryable", "data"]);
+        look.shape(RULE, map, "error-message", "a non-empty string", filled);
+        look.shape(RULE, map, "id", "a non-empty string", filled);
+        look.shape(RULE, map, "op", "a non-empty string", filled);
+        look.shape(RULE, map, "retryable", "true or false", |value| value.as_bool().is_some());
+        look.shape(RULE, map, "data", "a map", |value| value.as_map().is_some());
+        look.at("frame.error-code");
+        match map.get_keyword("error-code").and_then(Value::as_str) {
+            Some(code) if ERROR_CODES.iter().any(|spec| spec.name == code) => {}
+            found => look.breach("frame.error-code", format!(":error-code is {found:?}")),
+        }
+        if map.get_keyword("id").is_some() {
+            self.answer(map, look);
+        }
+    }
+
+    /// A response, or an error with an id: the end of a pending request.
+    fn answer(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        look.at("frame.answered-once");
+        let Some(id) = map.get_keyword("id").and_then(Value::as_str) else { return };
+        match self.pending.remove(id) {
+            None => {
+                let before = if self.sent.contains(id) { "was answered before" } else { "was never sent" };
+                look.breach("frame.answered-once", format!("the request {id:?} {before}"));
+            }
+            Some(op) => {
+                let echoed = map.get_keyword("op").and_then(Value::as_str);
+                if echoed.is_some_and(|echoed| echoed != op) {
+                    look.breach("frame.answered-once", format!(":op is {echoed:?} for a request of {op:?}"));
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        look.keys("frame.event", map, &["kind", "event", "data"], &["id", "seq", "ts"]);
+        look.shape("frame.event", map, "data", "a map", |value| value.as_map().is_some());
+        look.at("frame.before-subscribe");
+        if !self.subscribed {
+            look.breach("frame.before-subscribe", "an event came before any subscribe".to_owned());
+        }
+        self.seq(map, look);
+        match map.get_keyword("ts") {
+            None => {
+                look.ledger.notes.insert("Events carry no :ts.".to_owned());
+            }
+            Some(ts) => {
+                look.at("frame.ts");
+                if !ts.as_str().is_some_and(is_utc_time) {
+                    look.breach("frame.ts", format!(":ts is {}", edn::to_string(ts)));
+                }
+            }
+        }
+        if let Some(id) = map.get_keyword("id") {
+            look.at("frame.cause");
+            if !id.as_str().is_some_and(|id| self.sent.contains(id)) {
+                look.breach("frame.cause", format!("no request had the id {}", edn::to_string(id)));
+            }
+        }
+        look.at("frame.topic");
+        let name = map.get_keyword("event").and_then(Value::as_str).unwrap_or_default();
+        let Some(spec) = TOPICS.iter().find(|spec| spec.name == name) else {
+            return look.breach("frame.topic", format!("the topic {name:?} is not catalogued"));
+        };
+        let rule = format!("topic.{name}");
+        look.at(&rule);
+        let Some(payload) = map.get_keyword("data").and_then(Value::as_map) else { return };
+        for key in spec.required {
+            if payload.get_keyword(key).is_none() {
+                look.breach(&rule, format!("the payload lacks :{key}"));
+            }
+        }
+        for (key, value) in payload.iter() {
+            let Some(key) = key.as_keyword() else { continue };
+            let known = [spec.required, spec.also, SCOPE_KEYS].iter().any(|keys| keys.contains(&key));
+            if !known {
+                look.ledger.notes.insert(format!("The payload of {name} also has :{key}."));
+            } else if let Some(wrong) = wrong_shape(key, value) {
+                look.breach(&rule, wrong);
+            }
+        }
+        self.offset(payload, look);
+    }
+
+    fn seq(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        let Some(seq) = map.get_keyword("seq") else {
+            look.ledger.notes.insert("Events carry no :seq.".to_owned());
+            return;
+        };
+        look.at("frame.seq");
+        let expected = self.last_seq.saturating_add(1);
+        match seq.as_i64() {
+            Some(seq) if seq == expected => {}
+            found => look.breach("frame.seq", format!(":seq is {found:?} where {expected} is due")),
+        }
+        self.last_seq = seq.as_i64().unwrap_or(expected);
+    }
+
+    fn offset(&mut self, payload: &Map<'_>, look: &mut Look<'_>) {
+        let session = payload.get_keyword("session-id").and_then(Value::as_str);
+        let (Some(session), Some(offset)) = (session, payload.get_keyword("offset")) else { return };
+        look.at("frame.offset");
+        let last = self.offsets.entry(session.to_owned()).or_insert(0);
+        match offset.as_i64() {
+            Some(offset) if offset >= *last => *last = offset,
+            found => look.breach("frame.offset", format!(":offset is {found:?} after {last}")),
+        }
+    }
+}
+
+/// One line under the rules.
+struct Look<'a> {
+    ledger: &'a mut Ledger,
+    line: &'a [u8],
+}
+
+impl Look<'_> {
+    fn at(&mut self, rule: &str) {
+        self.ledger.look(rule);
+    }
+
+    fn breach(&mut self, rule: &str, why: String) {
+        self.ledger.breach(Breach { rule: rule.to_owned(), why, line: excerpt(self.line) });
+    }
+
+    fn keys(&mut self, rule: &str, map: &Map<'_>, required: &[&str], allowed: &[&str]) {
+        self.at(rule);
+        for key in required {
+            if map.get_keyword(key).is_none() {
+                self.breach(rule, format!(":{key} is missing"));
+            }
+        }
+        for (key, _) in map.iter() {
+            let known = key.as_keyword().is_some_and(|key| required.contains(&key) || allowed.contains(&key));
+            if !known {
+                self.breach(rule, format!("{} does not belong there", edn::to_string(key)));
+            }
+        }
+    }
+
+    fn shape(&mut self, rule: &str, map: &Map<'_>, key: &str, what: &str, fits: impl Fn(&Value<'_>) -> bool) {
+        if let Some(value) = map.get_keyword(key).filter(|value| !fits(value)) {
+            self.breach(rule, format!(":{key} must be {what}, not {}", edn::to_string(value)));
+        }
+    }
+}
+
+/// Bytes of a line that a report shows.
+const EXCERPT_BYTES: usize = 600;
+
+/// A line for people: cut where it is long.
+pub fn excerpt(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    match text.char_indices().find(|(offset, _)| *offset >= EXCERPT_BYTES) {
+        Some((offset, _)) => format!("{}… ({} bytes)", text.get(..offset).unwrap_or_default(), line.len()),
+        None => text.into_owned(),
+    }
+}
+
+fn filled(value: &Value<'_>) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// What in a value a simple reader cannot take.
+fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
+    let mut rest = vec![value];
+    let mut strings = false;
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Ratio(_) => return Some("a ratio"),
+            Value::Char(_) => return Some("a character"),
+            Value::Tagged(_) | Value::Inst(_) | Value::Uuid(_) => return Some("a tagged literal"),
+            Value::Str(text) => strings |= text.contains("#:"),
+            _ => {}
+        }
+        if let Some(map) = value.as_map() {
+            rest.extend(map.iter().flat_map(|(key, value)| [key, value]));
+        } else if let Some(set) = value.as_set() {
+            rest.extend(set.iter());
+        } else if let Some(items) = value.as_slice() {
+            rest.extend(items);
+        }
+    }
+    let shorthand = memchr::memmem::find(line, b"#:").is_some();
+    (shorthand && !strings).then_some("a namespaced map")
+}
+
+/// `2026-01-02T03:04:05.678Z`: what a timestamp of the wire looks like.
+fn is_utc_time(text: &str) -> bool {
+    let Some(body) = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00")) else { return false };
+    let (seconds, fraction) = body.split_once('.').unwrap_or((body, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let pattern = "dddd-dd-ddTdd:dd:dd";
+    seconds.len() == pattern.len()
+        && digits(fraction)
+        && seconds.bytes().zip(pattern.bytes()).all(|(byte, expected)| match expected {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+}
+
+/// Keys mean the same in every payload; so does what they hold.
+fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
+    let (expected, fits) = match key {
+        "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
+        | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage"
+        | "point" | "active-session-id" | "ext-id" | "code" | "level" => {
+            ("a non-empty string", filled(value))
+        }
+        "text" | "call-summary" | "result-text" | "path-line" | "stats-line" | "title" | "error-message" => {
+            ("a string", value.as_str().is_some())
+        }
+        "message" | "session-file" | "session-name" | "stop-reason" | "thinking-level" | "model-id"
+        | "model-provider" => ("a string or nil", value.as_str().is_some() || value.is_nil()),
+        "is-streaming" | "is-compacting" | "is-error" | "interrupt-pending" | "model-reasoning" => {
+            ("true or false", value.as_bool().is_some() || (key == "model-reasoning" && value.is_nil()))
+        }
+        "offset" | "message-count" | "pending-message-count" | "retry-attempt" => {
+            ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0))
+        }
+        "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => {
+            ("a vector", value.as_slice().is_some())
+        }
+        "payload" | "job" | "ui/action" | "usage" | "parsed-args" => {
+            ("a map", value.as_map().is_some() || (key == "usage" && value.is_nil()))
+        }
+        _ => return None,
+    };
+    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaches(lines: &[&str]) -> Vec<String> {
+        let mut ledger = Ledger::default();
+        let mut witness = Witness::default();
+        witness.sends("1", "ping");
+        witness.sends("2", "subscribe");
+        for line in lines {
+            witness.receives(line.as_bytes(), &mut ledger);
+        }
+        ledger.breaches.into_keys().collect()
+    }
+
+    const FINE: &str = "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true}}";
+
+    #[test]
+    fn each_rule_bites() {
+        let event = |rest: &str| {
+            format!(
+                "{{:kind :event :event \"assistant/delta\" :data {{:session-id \"s\" :text \"t\"}} {rest}}}"
+            )
+        };
+        let two = [event(":seq 1"), event(":seq 3")];
+        let cases: &[(&[&str], &[&str])] = &[
+            (&[FINE], &[]),
+            (&[&event(":seq 1 :ts \"2026-01-02T03:04:05.678Z\" :id \"1\"")], &[]),
+            (&["hello"], &["frame.edn"]),
+            (&["{} {}"], &["frame.edn"]),
+            (&["[1]"], &["frame.edn"]),
+            (&["{:kind :request}"], &["frame.edn"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a #inst \"2026-01-01T00:00:00Z\"}}",
+                ],
+                &["frame.plain"],
+            ),
+            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data #:a{:b 1}}"], &["frame.plain"]),
+            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a 1/2 :b \\c}}"], &["frame.plain"]),
+            (&["{:id \"1\" :kind :response :op \"ping\" :ok 1}"], &["frame.response"]),
+            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :extra 1}"], &["frame.response"]),
+            (&["{:id \"1\" :kind :response :op \"other\" :ok true}"], &["frame.answered-once"]),
+            (&[FINE, FINE], &["frame.answered-once"]),
+            (&["{:kind :error :error-code \"runtime/failed\"}"], &["frame.error"]),
+            (&["{:kind :error :error-code \"no/such\" :error-message \"m\"}"], &["frame.error-code"]),
+            (
+                &["{:kind :error :error-code \"runtime/failed\" :error-message \"m\" :id \"9\"}"],
+                &["frame.answered-once"],
+            ),
+            (&[&two[0], &two[1]], &["frame.seq"]),
+            (&[&event(":seq 1 :ts \"yesterday\"")], &["frame.ts"]),
+            (&[&event(":seq 1 :id \"9\"")], &["frame.cause"]),
+            (&[&event(":seq 1 :more 2")], &["frame.event"]),
+            (&["{:kind :event :event \"no/such\" :data {} :seq 1}"], &["frame.topic"]),
+            (
+                &["{:kind :event :event \"assistant/delta\" :data {:session-id \"s\"} :seq 1}"],
+                &["topic.assistant/delta"],
+            ),
+            (
+                &["{:kind :event :event \"assistant/delta\" :data {:session-id 1 :text \"\"} :seq 1}"],
+                &["topic.assistant/delta"],
+            ),
+        ];
+        for (lines, expected) in cases {
+            assert_eq!(breaches(lines), *expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn events_need_a_subscription() {
+        let mut ledger = Ledger::default();
+        Witness::default()
+            .receives(b"{:kind :event :event \"ui/widget-specs-updated\" :data {} :seq 1}", &mut ledger);
+        assert_eq!(ledger.breaches.keys().collect::<Vec<_>>(), ["frame.before-subscribe"]);
+    }
+}

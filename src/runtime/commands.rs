@@ -1,0 +1,460 @@
+//! What slash commands come to.
+//!
+//! A command asks the session API like any frontend, and tells its outcome as an event to the connection
+//! that gave it. One that needs a choice asks the frontend to offer it, in its own way.
+
+use std::sync::Arc;
+
+use crate::catalogue::{COMMANDS, ErrorCode, Topic};
+use crate::command::{self, Command, Line};
+use crate::event::Body;
+use crate::limits::{HISTORY_MESSAGES, MAX_FRONTEND_ACTIONS};
+use crate::message::{EntryId, Role, SessionId, ThinkingLevel};
+use crate::projection;
+use crate::runtime::Runtime;
+use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::open::session_event;
+use crate::session::{
+    ActionResult, ActionStatus, ApiError, Call, Opened, Prompt, Prompted, Reach, Reply, Scope, SessionApi,
+    SwitchTarget,
+};
+use crate::value::{Map, Value};
+
+/// A choice that a frontend was asked for.
+pub(crate) struct PendingAction {
+    connection: u64,
+    session: SessionId,
+    name: &'static str,
+}
+
+impl Runtime {
+    /// Runs a line: a command, or text for the model.
+    pub(super) fn line(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        let text = prompt.message.clone();
+        match command::read(&text) {
+            Line::Text(text) => {
+                let prompt = Prompt { message: text.into_owned(), ..prompt };
+                self.begin_turn(call, prompt, reply);
+            }
+            Line::Unknown { name, nearest } => {
+                let names = Value::vector(nearest.iter().map(|name| Value::from(*name)));
+                let hint = match nearest.first() {
+                    Some(name) => format!(" Did you mean /{name}?"),
+                    None => " /help lists them.".to_owned(),
+                };
+                let message = format!("There is no command /{name}.{hint}");
+                reply.fail(ApiError::new(ErrorCode::UnknownCommand, message).with("nearest", names));
+            }
+            Line::Usage(usage) => {
+                reply.ok(Prompted { turn: None });
+                self.tell(&call, "text", format!("Usage: {usage}"));
+            }
+            Line::Command(command) => match self.shared.session(&call.session) {
+                Err(error) => reply.fail(error),
+                Ok(handle) => {
+                    reply.ok(Prompted { turn: None });
+                    let _executor = self.shared.executor.enter();
+                    self.run_command(call, &handle, command);
+                }
+            },
+        }
+    }
+
+    fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
+        let snapshot = handle.snapshot();
+        match command {
+            Command::Help => self.tell(&call, "text", help()),
+            Command::Quit => {
+                self.tell(&call, "quit", String::new());
+                if let Some(client) = self.shared.hub.client(call.connection) {
+                    client.close();
+                }
+            }
+            Command::New => self.new_session(call.clone(), None, self.opened(&call, "new_session")),
+            Command::Resume => self.ask_resume(call),
+            Command::Tree(None) | Command::Fork => {
+                self.ask_session(&call, &snapshot, command == Command::Fork)
+            }
+            Command::Tree(Some(id)) => {
+                let target = SwitchTarget::Id(SessionId::from(id));
+                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+            }
+            Command::Mode(None) => self.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode)),
+            Command::Mode(Some(mode)) => {
+                if !matches!(mode, "ask" | "accept-edits" | "read-only" | "yolo") {
+                    return self.tell(
+                        &call,
+                        "text",
+                        "Usage: /mode ask|accept-edits|read-only|yolo".to_owned(),
+                    );
+                }
+                self.set_mode(
+                    call.clone(),
+                    mode.to_owned(),
+                    self.text(&call, |mode| format!("Mode set to {mode}")),
+                );
+            }
+            Command::Trust => {
+                let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
+                self.trust_project(call.clone(), true, reply);
+            }
+            Command::Workflow { name, .. } => {
+                self.tell(&call, "error", format!("There is no workflow {name:?}."));
+            }
+            Command::Reload => self.tell(&call, "text", "There is nothing to read again.".to_owned()),
+            Command::Status => self.tell(&call, "text", status(&snapshot)),
+            Command::History => self.tell(&call, "text", history(&snapshot)),
+            Command::Model(None) => self.ask_model(call),
+            Command::Model(Some((provider, id))) => {
+                let reply = self
+                    .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
+                self.set_model(call.clone(), provider.to_owned(), id.to_owned(), Reach::Session, reply);
+            }
+            Command::Thinking(None) => self.ask_thinking(&call),
+            Command::Thinking(Some(level)) => self.set_thinking(call, level),
+            Command::Compact(text) => {
+                let reply = self.text(&call, |summary: Option<String>| {
+                    format!("The conversation was compacted.\n\n{}", summary.unwrap_or_default())
+                });
+                self.compact(call.clone(), text.map(str::to_owned), reply);
+            }
+            Command::Name(name) => {
+                let reply = self.text(&call, |name| format!("Session named {name}"));
+                self.set_name(call.clone(), name.to_owned(), reply);
+            }
+            Command::Prompts => self.tell(&call, "text", "There are no prompt templates.".to_owned()),
+            Command::Skills => self.tell(&call, "text", "There are no skills.".to_owned()),
+            Command::Remember(_) => self.tell(&call, "error", "This version keeps no memory yet.".to_owned()),
+            Command::Login(provider) => {
+                let reply = self.outcome(&call, "login_start", |login: Map<'static>| {
+                    let url = login.get_keyword("url").and_then(Value::as_str).unwrap_or_default().to_owned();
+                    format!("Open {url} and log in.")
+                });
+                self.login_begin(call.clone(), provider.map(str::to_owned), reply);
+            }
+            Command::Logout(provider) => {
+                let provider =
+                    provider.map_or_else(|| snapshot.facts.model_provider.to_string(), str::to_owned);
+                let reply = self.outcome(&call, "logout", |done: bool| {
+                    if done { "Logged out." } else { "There was no login." }.to_owned()
+                });
+                self.logout(call.clone(), provider, reply);
+            }
+            Command::Worktree => self.tell(&call, "text", worktree(&snapshot)),
+            Command::Jobs => {
+                let reply = self.text(&call, |jobs: Vec<Value<'static>>| match jobs.len() {
+                    0 => "There are no background jobs.".to_owned(),
+                    _ => jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+                });
+                self.jobs(call.clone(), None, reply);
+            }
+            Command::Job(id) => {
+                self.job(
+                    call.clone(),
+                    id.to_owned(),
+                    self.text(&call, |job: Value<'static>| job.to_string()),
+                );
+            }
+            Command::CancelJob(id) => {
+                let reply = self.text(&call, |_: Value<'static>| "The job was told to end.".to_owned());
+                self.cancel_job(call.clone(), id.to_owned(), reply);
+            }
+            Command::Tools => self.tell(&call, "text", "This session has no tools.".to_owned()),
+            Command::Export(path) => {
+                let reply = self.text(&call, |path| format!("Exported to {path}"));
+                self.export_html(call.clone(), path.map(str::to_owned), reply);
+            }
+            Command::Abort => {
+                self.abort(call.clone(), self.text(&call, |()| "The turn was told to end.".to_owned()));
+            }
+        }
+    }
+
+    fn set_thinking(&self, call: Call, level: ThinkingLevel) {
+        let reply = self.outcome(&call, "thinking_set", |level: ThinkingLevel| {
+            format!("Thinking level set to {}", level.as_str())
+        });
+        self.set_thinking_level(call, Some(level), reply);
+    }
+
+    /// Tells a command's outcome to the connection that gave it.
+    fn tell(&self, call: &Call, kind: &'static str, message: String) {
+        let mut payload = Map::new();
+        payload.put("type", kind);
+        payload.put("message", message);
+        let Some(client) = self.shared.hub.client(call.connection) else { return };
+        // After a switch the outcome belongs to where the person now is.
+        let Ok(handle) = self.shared.session(&client.focused()) else { return };
+        let body = Body::Payload(Topic::CommandResult, Arc::new(payload));
+        let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
+    }
+
+    /// A reply that tells a success with a type of its own, and a failure as an error.
+    fn outcome<T: 'static>(
+        &self,
+        call: &Call,
+        kind: &'static str,
+        say: impl FnOnce(T) -> String + Send + 'static,
+    ) -> Reply<T> {
+        let runtime = self.clone();
+        let call = call.clone();
+        Reply::new(move |result| match result {
+            Ok(value) => runtime.tell(&call, kind, say(value)),
+            Err(error) => runtime.tell(&call, "error", error.message),
+        })
+    }
+
+    fn text<T: 'static>(&self, call: &Call, say: impl FnOnce(T) -> String + Send + 'static) -> Reply<T> {
+        self.outcome(call, "text", say)
+    }
+
+    fn opened(&self, call: &Call, kind: &'static str) -> Reply<Opened> {
+        self.outcome(call, kind, |opened: Opened| format!("Session {}", opened.session))
+    }
+
+    /// Asks the frontend to let the person choose.
+    fn ask(&self, call: &Call, name: &'static str, prompt: &str, items: Vec<Value<'static>>) {
+        if items.is_empty() {
+            return self.tell(call, "text", "There is nothing to choose from.".to_owned());
+        }
+        let Some(client) = self.shared.hub.client(call.connection) else { return };
+        let Ok(handle) = self.shared.session(&call.session) else { return };
+        let request = self.shared.clock.id("a-");
+        {
+            let mut pending = self.shared.actions();
+            // A frontend that never answers must not make the list grow; the oldest choice is given up.
+            while pending.len() >= MAX_FRONTEND_ACTIONS {
+                pending.pop_front();
+            }
+            let action = PendingAction { connection: call.connection, session: call.session.clone(), name };
+            pending.push_back((request.clone(), action));
+        }
+        let mut action = Map::new();
+        action.put("ui/action-id", request.clone());
+        action.put("ui/action-kind", Value::keyword("select"));
+        action.put("ui/action-name", Value::keyword(name));
+        action.put("ui/prompt", prompt.to_owned());
+        action.put("ui/order", Value::keyword("preserve"));
+        action.put("ui/items", Value::vector(items));
+        action.put("ui/on-submit", Value::keyword("frontend-action-result"));
+        let mut payload = Map::new();
+        payload.put("request-id", request);
+        payload.put("ui/action", Value::from(action));
+        let body = Body::Payload(Topic::FrontendActionRequested, Arc::new(payload));
+        let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
+    }
+
+    fn ask_resume(&self, call: Call) {
+        let runtime = self.clone();
+        let asked = call.clone();
+        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
+            Ok(slots) => {
+                let items = slots.iter().filter_map(|slot| {
+                    let path = slot.get("session-file")?.as_str()?.to_owned();
+                    let label = slot.get("display-name")?.as_str()?.to_owned();
+                    let mut meta = Map::new();
+                    for key in ["created-at", "worktree-path"] {
+                        if let Some(value) = slot.get(key) {
+                            meta.put(key, value.clone());
+                        }
+                    }
+                    Some(item(path.clone(), label, Value::from(path), meta))
+                });
+                runtime.ask(&asked, "select-resume-session", "Select a session to resume", items.collect());
+            }
+            Err(error) => runtime.tell(&asked, "error", error.message),
+        });
+        self.list_sessions(call, None, Scope::Project, reply);
+    }
+
+    fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
+        let mut items = Vec::new();
+        if !forks_only {
+            for handle in self.shared.live() {
+                let facts = handle.snapshot().facts.clone();
+                let mut value = Map::new();
+                value.put("action/kind", Value::keyword("switch-session"));
+                value.put("action/session-id", facts.id.to_value());
+                let mut meta = Map::new();
+                meta.put("is-active", facts.id == call.session);
+                meta.put("is-streaming", facts.is_streaming());
+                items.push(item(
+                    facts.id.to_string(),
+                    facts.display_name().to_owned(),
+                    Value::from(value),
+                    meta,
+                ));
+            }
+        }
+        for message in snapshot.messages().filter(|message| message.role == Role::User) {
+            let mut value = Map::new();
+            value.put("action/kind", Value::keyword("fork-session"));
+            value.put("action/entry-id", message.id.to_value());
+            let start: String = message.text().chars().take(80).collect();
+            let mut meta = Map::new();
+            meta.put("fork-point", true);
+            items.push(item(
+                message.id.to_string(),
+                format!("⑂ {}", start.replace('\n', " ")),
+                Value::from(value),
+                meta,
+            ));
+        }
+        self.ask(call, "select-session", "Select a live session", items);
+    }
+
+    fn ask_model(&self, call: Call) {
+        let runtime = self.clone();
+        let asked = call.clone();
+        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
+            Ok(models) => {
+                let items = models.iter().filter_map(|model| {
+                    let provider = model.get("provider")?.as_str()?;
+                    let id = model.get("id")?.as_str()?;
+                    let mut value = Map::new();
+                    value.put("provider", provider.to_owned());
+                    value.put("id", id.to_owned());
+                    Some(item(
+                        format!("{provider}/{id}"),
+                        format!("{provider} {id}"),
+                        Value::from(value),
+                        Map::new(),
+                    ))
+                });
+                runtime.ask(&asked, "select-model", "Select a model", items.collect());
+            }
+            Err(error) => runtime.tell(&asked, "error", error.message),
+        });
+        self.models(call, reply);
+    }
+
+    fn ask_thinking(&self, call: &Call) {
+        let items = ThinkingLevel::ALL.map(|level| {
+            item(
+                level.as_str().to_owned(),
+                level.as_str().to_owned(),
+                Value::from(level.as_str()),
+                Map::new(),
+            )
+        });
+        self.ask(call, "select-thinking-level", "Select a thinking level", items.to_vec());
+    }
+
+    /// Does what was chosen.
+    pub(super) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        let pending = {
+            let mut actions = self.shared.actions();
+            let place = actions
+                .iter()
+                .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
+            place.and_then(|place| actions.remove(place))
+        };
+        let Some((_, action)) = pending else {
+            return reply.fail(ApiError::not_found("frontend action", &result.request_id));
+        };
+        if result.action_name.trim_start_matches(':') != action.name {
+            let expected = format!("{:?}, the name of that action", action.name);
+            return reply.fail(ApiError::invalid_param("action-name", &expected));
+        }
+        reply.ok(());
+        let call = Call { session: action.session, ..call };
+        match result.status {
+            ActionStatus::Cancelled => return self.tell(&call, "text", "Nothing was chosen.".to_owned()),
+            ActionStatus::Failed => {
+                let why = result.error_message.unwrap_or_else(|| "The frontend could not ask.".to_owned());
+                return self.tell(&call, "error", why);
+            }
+            ActionStatus::Submitted => {}
+        }
+        let value = &result.value;
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        match action.name {
+            "select-resume-session" => match value.as_str() {
+                Some(path) => {
+                    let target = SwitchTarget::Path(path.to_owned());
+                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+                }
+                None => self.no_choice(&call),
+            },
+            "select-session" => match (text("action/session-id"), text("action/entry-id")) {
+                (Some(id), None) => {
+                    let target = SwitchTarget::Id(SessionId::from(id));
+                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+                }
+                (None, Some(entry)) => {
+                    self.fork(call.clone(), EntryId::from(entry), self.opened(&call, "session_switch"));
+                }
+                _ => self.no_choice(&call),
+            },
+            "select-model" => match (text("provider"), text("id")) {
+                (Some(provider), Some(id)) => {
+                    let reply = self.outcome(&call, "model_set", |(provider, id)| {
+                        format!("Model set to {provider} {id}")
+                    });
+                    self.set_model(call.clone(), provider, id, Reach::Session, reply);
+                }
+                _ => self.no_choice(&call),
+            },
+            _ => match crate::catalogue::thinking_level(value) {
+                Some(level) => self.set_thinking(call, level),
+                None => self.no_choice(&call),
+            },
+        }
+    }
+
+    fn no_choice(&self, call: &Call) {
+        self.tell(call, "error", "The choice has another shape than the items that were offered.".to_owned());
+    }
+}
+
+/// One thing to choose.
+fn item(id: String, label: String, value: Value<'static>, meta: Map<'static>) -> Value<'static> {
+    let mut item = Map::new();
+    item.put("ui.item/id", id);
+    item.put("ui.item/label", label);
+    item.put("ui.item/value", value);
+    item.put("ui.item/meta", Value::from(meta));
+    Value::from(item)
+}
+
+fn help() -> String {
+    let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
+    let lines = COMMANDS.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn status(snapshot: &Snapshot) -> String {
+    let facts = &snapshot.facts;
+    let tokens = projection::footer(facts);
+    let stats = tokens.get_keyword("stats-line").and_then(Value::as_str).unwrap_or_default();
+    format!(
+        "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
+        facts.display_name(),
+        facts.model_provider,
+        facts.model_id,
+        facts.effective_thinking().as_str(),
+        facts.mode,
+        facts.phase.as_str(),
+        facts.message_count,
+    )
+}
+
+fn history(snapshot: &Snapshot) -> String {
+    let mut lines: Vec<String> = snapshot
+        .messages()
+        .rev()
+        .take(HISTORY_MESSAGES)
+        .map(|message| {
+            let start: String = message.text().chars().take(100).collect();
+            format!("{:9}  {}", message.role.as_str(), start.replace('\n', " "))
+        })
+        .collect();
+    lines.push("Message history".to_owned());
+    lines.reverse();
+    lines.join("\n")
+}
+
+fn worktree(snapshot: &Snapshot) -> String {
+    let branch = snapshot.facts.git_branch.as_deref().unwrap_or("no repository");
+    format!("{} ({branch})", snapshot.facts.cwd)
+}

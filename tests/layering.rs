@@ -1,0 +1,187 @@
+//! The direction of the house: a module uses only what stands below it.
+//!
+//! Reads every `use` and path of the library and compares the rooms that it names with the table, which
+//! is the table of the design. A room that is not in the table fails too, so that the table stays whole.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Room, and what it may use directly. Rooms at the bottom first.
+const TABLE: &[(&str, &[&str])] = &[
+    ("limits", &[]),
+    ("value", &[]),
+    ("clock", &[]),
+    ("transport", &[]),
+    ("edn", &["value", "limits"]),
+    ("message", &["value"]),
+    ("catalogue", &["value", "message"]),
+    ("event", &["value", "message", "catalogue"]),
+    ("session", &["value", "message", "event", "catalogue"]),
+    ("config", BELOW_SESSION),
+    ("store", BELOW_SESSION),
+    ("query", BELOW_SESSION),
+    ("projection", BELOW_SESSION),
+    ("command", BELOW_SESSION),
+    ("provider", &["config", "limits", "value", "message", "edn", "event", "catalogue", "session", "clock"]),
+    ("tool", &["config", "edn", "session", "event", "message", "value", "limits", "clock", "provider"]),
+    ("interaction", &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"]),
+    ("router", &["value", "message", "catalogue", "session", "limits"]),
+    ("frame", &["edn", "event", "catalogue", "limits", "value", "message"]),
+    (
+        "endpoint",
+        &[
+            "transport",
+            "frame",
+            "router",
+            "session",
+            "event",
+            "limits",
+            "catalogue",
+            "message",
+            "value",
+            "clock",
+        ],
+    ),
+    (
+        "runtime",
+        &[
+            "limits",
+            "value",
+            "clock",
+            "message",
+            "catalogue",
+            "event",
+            "session",
+            "config",
+            "store",
+            "query",
+            "projection",
+            "provider",
+            "edn",
+            "tool",
+            "interaction",
+            "command",
+        ],
+    ),
+    ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
+];
+
+/// What the rooms that keep things may use: the codec, the session API and below.
+const BELOW_SESSION: &[&str] =
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
+
+#[test]
+fn no_room_uses_what_stands_above_it() {
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(room, below)| (*room, below.iter().copied().collect())).collect();
+    let mut wrong = Vec::new();
+    for (file, text) in sources() {
+        let Some(room) = room_of(&file) else { continue };
+        let Some(allowed) = table.get(room.as_str()) else {
+            wrong.push(format!("{}: the room {room} is not in the table", file.display()));
+            continue;
+        };
+        for used in rooms_used(&text, &table) {
+            if used != room && !allowed.contains(used.as_str()) {
+                wrong.push(format!("{}: {room} uses {used}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    let silent: Vec<_> =
+        sources().into_iter().filter(|(_, text)| !text.starts_with("//!")).map(|(file, _)| file).collect();
+    assert!(silent.is_empty(), "without a header: {silent:?}");
+}
+
+#[test]
+fn only_the_reader_knows_nom() {
+    for (file, text) in sources() {
+        let reader = file.starts_with("src/edn/read") || file.ends_with("src/edn/read.rs");
+        assert!(reader || !text.contains("nom::"), "{} uses nom", file.display());
+    }
+}
+
+#[test]
+fn what_is_above_is_found_in_every_form() {
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
+    for (text, expected) in [
+        ("use crate::router::route;", "router"),
+        ("use crate::{limits, runtime};", "runtime"),
+        ("let x = crate::endpoint::start();", "endpoint"),
+        ("use crate::{\n    value::Value,\n    frame::{decode, encode},\n};", "frame"),
+        ("    use crate::store;", "store"),
+    ] {
+        assert!(rooms_used(text, &table).contains(expected), "{text}");
+    }
+}
+
+/// The library's files below `src`, with their text. The program's own files may use everything.
+fn sources() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut open = vec![root.join("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(root).unwrap().to_owned(), text));
+            }
+        }
+    }
+    assert!(files.len() > 20, "only {} files found", files.len());
+    files
+}
+
+/// The room that a file belongs to; `None` for the map and the program.
+fn room_of(file: &Path) -> Option<String> {
+    let first = file.components().nth(1)?.as_os_str().to_str()?;
+    let room = first.strip_suffix(".rs").unwrap_or(first);
+    (!matches!(room, "lib" | "main" | "cli")).then(|| room.to_owned())
+}
+
+/// The rooms that a text names after `crate::`, alone or in braces.
+fn rooms_used(text: &str, table: &BTreeMap<&str, BTreeSet<&str>>) -> BTreeSet<String> {
+    // What a comment names is no use of it.
+    let text: String =
+        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut used = BTreeSet::new();
+    for (place, _) in text.match_indices("crate::") {
+        let rest = &text[place + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 1usize;
+            let mut word = String::new();
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    _ => {}
+                }
+                if c.is_alphanumeric() || c == '_' {
+                    word.push(c);
+                } else {
+                    if depth == 1 || (depth == 0 && c == '}') || c == ':' {
+                        used.insert(std::mem::take(&mut word));
+                    }
+                    word.clear();
+                }
+                if depth == 0 {
+                    break;
+                }
+            }
+        } else {
+            used.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    used.retain(|word| table.contains_key(word.as_str()));
+    used
+}

@@ -1,0 +1,324 @@
+//! The real binary over real pipes, for tests: start it, send lines, wait for frames with a deadline.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use edn_bridge::edn;
+use edn_bridge::value::Owned;
+
+/// How long anything that is awaited may take. Generous: a loaded machine is slow, not wrong.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a bridge is started.
+pub struct Setup {
+    /// Holds the state folder and the project folder.
+    pub dir: tempfile::TempDir,
+    script: Option<String>,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// A new state folder and a new project folder, and no script.
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("project")).unwrap();
+        Self { dir, script: None, arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// The scripted provider's script, as EDN.
+    pub fn script(mut self, script: &str) -> Self {
+        self.script = Some(script.to_owned());
+        self
+    }
+
+    /// A further argument.
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// A variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Time stands still and identifiers are counted.
+    pub fn fixed(self) -> Self {
+        self.env("EDN_BRIDGE_FIXED_CLOCK", "1")
+    }
+
+    /// The state folder.
+    pub fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// The folder that sessions work in.
+    pub fn project(&self) -> PathBuf {
+        self.dir.path().join("project")
+    }
+
+    /// The program with everything but its command.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
+        for name in
+            ["EDN_BRIDGE_STATE_DIR", "EDN_BRIDGE_PROVIDER", "EDN_BRIDGE_MODEL", "EDN_BRIDGE_MODEL_FILE"]
+        {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.arg("--state-dir").arg(self.state()).arg("--cwd").arg(self.project());
+        if let Some(script) = &self.script {
+            let path = self.dir.path().join("script.edn");
+            std::fs::write(&path, script).unwrap();
+            command.arg("--script").arg(path);
+        }
+        command.args(&self.arguments);
+        command
+    }
+
+    /// Starts `serve`.
+    pub fn serve(&self) -> Bridge {
+        Bridge::start(self.command().arg("serve"))
+    }
+
+    /// Starts `serve`, agrees on a version and subscribes to everything.
+    pub fn ready(&self) -> Bridge {
+        let mut bridge = self.serve();
+        bridge.handshake();
+        bridge.ask("subscribe", "subscribe", "{}");
+        bridge
+    }
+}
+
+/// A running bridge.
+pub struct Bridge {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    stderr: Receiver<String>,
+    /// Everything that was sent (`> `) and received (`< `), for messages of failed tests.
+    pub transcript: Vec<String>,
+}
+
+impl Bridge {
+    /// Starts a program that speaks the protocol on its pipes.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines() {
+                let Ok(line) = line else { return };
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let (sender, stderr) = channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = errors.read_to_string(&mut text);
+            let _ = sender.send(text);
+        });
+        Self { child, stdin, lines, stderr, transcript: Vec::new() }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a line.
+    pub fn send(&mut self, line: &str) {
+        self.transcript.push(format!("> {line}"));
+        self.write(format!("{line}\n").as_bytes());
+    }
+
+    /// Sends bytes as they are.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("standard input is open");
+        stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the bridge reads");
+    }
+
+    /// Sends a request.
+    pub fn request(&mut self, id: &str, op: &str, params: &str) {
+        self.send(&format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}"));
+    }
+
+    /// Agrees on version 1.0, without features.
+    pub fn handshake(&mut self) -> Owned {
+        self.ask(
+            "handshake",
+            "handshake",
+            "{:client-info {:name \"test\" :version \"1\" :protocol-version \"1.0\"}}",
+        )
+    }
+
+    /// The next line, as text.
+    pub fn line(&mut self) -> String {
+        self.line_or_end().unwrap_or_else(|| panic!("the bridge ended\n{}", self.told()))
+    }
+
+    /// The next line, or `None` when the bridge closed its output.
+    pub fn line_or_end(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                self.transcript.push(format!("< {line}"));
+                Some(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing came for {PATIENCE:?}\n{}", self.told()),
+        }
+    }
+
+    /// The next frame.
+    pub fn frame(&mut self) -> Owned {
+        let line = self.line();
+        match edn::read_one(line.as_bytes()) {
+            Ok(frame) => frame.into_owned(),
+            Err(error) => panic!("not EDN: {error}: {line}\n{}", self.told()),
+        }
+    }
+
+    /// The first frame that fits; those before it are passed over.
+    pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let frame = self.frame();
+            if fits(&frame) {
+                return frame;
+            }
+            assert!(Instant::now() < deadline, "what was awaited did not come\n{}", self.told());
+        }
+    }
+
+    /// The answer to a request: a response or an error with its id.
+    pub fn answer(&mut self, id: &str) -> Owned {
+        self.until(|frame| is_answer(frame, id))
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
+        self.request(id, op, params);
+        self.answer(id)
+    }
+
+    /// The next event of a topic.
+    pub fn event(&mut self, topic: &str) -> Owned {
+        self.until(|frame| is_event(frame, topic))
+    }
+
+    /// Frames that are there already, without waiting.
+    pub fn pending_lines(&mut self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    /// Waits until nothing came for a while. Only for recording transcripts, never for checking.
+    pub fn settle(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(400)) {
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// Closes the bridge's standard input.
+    pub fn close_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Closes the bridge's input, reads to its end, and returns how it ended, what was left to read and
+    /// what it said on standard error.
+    pub fn finish(mut self) -> (ExitStatus, Vec<String>, String) {
+        self.close_input();
+        let mut rest = Vec::new();
+        while let Some(line) = self.line_or_end() {
+            rest.push(line);
+        }
+        let status = self.wait();
+        (status, rest, self.stderr.recv_timeout(PATIENCE).unwrap_or_default())
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the bridge did not end\n{}", self.told());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends the process without warning.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The transcript so far.
+    pub fn told(&self) -> String {
+        self.transcript.join("\n")
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Whether a frame is a response or an error to the request of that id.
+pub fn is_answer(frame: &Owned, id: &str) -> bool {
+    matches!(kind(frame), "response" | "error") && text(frame, "id") == id
+}
+
+/// Whether a frame is an event of that topic.
+pub fn is_event(frame: &Owned, topic: &str) -> bool {
+    kind(frame) == "event" && text(frame, "event") == topic
+}
+
+/// The frame's kind.
+pub fn kind(frame: &Owned) -> &str {
+    frame.get("kind").and_then(|kind| kind.as_keyword()).unwrap_or("")
+}
+
+/// A text of the frame; empty where there is none.
+pub fn text<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    frame.get(key).and_then(|text| text.as_str()).unwrap_or("")
+}
+
+/// A frame's error code; empty where it is no error.
+pub fn code(frame: &Owned) -> &str {
+    text(frame, "error-code")
+}
+
+/// A value at a path of keywords below a frame.
+pub fn at<'v>(frame: &'v Owned, path: &[&str]) -> Option<&'v Owned> {
+    path.iter().try_fold(frame, |value, key| value.get(key))
+}
+
+/// All files below a folder, for looking at what was written.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() { open.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,100 @@
+//! Golden transcripts: what is sent and what comes back, line by line, with the real binary.
+//!
+//! `tests/transcripts/*.edn` hold lines that begin with `> ` (sent) or `< ` (received, in this order).
+//! A line `; script: …` gives the scripted provider's script. Folders of the run are written as `STATE`
+//! and `PROJECT`. `UPDATE_TRANSCRIPTS=1` records anew what is received; the difference is then reviewed
+//! like code.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "tests"
+)]
+
+mod support;
+
+use std::path::Path;
+
+use support::Setup;
+
+#[test]
+fn transcripts_are_as_recorded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let files = support::files(&folder);
+    assert!(!files.is_empty(), "no transcripts in {}", folder.display());
+    let update = std::env::var_os("UPDATE_TRANSCRIPTS").is_some();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        if update {
+            std::fs::write(&file, record(&text)).unwrap();
+        } else {
+            check(&file, &text);
+        }
+    }
+}
+
+fn setup(text: &str) -> Setup {
+    let setup = Setup::new().fixed();
+    match text.lines().find_map(|line| line.strip_prefix("; script: ")) {
+        Some(script) => setup.script(script),
+        None => setup,
+    }
+}
+
+/// The run's folders under the names that a transcript has for them.
+fn normal(setup: &Setup, line: &str) -> String {
+    let project = setup.project().canonicalize().unwrap();
+    // The folder of a project's sessions carries a digest of its path.
+    let line =
+        line.replace(setup.state().to_str().unwrap(), "STATE").replace(project.to_str().unwrap(), "PROJECT");
+    match line.split_once("/project-") {
+        Some(_) => {
+            let mut normal = String::new();
+            for (place, part) in line.split("/project-").enumerate() {
+                if place > 0 {
+                    normal.push_str("/project-DIGEST");
+                }
+                normal.push_str(if place > 0 { part.get(8..).unwrap_or(part) } else { part });
+            }
+            normal
+        }
+        None => line,
+    }
+}
+
+fn check(file: &Path, text: &str) {
+    let setup = setup(text);
+    let mut bridge = setup.serve();
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(sent) = line.strip_prefix("> ") {
+            bridge.send(&sent.replace("STATE", setup.state().to_str().unwrap()));
+        } else if let Some(expected) = line.strip_prefix("< ") {
+            let found = normal(&setup, &bridge.line());
+            assert_eq!(found, expected, "{}:{number}\n{}", file.display(), bridge.told());
+        }
+    }
+    let (status, rest, errors) = bridge.finish();
+    assert_eq!(rest, Vec::<String>::new(), "{}: more came than is recorded", file.display());
+    assert_eq!(errors, "", "{}: standard error", file.display());
+    assert!(status.success(), "{}: {status}", file.display());
+}
+
+fn record(text: &str) -> String {
+    let setup = setup(text);
+    let mut bridge = setup.serve();
+    let mut recorded = String::new();
+    for line in text.lines().filter(|line| !line.starts_with("< ")) {
+        recorded.push_str(line);
+        recorded.push('\n');
+        if let Some(sent) = line.strip_prefix("> ") {
+            bridge.send(&sent.replace("STATE", setup.state().to_str().unwrap()));
+            for received in bridge.settle() {
+                recorded.push_str(&format!("< {}\n", normal(&setup, &received)));
+            }
+        }
+    }
+    recorded
+}

@@ -1,0 +1,357 @@
+//! The wire, with the real binary over real pipes: bad input, bounds, ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use edn_bridge::catalogue::TOPICS;
+use edn_bridge::limits::{MAX_DEPTH, MAX_ID_BYTES, MAX_LINE_BYTES, MAX_PENDING};
+use support::{Setup, at, code, is_event, kind, text};
+
+const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
+/// A turn that runs until it is aborted.
+const ENDLESS: &str = "{:turns [{:steps [{:delta \"begun\"} {:sleep-ms 3600000}]}]}";
+
+#[test]
+fn a_bad_line_is_answered_and_the_next_one_served() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth)).into_bytes();
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("invalid UTF-8 in a string", b"{:id \"\xff\xfe\" :kind :request :op \"ping\"}".to_vec()),
+        ("a NUL", b"{:id \"a\" \0}".to_vec()),
+        ("an open string", b"{:id \"a".to_vec()),
+        ("a lone bracket", b"]".to_vec()),
+        ("nested over the bound", nested(MAX_DEPTH + 1)),
+        ("nested far over the bound", nested(200_000)),
+        ("a line over the bound", vec![b'x'; MAX_LINE_BYTES + 1]),
+        ("an odd map", b"{:id}".to_vec()),
+        ("a key twice", b"{:id \"a\" :id \"b\"}".to_vec()),
+    ];
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    for (what, mut line) in cases {
+        line.push(b'\n');
+        bridge.write(&line);
+        let frame = bridge.frame();
+        assert_eq!(code(&frame), "transport/invalid-frame", "{what}: {frame}");
+        assert!(at(&frame, &["data", "reason"]).is_some(), "{what}: {frame}");
+        assert!(
+            at(&frame, &["data", "offset"]).and_then(|offset| offset.as_i64()).is_some(),
+            "{what}: {frame}"
+        );
+        let pong = bridge.ask("after", "ping", "{}");
+        assert_eq!(kind(&pong), "response", "after {what}");
+    }
+}
+
+#[test]
+fn a_form_at_the_bounds_is_taken() {
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    // The envelope and the params are two levels.
+    let depth = MAX_DEPTH - 2;
+    let deep = format!("{{:x {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(kind(&bridge.ask("deep", "ping", &deep)), "response");
+    let head = "{:id \"long\" :kind :request :op \"ping\" :params {:x \"";
+    let tail = "\"}}";
+    let long = format!("{head}{}{tail}\r\n", "y".repeat(MAX_LINE_BYTES - head.len() - tail.len() - 1));
+    bridge.write(long.as_bytes());
+    assert_eq!(kind(&bridge.answer("long")), "response");
+    let id = "i".repeat(MAX_ID_BYTES);
+    assert_eq!(kind(&bridge.ask(&id, "ping", "{}")), "response");
+    bridge.request(&format!("{id}i"), "ping", "{}");
+    let refused = bridge.frame();
+    assert_eq!(code(&refused), "request/invalid-id");
+    assert_eq!(text(&refused, "id"), "", "an id that is too long is not echoed");
+}
+
+#[test]
+fn a_duplicate_id_is_refused_without_ending_the_first() {
+    let setup = Setup::new().script(ENDLESS);
+    let mut bridge = setup.ready();
+    // `finish` would be answered at once; a second prompt on a busy session too. So the pending request
+    // is one that the disk has to answer.
+    for round in 0..50 {
+        let id = format!("name-{round}");
+        let line =
+            format!("{{:id {id:?} :kind :request :op \"set_session_name\" :params {{:name \"x\"}}}}\n");
+        bridge.write(line.repeat(2).as_bytes());
+        let mut codes = BTreeMap::new();
+        for _ in 0..2 {
+            let frame = bridge.until(|frame| kind(frame) == "response" || kind(frame) == "error");
+            if kind(&frame) == "error" {
+                assert_eq!(code(&frame), "request/invalid-id");
+                assert_eq!(frame.get("id"), None, "{frame}");
+                assert_eq!(
+                    at(&frame, &["data", "duplicate-id"]).and_then(|id| id.as_str()),
+                    Some(id.as_str())
+                );
+            }
+            *codes.entry(kind(&frame).to_owned()).or_insert(0) += 1;
+        }
+        assert!(codes["response"] >= 1, "{codes:?}\n{}", bridge.told());
+        if codes.get("error") == Some(&1) {
+            return;
+        }
+    }
+    panic!("no duplicate was seen in 50 rounds\n{}", bridge.told());
+}
+
+#[test]
+fn as_many_requests_as_allowed_are_pending_and_all_are_answered() {
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    let count = MAX_PENDING + 100;
+    let burst: String = (0..count)
+        .map(|n| {
+            format!("{{:id \"n{n}\" :kind :request :op \"set_session_name\" :params {{:name \"n{n}\"}}}}\n")
+        })
+        .collect();
+    bridge.write(burst.as_bytes());
+    let mut answers = BTreeMap::new();
+    for _ in 0..count {
+        let frame = bridge.until(|frame| matches!(kind(frame), "response" | "error"));
+        if kind(&frame) == "error" {
+            assert_eq!(code(&frame), "transport/max-pending-exceeded", "{frame}");
+            assert_eq!(frame.get("retryable").and_then(|flag| flag.as_bool()), Some(true));
+        }
+        assert!(
+            answers.insert(text(&frame, "id").to_owned(), kind(&frame).to_owned()).is_none(),
+            "answered twice"
+        );
+    }
+    let served = answers.values().filter(|kind| *kind == "response").count();
+    assert!(served >= MAX_PENDING, "{served} of {count} were served");
+}
+
+#[test]
+fn abort_is_served_while_every_place_is_taken() {
+    let setup = Setup::new().script(ENDLESS);
+    let mut bridge = setup.ready();
+    bridge.ask("turn", "prompt", "{:message \"go\"}");
+    bridge.event("assistant/delta");
+    let mut burst: String = (0..MAX_PENDING + 50)
+        .map(|n| {
+            format!("{{:id \"n{n}\" :kind :request :op \"set_session_name\" :params {{:name \"n{n}\"}}}}\n")
+        })
+        .collect();
+    burst.push_str("{:id \"abort\" :kind :request :op \"abort\" :params {}}\n");
+    bridge.write(burst.as_bytes());
+    assert_eq!(kind(&bridge.answer("abort")), "response");
+}
+
+#[test]
+fn seq_counts_without_a_gap_and_unsubscribed_topics_stay_away() {
+    let setup = Setup::new().script("{:turns [{:steps [{:deltas 300 :of \"word \"}]}]}");
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    bridge.ask("before", "prompt", "{:message \"unheard\"}");
+    bridge.ask("sub", "subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}");
+    let mut turns = 0;
+    let mut seq = 0;
+    let mut text_seen = String::new();
+    bridge.ask("again", "ping", "{}");
+    // The first turn may or may not have ended before the subscription: it is waited for by its state.
+    while at(&bridge.ask("state", "get_state", "{}"), &["data", "state", "is-streaming"])
+        .and_then(|flag| flag.as_bool())
+        == Some(true)
+    {}
+    bridge.request("heard", "prompt", "{:message \"heard\"}");
+    while turns == 0 {
+        let frame = bridge.frame();
+        if kind(&frame) != "event" {
+            continue;
+        }
+        let topic = text(&frame, "event");
+        assert!(matches!(topic, "assistant/delta" | "assistant/message"), "{frame}");
+        let number = frame.get("seq").and_then(|seq| seq.as_i64()).unwrap();
+        assert!(seq == 0 || number == seq + 1, "{seq} then {number}");
+        seq = number;
+        if text(&frame, "id") == "heard" {
+            if topic == "assistant/delta" {
+                text_seen.push_str(at(&frame, &["data", "text"]).and_then(|text| text.as_str()).unwrap());
+            } else {
+                turns += 1;
+                let whole = at(&frame, &["data", "text"]).and_then(|text| text.as_str()).unwrap();
+                assert_eq!(text_seen, whole, "the deltas are the message");
+                assert_eq!(whole.len(), 1500);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_abort_ends_the_turn_and_no_event_of_it_follows() {
+    let setup = Setup::new().script(ENDLESS);
+    let mut bridge = setup.ready();
+    let answer = bridge.ask("go", "prompt", "{:message \"go\"}");
+    let turn = at(&answer, &["data", "turn-id"]).unwrap().clone();
+    bridge.event("assistant/delta");
+    assert_eq!(code(&bridge.ask("busy", "prompt", "{:message \"more\"}")), "request/session-not-idle");
+    for id in ["abort", "again"] {
+        bridge.request(id, "abort", "{}");
+    }
+    let message = bridge.event("assistant/message");
+    assert_eq!(at(&message, &["data", "stop-reason"]).and_then(|reason| reason.as_str()), Some("aborted"));
+    assert_eq!(at(&message, &["data", "text"]).and_then(|text| text.as_str()), Some("begun"));
+    bridge.request("end", "get_messages", "{}");
+    let messages = bridge.until(|frame| {
+        assert_ne!(at(frame, &["data", "turn-id"]), Some(&turn), "an event after the end: {frame}");
+        text(frame, "id") == "end"
+    });
+    let messages = at(&messages, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+    assert_eq!(messages.len(), 2, "the user's message and the partial answer are kept");
+    assert_eq!(text(&messages[1], "stop-reason"), "aborted");
+}
+
+#[test]
+fn the_end_of_input_in_a_turn_keeps_what_was_said() {
+    let setup = Setup::new().script(ENDLESS);
+    let mut bridge = setup.ready();
+    bridge.ask("go", "prompt", "{:message \"go\"}");
+    bridge.event("assistant/delta");
+    let (status, rest, _) = bridge.finish();
+    assert_eq!(status.code(), Some(0));
+    assert!(rest.iter().any(|line| line.contains("\"aborted\"")), "the end is told: {rest:?}");
+    let journal =
+        support::files(&setup.state()).into_iter().find(|path| path.extension().unwrap() == "edn").unwrap();
+    let text = std::fs::read_to_string(journal).unwrap();
+    assert!(text.contains(":stop-reason \"aborted\"") && text.contains("begun"), "{text}");
+}
+
+#[test]
+fn the_end_of_input_in_a_line_is_answered() {
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    bridge.write(b"{:id \"half\" :kind :request :op \"pi");
+    let (status, rest, _) = bridge.finish();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert!(rest[0].contains("transport/invalid-frame") && rest[0].contains("unterminated-line"), "{rest:?}");
+}
+
+#[test]
+fn requests_before_the_end_of_input_are_all_answered() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    for n in 0..100 {
+        bridge.request(
+            &format!("n{n}"),
+            if n % 2 == 0 { "set_session_name" } else { "ping" },
+            "{:name \"x\"}",
+        );
+    }
+    let (_, rest, _) = bridge.finish();
+    assert_eq!(rest.len(), 100, "{rest:?}");
+}
+
+#[test]
+fn a_client_that_no_longer_reads_ends_the_bridge() {
+    let setup = Setup::new().script(ENDLESS);
+    let mut child = setup
+        .command()
+        .arg("serve")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    use std::io::Write as _;
+    let _ = stdin.write_all(b"{:id \"1\" :kind :request :op \"ping\"}\n");
+    // Standard input stays open: the closed output alone must end the process.
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn nothing_but_frames_is_on_standard_output_even_at_the_loudest_log() {
+    let setup = Setup::new().script(ECHO).arg("--log").arg("trace");
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"hello\"}");
+    bridge.until(|frame| is_event(frame, "assistant/message"));
+    let (_, rest, errors) = bridge.finish();
+    for line in rest {
+        assert!(edn_bridge::edn::read_one(line.as_bytes()).is_ok(), "{line}");
+    }
+    assert!(!errors.is_empty(), "the log goes to standard error");
+}
+
+#[test]
+fn a_model_that_is_not_there_is_told_and_never_made_up() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"hello\"}");
+    let message = bridge.event("assistant/message");
+    let data = message.get("data").unwrap();
+    assert_eq!(text(data, "stop-reason"), "error");
+    assert_eq!(text(data, "text"), "");
+    let error = text(data, "error-message");
+    assert!(error.contains("models fetch") || error.contains("--provider"), "{error}");
+}
+
+#[test]
+fn a_state_folder_that_cannot_be_written_is_told_and_the_bridge_goes_on() {
+    let setup = Setup::new().script(ECHO);
+    // A file where the folder should be: no permission can change that.
+    std::fs::write(setup.state(), "in the way").unwrap();
+    let mut bridge = setup.ready();
+    let refused = bridge.ask("p", "prompt", "{:message \"hello\"}");
+    assert_eq!(code(&refused), "runtime/failed");
+    assert!(text(&refused, "error-message").contains("Cannot make the folder"), "{refused}");
+    assert_eq!(kind(&bridge.ask("after", "ping", "{}")), "response");
+    let state = bridge.ask("s", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "phase"]).and_then(|phase| phase.as_str()), Some("idle"));
+}
+
+#[test]
+fn every_payload_has_the_keys_of_the_catalogue() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"hello\"}");
+    bridge.event("assistant/message");
+    bridge.ask("n", "new_session", "{}");
+    bridge.ask("end", "ping", "{}");
+    let frames: Vec<_> = bridge.transcript.iter().filter_map(|line| line.strip_prefix("< ")).collect();
+    let mut seen = 0;
+    for line in frames {
+        let frame = edn_bridge::edn::read_one(line.as_bytes()).unwrap().into_owned();
+        if kind(&frame) != "event" {
+            continue;
+        }
+        let spec = TOPICS.iter().find(|spec| spec.name == text(&frame, "event")).expect("a catalogued topic");
+        for key in spec.required {
+            assert!(at(&frame, &["data", key]).is_some(), "{} without :{key}: {frame}", spec.name);
+        }
+        let known = |key: &str| {
+            spec.required.contains(&key)
+                || spec.also.contains(&key)
+                || edn_bridge::catalogue::SCOPE_KEYS.contains(&key)
+        };
+        for (key, _) in frame.get("data").and_then(|data| data.as_map()).unwrap().iter() {
+            assert!(known(key.as_keyword().unwrap()), "{} with {key}", spec.name);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 8, "only {seen} events");
+}
+
+#[test]
+fn a_prompt_with_the_same_idempotency_key_starts_one_turn() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    let first = bridge.ask("a", "prompt", "{:message \"once\" :idempotency-key \"k\"}");
+    bridge.event("assistant/message");
+    let second = bridge.ask("b", "prompt", "{:message \"once\" :idempotency-key \"k\"}");
+    assert_eq!(at(&first, &["data", "turn-id"]), at(&second, &["data", "turn-id"]));
+    let messages = bridge.ask("m", "get_messages", "{}");
+    assert_eq!(at(&messages, &["data", "messages"]).and_then(|m| m.as_slice()).unwrap().len(), 2);
+}
