@@ -486,6 +486,7 @@ impl Live {
         }
         let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
         self.facts.interrupt_pending = pending && self.turn.is_some();
+        self.publish();
         reply.ok((pending, texts.join("\n")));
         self.changed(Some(call.cause()));
     }
