@@ -372,11 +372,11 @@ The draft is kept.  The transcript is built again from the journal."
            ,@body)))))
 
 (defun edn-bridge-chat-turn-to (session-id)
-  "Show the session SESSION-ID, on which the connection now is."
+  "Turn to the session SESSION-ID, on which the connection now is.
+Its messages follow, by `session/rehydrated'."
   (setq edn-bridge-chat--session-id session-id
         edn-bridge-chat--last-prompt nil
-        edn-bridge-chat--cut nil)
-  (edn-bridge-chat--load edn-bridge-chat--conn))
+        edn-bridge-chat--cut nil))
 
 (defun edn-bridge-chat--on-ready (conn)
   "Subscribe on CONN, whose handshake is done, and show its session."
@@ -391,7 +391,8 @@ The draft is kept.  The transcript is built again from the journal."
       (if (and wanted (not (equal wanted (plist-get server :session-id))))
           (edn-bridge-rpc-request
            conn "switch_session" (list :session-id wanted)
-           :on-success (lambda (_data) (edn-bridge-chat--load conn))
+           ;; `session/rehydrated' follows.
+           :on-success #'ignore
            :on-error
            (lambda (frame)
              (edn-bridge-chat-with-buffer conn
@@ -488,7 +489,8 @@ Dialogs are for bridges that do not ask by interactions."
 (defun edn-bridge-chat--on-rehydrated (data)
   "Show the messages in DATA of `session/rehydrated'."
   (when (edn-bridge-chat-mine-p data)
-    (edn-bridge-chat--rebuild data)))
+    (edn-bridge-chat--rebuild data)
+    (run-hooks 'edn-bridge-chat-ready-hook)))
 
 (defun edn-bridge-chat--on-error (data)
   "Show DATA of an `error' event."

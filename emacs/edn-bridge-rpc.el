@@ -258,11 +258,26 @@ passed on to the debugger."
     (setf (edn-bridge-rpc-connection-process conn) process)
     (when-let ((pipe (get-buffer-process errors)))
       (set-process-query-on-exit-flag pipe nil)
-      (set-process-sentinel pipe #'ignore))))
+      (set-process-sentinel pipe (lambda (_pipe _change)
+                                   (edn-bridge-rpc--look conn '(0.02 0.2 1)))))))
+
+(defun edn-bridge-rpc--look (conn delays)
+  "Look after each of DELAYS, in seconds, whether the process of CONN ended.
+Emacs on a terminal may notice that only at the next key.  The end of a
+process's stderr it notices at once, and so this is called then."
+  (when (and delays (edn-bridge-rpc-live-p conn))
+    (run-at-time
+     (car delays) nil
+     (lambda ()
+       (let ((process (edn-bridge-rpc-connection-process conn)))
+         (if (process-live-p process)
+             (edn-bridge-rpc--look conn (cdr delays))
+           (edn-bridge-rpc--ended conn process)))))))
 
 (defun edn-bridge-rpc--ended (conn process)
   "Close CONN, whose PROCESS has ended, once its last lines are dispatched."
-  (edn-bridge-rpc--drain-stderr conn)
+  (when (edn-bridge-rpc-live-p conn)
+    (edn-bridge-rpc--drain conn process))
   (while (and (edn-bridge-rpc-connection-lines conn)
               (not (edn-bridge-rpc-connection-dispatching conn)))
     (edn-bridge-rpc--dispatch conn))
@@ -275,8 +290,9 @@ passed on to the debugger."
                       (process-exit-status process)))
      (status (format "the process is gone (%s)" status)))))
 
-(defun edn-bridge-rpc--drain-stderr (conn)
-  "Take what the process of CONN left on stderr."
+(defun edn-bridge-rpc--drain (conn process)
+  "Take what PROCESS of CONN, which has ended, left on stdout and stderr."
+  (while (accept-process-output process 0))
   (when-let ((pipe (get-buffer-process (edn-bridge-rpc-connection-errors conn))))
     (while (accept-process-output pipe 0.02))))
 

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use edn_bridge::config::{self, Settings};
+use edn_bridge::config::{self, Files, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
+use edn_bridge::store::Durability;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -47,12 +48,20 @@ struct Options {
     #[arg(long, global = true, value_name = "FILE")]
     script: Option<PathBuf>,
     /// What tools may do without asking.
-    #[arg(long, global = true, value_name = "MODE", default_value = "ask",
+    #[arg(long, global = true, value_name = "MODE",
           value_parser = ["ask", "accept-edits", "read-only", "yolo"])]
-    mode: String,
+    mode: Option<String>,
+    /// The user's configuration, instead of the usual file.
+    #[arg(long, global = true, env = "EDN_BRIDGE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
+    /// When what was said counts as saved: full waits for the disk, relaxed survives the process, and
+    /// a power failure may cost the last second.
+    #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
+          value_parser = ["full", "relaxed"])]
+    durability: String,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
@@ -133,7 +142,7 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
-        Command::Edn => return show::edn(),
+        Command::Edn => show::edn(),
         Command::Contract { format, only, patience, server } => {
             show::contract(server, format, only, Duration::from_secs(patience))
         }
@@ -159,6 +168,11 @@ fn log(filter: &str) {
 }
 
 impl Options {
+    /// When an append to a session is acknowledged.
+    fn durability(&self) -> Durability {
+        Durability::parse(&self.durability).unwrap_or_default()
+    }
+
     /// The settings that the options come to.
     fn settings(&self) -> Result<Settings, String> {
         let state_dir = match &self.state_dir {
@@ -172,9 +186,16 @@ impl Options {
             Some(dir) => dir.canonicalize().map_err(|error| format!("--cwd {}: {error}", dir.display()))?,
             None => std::env::current_dir().map_err(|error| format!("the working folder: {error}"))?,
         };
-        let scripted = self.script.is_some() && self.provider.is_none();
-        let provider = self.provider.as_deref().unwrap_or(if scripted { "scripted" } else { embedded::NAME });
-        let model = self.model.as_deref().unwrap_or(match provider {
+        let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
+        let layers = files.read().map_err(|error| error.to_string())?;
+        for passed_over in &layers.passed_over {
+            tracing::warn!("{passed_over}");
+        }
+        // A script is given to be played, whatever else is configured.
+        let usual = if self.script.is_some() { Some("scripted") } else { layers.provider.as_deref() };
+        let provider = self.provider.as_deref().or(usual).unwrap_or(embedded::NAME);
+        let configured = layers.model.as_deref().filter(|_| layers.provider.as_deref() == Some(provider));
+        let model = self.model.as_deref().or(configured).unwrap_or(match provider {
             embedded::NAME => edn_bridge::provider::known::SMOLLM2.id,
             other => other,
         });
@@ -185,10 +206,13 @@ impl Options {
             model: model.into(),
             model_file: self.model_file.clone(),
             script: self.script.clone(),
-            mode: if self.yolo { "yolo".into() } else { self.mode.as_str().into() },
-            rules: Vec::new(),
-            writable: Vec::new(),
-            models: Vec::new(),
+            mode: match (self.yolo, self.mode.as_deref().or(layers.mode.as_deref())) {
+                (true, _) => "yolo".into(),
+                (false, mode) => mode.unwrap_or("ask").into(),
+            },
+            files,
+            writable: layers.writable,
+            models: layers.models,
         })
     }
 }

@@ -211,7 +211,8 @@ impl Layers {
                 self.passed_over.push(format!("{}: {key} is no keyword", path.display()));
                 continue;
             };
-            let shape = |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+            let shape =
+                |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
             let text = || {
                 let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
                 text.ok_or_else(|| shape("a string or a keyword"))
@@ -236,8 +237,10 @@ impl Layers {
                     let rules = list(value.get("rules"))?;
                     let all = rules.len();
                     // A rule that allows widens; one that asks or denies does not.
-                    let narrows =
-                        |rule: &Value<'_>| rule.get("decision").is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"));
+                    let narrows = |rule: &Value<'_>| {
+                        rule.get("decision")
+                            .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
+                    };
                     let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
                     refused = taken.len() < all;
                     self.rules.extend(taken);
@@ -301,9 +304,15 @@ mod tests {
 
     #[test]
     fn a_project_that_is_not_trusted_can_only_narrow() {
-        let it = project("{:mode :accept-edits :model \"m\" :permissions {:rules [{:decision :allow :tool \"edit\"}]}}", WIDE);
+        let it = project(
+            "{:mode :accept-edits :model \"m\" :permissions {:rules [{:decision :allow :tool \"edit\"}]}}",
+            WIDE,
+        );
         let layers = it.files.read().unwrap();
-        assert_eq!((layers.mode.as_deref(), layers.provider, layers.model.as_deref()), (Some("accept-edits"), None, Some("m")));
+        assert_eq!(
+            (layers.mode.as_deref(), layers.provider, layers.model.as_deref()),
+            (Some("accept-edits"), None, Some("m"))
+        );
         assert_eq!((layers.rules.len(), layers.writable.len(), layers.models.len()), (2, 0, 0));
         assert_eq!(layers.passed_over.len(), 5, "{:?}", layers.passed_over);
         it.files.set_trusted(true).unwrap();

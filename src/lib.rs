@@ -16,6 +16,7 @@ pub mod frame;
 pub mod interaction;
 pub mod limits;
 pub mod message;
+pub mod project;
 pub mod projection;
 pub mod provider;
 pub mod query;

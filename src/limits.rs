@@ -108,8 +108,52 @@ pub const COMMIT_QUEUE: usize = 4096;
 /// Appends that are written and synced together. More would only make the first one wait.
 pub const COMMIT_BATCH: usize = 512;
 
-/// Bytes of a session's file that a listing reads (16 KiB): the header and the first exchange.
+/// Pause after which relaxed durability puts on disk what it acknowledged: what a power failure may
+/// cost, at most.
+pub const RELAXED_SYNC: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Largest file of a session that is opened (4 GiB). A year of the busiest session is far smaller; the
+/// whole of it is held while it is read.
+pub const JOURNAL_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes that a fork writes at a time (1 MiB).
+pub const FORK_PART_BYTES: usize = 1024 * 1024;
+
+/// Threads that read one session's file. More would only wait for memory.
+pub const READING_THREADS: usize = 4;
+
+/// Bytes of lines from which on a thread of its own is worth its start (256 KiB, about a millisecond).
+pub const READING_PART_BYTES: usize = 256 * 1024;
+
+/// Bytes at either end of a session's file that a listing reads (16 KiB): the header and the first
+/// exchange, and what was last said and named.
 pub const LISTING_BYTES: u64 = 16 * 1024;
+
+/// Characters of a first message that a listing keeps.
+pub const LISTING_TEXT: usize = 200;
+
+/// Characters of a session's name: a line on a screen.
+pub const NAME_CHARS: usize = 200;
+
+/// Most sessions that a search answers with.
+pub const SEARCH_HITS: usize = 200;
+
+/// Bytes of one message's text that are searched (256 KiB). What is longer is a tool's output.
+pub const SEARCH_TEXT_BYTES: usize = 256 * 1024;
+
+/// Bytes of messages that one page carries, from its second message on (1 MiB): what a frontend draws
+/// at once, and far below the longest line.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of messages that a page carries where the client named its length (8 MiB): half the longest
+/// line.
+pub const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest note that is remembered, in bytes (16 KiB). It is shown to a model whole or not at all.
+pub const NOTE_BYTES: usize = 16 * 1024;
+
+/// Notes that are kept for one project. A search reads all of them.
+pub const NOTES: usize = 10_000;
 
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.

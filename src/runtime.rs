@@ -8,6 +8,7 @@ mod api;
 mod call;
 mod commands;
 mod compaction;
+mod conversation;
 mod history;
 mod hub;
 mod jobs;
@@ -25,6 +26,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
@@ -61,7 +63,7 @@ pub(crate) struct Shared {
     providers: Providers,
     models: Models,
     /// What tools may do without asking, and what never: the configuration's rules.
-    rules: Vec<Rule>,
+    rules: ArcSwap<Vec<Rule>>,
     /// Where commands may write beside the workspace.
     writable: Vec<PathBuf>,
     /// Variables that hold keys, which commands do not inherit.
@@ -94,7 +96,7 @@ impl Runtime {
         }
         let shared = Shared {
             board: Board::new(hub.clone(), Audit::new(&settings.state_dir), clock.clone()),
-            rules: rules::load(&settings),
+            rules: ArcSwap::from_pointee(rules::load(&settings)),
             writable: settings.writable.clone(),
             hidden: providers.key_variables().into(),
             clock,

@@ -20,7 +20,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("event", &["value", "message", "catalogue"]),
     ("session", &["value", "message", "event", "catalogue"]),
     ("config", BELOW_SESSION),
-    ("store", BELOW_SESSION),
+    ("project", &[]),
+    ("store", KEEPING),
+    ("memory", KEEPING),
+    ("export", KEEPING),
     ("query", BELOW_SESSION),
     ("projection", BELOW_SESSION),
     ("command", BELOW_SESSION),
@@ -55,7 +58,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "event",
             "session",
             "config",
+            "project",
             "store",
+            "memory",
+            "export",
             "query",
             "projection",
             "provider",
@@ -71,6 +77,10 @@ const TABLE: &[(&str, &[&str])] = &[
 /// What the rooms that keep things may use: the codec, the session API and below.
 const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
+
+/// The same, and where a project's things are kept.
+const KEEPING: &[&str] =
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "project"];
 
 #[test]
 fn no_room_uses_what_stands_above_it() {

@@ -11,10 +11,12 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use edn_bridge::catalogue::{
     COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
 };
+use edn_bridge::contract;
 use edn_bridge::limits;
 
 #[path = "contract/spec.rs"]
@@ -151,5 +153,129 @@ fn config_values() {
     ];
     for (name, value) in code {
         assert_eq!(config[name], value, "{name}");
+    }
+}
+
+/// What the runner carries in its own tables.
+#[test]
+fn tables_of_the_runner() {
+    let spec = spec::read();
+    let qualified = |namespace: &str, names: &[&str]| -> Vec<String> {
+        names
+            .iter()
+            .map(|name| if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") })
+            .collect()
+    };
+    for (name, namespace, names) in [
+        ("SessionAttribute", "psi.agent-session", contract::SESSION_ATTRIBUTES),
+        ("TurnAttribute", "psi.turn", contract::TURN_ATTRIBUTES),
+        ("RootAttribute", "", contract::ROOT_ATTRIBUTES),
+        ("SessionInfoAttribute", "psi.session-info", contract::SESSION_INFO_ATTRIBUTES),
+        ("ToolSummaryAttribute", "psi.tool-lifecycle.summary", contract::TOOL_SUMMARY_ATTRIBUTES),
+        ("GraphAttribute", "psi.graph", contract::GRAPH_ATTRIBUTES),
+        ("MemoryAttribute", "psi.memory", contract::MEMORY_ATTRIBUTES),
+    ] {
+        assert_eq!(spec.enums[name], qualified(namespace, names), "{name}");
+    }
+    let stated = &spec.contracts["InteractionPayloads"];
+    for (kind, keys) in contract::INTERACTION_KINDS {
+        let required: Vec<&str> = stated[&spec::plain(kind)]
+            .iter()
+            .filter(|(_, required)| **required)
+            .map(|(key, _)| key.as_str())
+            .collect();
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        assert_eq!(required, keys, "{kind}");
+    }
+    same_names(
+        "kinds",
+        &spec.enums["InteractionKind"],
+        contract::INTERACTION_KINDS.iter().map(|(kind, _)| *kind),
+    );
+    let prompts = ["resume_prompt", "session_prompt", "model_prompt", "thinking_prompt"];
+    for (name, (_, action, prompt)) in prompts.iter().zip(contract::CHOICES) {
+        assert_eq!(spec.config[&format!("frontend-action-rpc.{name}")], *prompt);
+        assert!(spec.enums["ActionName"].contains(&(*action).to_owned()));
+    }
+    let texts = ["thinking_set_prefix", "model_usage", "history_heading"];
+    for (name, (_, text)) in texts.iter().zip(contract::DIRECT) {
+        let stated = &spec.config[&format!("prompt-slash-commands.{name}")];
+        assert!(text.starts_with(stated.as_str()), "{name}: {stated:?} and {text:?}");
+    }
+}
+
+/// Every obligation that the specs have, with its file: `file/id`.
+fn obligations() -> BTreeSet<String> {
+    let program = allium();
+    let planned = |name: &String| -> Vec<String> {
+        let file = spec::folder().join(format!("{name}.allium"));
+        let output =
+            std::process::Command::new(&program).arg("plan").arg(&file).output().unwrap_or_else(|error| {
+                panic!("{}: {error}; `make test` installs it, or name it in ALLIUM", program.display())
+            });
+        assert!(output.status.success(), "allium plan {name}: {}", String::from_utf8_lossy(&output.stderr));
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ids = plan["obligations"].as_array().unwrap().iter();
+        ids.map(|obligation| format!("{name}/{}", obligation["id"].as_str().unwrap())).collect()
+    };
+    spec::files().keys().flat_map(planned).collect()
+}
+
+/// The `allium` program: where the variable ALLIUM says, in the tools of the build folder, or on the path.
+fn allium() -> PathBuf {
+    if let Some(named) = std::env::var_os("ALLIUM") {
+        return named.into();
+    }
+    let target = Path::new(env!("CARGO_BIN_EXE_edn-bridge")).ancestors().nth(2).unwrap();
+    let built = target.join("tools/bin/allium");
+    if built.exists() { built } else { "allium".into() }
+}
+
+#[test]
+fn specs_are_without_findings() {
+    let output = std::process::Command::new(allium()).arg("check").arg(spec::folder()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found: Vec<serde_json::Value> = serde_json::Deserializer::from_str(&text)
+        .into_iter::<serde_json::Value>()
+        .flat_map(|report| report.unwrap()["diagnostics"].as_array().cloned().unwrap_or_default())
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn every_obligation_is_bound_to_a_check_that_exists() {
+    let obligations = obligations();
+    let bindings = contract::bindings().unwrap();
+    let mut bound = BTreeSet::new();
+    for binding in &bindings {
+        assert!(bound.insert(binding.obligation.clone()), "{} is bound twice", binding.obligation);
+    }
+    let unbound: Vec<_> = obligations.difference(&bound).collect();
+    let stale: Vec<_> = bound.difference(&obligations).collect();
+    assert!(unbound.is_empty() && stale.is_empty(), "unbound {unbound:#?}\nstale {stale:#?}");
+
+    let checks: BTreeSet<String> =
+        contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned()).collect();
+    let rules: BTreeSet<String> = contract::rules().map(|(name, _)| name).collect();
+    let source = std::fs::read_to_string(file!()).unwrap();
+    for binding in bindings.iter().filter(|binding| binding.waived.is_none()) {
+        let exists = match binding.check.strip_prefix("test:") {
+            Some(test) => source.contains(&format!("\nfn {test}()")),
+            None => checks.contains(&binding.check) || rules.contains(&binding.check),
+        };
+        assert!(exists, "{} is bound to {}, which does not exist", binding.obligation, binding.check);
+    }
+    let waived = bindings.iter().filter(|binding| binding.waived.is_some()).count();
+    assert!(waived * 20 <= obligations.len(), "{waived} of {} are waived", obligations.len());
+}
+
+#[test]
+fn names_of_checks_are_unique() {
+    let mut seen = BTreeSet::new();
+    let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned());
+    for name in checks.chain(contract::rules().map(|(name, _)| name)) {
+        assert!(seen.insert(name.clone()), "{name} is there twice");
     }
 }

@@ -37,7 +37,8 @@ impl Process {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
-        let store = Store::new(&settings.state_dir).map_err(|error| format!("cannot start: {error}"))?;
+        let store = Store::new(&settings.state_dir, options.durability())
+            .map_err(|error| format!("cannot start: {error}"))?;
         // A transcript that is compared byte for byte needs the same times and names in every run.
         let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
             Some(_) => Arc::new(FixedClock::default()),

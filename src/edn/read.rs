@@ -341,9 +341,8 @@ impl<'a> Stack<'a> {
                     self.values.push(value);
                     return Ok(None);
                 }
-                // `discard = "#_" , form`
                 Open::Discard => {
-                    self.frames.pop();
+                    self.discard();
                     return Ok(None);
                 }
                 Open::Tagged => value = tagged(frame, value)?,
@@ -365,6 +364,11 @@ impl<'a> Stack<'a> {
             }
             self.frames.pop();
         }
+    }
+
+    /// `discard = "#_" , form`: the form is read, and with that it is done.
+    fn discard(&mut self) {
+        self.frames.pop();
     }
 
     #[cold]

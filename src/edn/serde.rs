@@ -16,7 +16,6 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, read_one, write_compact};
@@ -60,13 +59,6 @@ pub fn from_value<'de, T: Deserialize<'de>>(value: Value<'de>) -> Result<T, Serd
 /// An input that is no EDN, or a value that does not fit.
 pub fn from_slice<'de, T: Deserialize<'de>>(input: &'de [u8]) -> Result<T, SerdeError> {
     from_value(read_one(input)?)
-}
-
-/// What is asked for reads back from what was written, as a check of both directions.
-#[cfg(test)]
-fn there_and_back<T: Serialize + DeserializeOwned>(data: &T) -> T {
-    let text = to_vec(data).unwrap();
-    T::deserialize(de::Deserializer(read_one(&text).unwrap().into_owned())).unwrap()
 }
 
 /// Why data and a value do not fit each other.
@@ -148,6 +140,7 @@ fn kebab(name: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::de::DeserializeOwned;
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -187,6 +180,12 @@ mod tests {
         pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
             serde::Deserialize::deserialize(from)
         }
+    }
+
+    /// The data, written, read and given back by serde.
+    fn there_and_back<T: Serialize + DeserializeOwned>(data: &T) -> T {
+        let text = to_vec(data).unwrap();
+        T::deserialize(de::Deserializer(read_one(&text).unwrap().into_owned())).unwrap()
     }
 
     #[test]

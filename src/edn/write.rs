@@ -155,6 +155,11 @@ fn sequence<'v, 'a: 'v, const STYLE: Style>(items: impl Iterator<Item = &'v Valu
 }
 
 fn entries<const STYLE: Style>(map: &Map<'_>, out: &mut Vec<u8>) {
+    if STYLE != WIRE
+        && let Some(namespace) = map.iter().find_map(|(key, _)| needs_shorthand(key))
+    {
+        return namespaced_entries::<STYLE>(map, namespace, out);
+    }
     out.push(b'{');
     if STYLE == CANONICAL {
         sorted(map.iter().map(|(key, value)| spelled(&[key, value])).collect(), out);
@@ -170,6 +175,50 @@ fn entries<const STYLE: Style>(map: &Map<'_>, out: &mut Vec<u8>) {
             write::<STYLE>(value, out);
         }
     }
+    out.push(b'}');
+}
+
+/// The namespace of a name whose part behind the stroke starts with a digit. Only the shorthand for a map of
+/// one namespace can spell it: `#:a{:1 2}`.
+#[inline]
+fn needs_shorthand<'v>(key: &'v Value<'_>) -> Option<&'v str> {
+    let (Value::Keyword(name) | Value::Symbol(name)) = key else { return None };
+    let stroke = memchr::memchr(b'/', name.as_bytes())?;
+    let (namespace, rest) = name.split_at_checked(stroke)?;
+    let last = rest.rsplit('/').next()?;
+    (!namespace.is_empty() && last.starts_with(|c: char| c.is_ascii_digit())).then_some(namespace)
+}
+
+/// A map in the shorthand of `namespace`: its keys lose it, and those without one get `_`.
+#[cold]
+fn namespaced_entries<const STYLE: Style>(map: &Map<'_>, namespace: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"#:");
+    out.extend_from_slice(namespace.as_bytes());
+    out.push(b'{');
+    let key_of = |key: &Value<'_>| -> Value<'static> {
+        let renamed = |name: &str| match name.split_once('/') {
+            Some((space, bare)) if space == namespace && !bare.contains('/') => bare.to_owned(),
+            Some((space, _)) if !space.is_empty() => name.to_owned(),
+            _ => ["_/", name].concat(),
+        };
+        match key {
+            Value::Keyword(name) => Value::keyword(renamed(name)),
+            Value::Symbol(name) => Value::symbol(renamed(name)),
+            other => other.clone().into_owned(),
+        }
+    };
+    let entry = |(key, value): (&Value<'_>, &Value<'_>)| {
+        let mut part = Vec::new();
+        write::<STYLE>(&key_of(key), &mut part);
+        part.push(b' ');
+        write::<STYLE>(value, &mut part);
+        part
+    };
+    let mut parts: Vec<Vec<u8>> = map.iter().map(entry).collect();
+    if STYLE == CANONICAL {
+        parts.sort_unstable();
+    }
+    out.extend_from_slice(&parts.join(&b' '));
     out.push(b'}');
 }
 

@@ -4,8 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::Topic;
 use crate::event::{Body, Event};
-use crate::limits::PAGE_MESSAGES;
-use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, count};
+use crate::message::{EntryId, Message, Role, SessionId, ThinkingLevel, count};
 use crate::projection;
 use crate::provider::embedded;
 use crate::provider::models::Models;
@@ -120,11 +119,17 @@ impl SessionApi for Runtime {
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
-        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit.unwrap_or(PAGE_MESSAGES)));
+        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
     }
 
     fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
-        self.read(&call, reply, |snapshot| Ok(stats(snapshot)));
+        self.with(&call, reply, |handle, reply| {
+            // Reading all messages is done by the task that runs this, not by who asks.
+            handle.clone().tell(move |live| {
+                let bytes = live.bytes();
+                Box::pin(async move { reply.ok(handle.snapshot().stats(bytes)) })
+            });
+        });
     }
 
     fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
@@ -339,8 +344,11 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn trust_project(&self, _: Call, _: bool, reply: Reply<bool>) {
-        reply.fail(not_built("trust of folders"));
+    fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |_, reply| {
+            shared.clone().tasks.spawn_blocking(move || reply.send(shared.trust(trusted).map(|()| trusted)));
+        });
     }
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
@@ -453,43 +461,6 @@ impl Drop for WhenDropped {
             reply.ok(());
         }
     }
-}
-
-fn stats(snapshot: &Snapshot) -> Map<'static> {
-    let mut by_role = [0u64; 4];
-    let mut tool_calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for message in snapshot.messages() {
-        let [user, assistant, tool, system] = &mut by_role;
-        let place = match message.role {
-            Role::User => user,
-            Role::Assistant => assistant,
-            Role::Tool => tool,
-            Role::System => system,
-        };
-        *place = place.saturating_add(1);
-        for block in &message.content {
-            if let Block::ToolCall { name, .. } = block {
-                let calls = tool_calls.entry(name).or_default();
-                *calls = calls.saturating_add(1);
-            }
-        }
-    }
-    let mut roles = Map::new();
-    for (role, messages) in ["user", "assistant", "tool", "system"].into_iter().zip(by_role) {
-        roles.put(role, count(messages));
-    }
-    let mut tools = Map::new();
-    for (tool, calls) in tool_calls {
-        tools.insert(Value::from(tool.to_owned()), count(calls));
-    }
-    let mut stats = Map::new();
-    stats.put("session-id", snapshot.facts.id.to_value());
-    stats.put("messages", Value::from(roles));
-    stats.put("message-count", Value::from(snapshot.facts.message_count));
-    stats.put("tool-calls", Value::from(tools));
-    stats.put("tokens", Value::from(projection::usage(&snapshot.facts)));
-    stats.put("cost", Value::from(snapshot.facts.usage.cost));
-    stats
 }
 
 /// A plain attribute of a session.

@@ -184,7 +184,7 @@ impl Batch<'_> {
         let facts = self.turn.session.snapshot().facts.clone();
         // A mode that is not understood allows least.
         let mode = Mode::parse(&facts.mode).unwrap_or(Mode::ReadOnly);
-        let mut rules: Vec<Rule> = self.turn.shared.rules.to_vec();
+        let mut rules: Vec<Rule> = self.turn.shared.rules.load().to_vec();
         rules.extend_from_slice(&self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner));
         permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
     }

@@ -11,7 +11,7 @@ use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::projection::Phase;
 use crate::provider::{Chunk, Request};
 use crate::runtime::Shared;
-use crate::runtime::history::{self, Compaction};
+use crate::runtime::conversation::{self, Compaction};
 use crate::runtime::mailbox::Handle;
 use crate::store::EntryBody;
 
@@ -49,8 +49,8 @@ pub async fn compact(
 ) -> Result<String, CompactionError> {
     let snapshot = session.snapshot();
     let facts = &snapshot.facts;
-    let messages = history::messages(&snapshot.branch);
-    let at = history::cut(&messages, facts.context_window).ok_or(CompactionError::Nothing)?;
+    let messages = conversation::messages(&snapshot.branch);
+    let at = conversation::cut(&messages, facts.context_window).ok_or(CompactionError::Nothing)?;
     let (old, kept) = messages.split_at(at);
     // A result that was made up for a call without one has no entry, and neither has a summary.
     let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
@@ -68,7 +68,7 @@ pub async fn compact(
         system.push_str("\nThe user adds: ");
         system.push_str(wishes);
     }
-    let text = history::transcript(old, room);
+    let text = conversation::transcript(old, room);
     let request = Request {
         model: facts.model_id.to_string(),
         system,
@@ -80,7 +80,7 @@ pub async fn compact(
         ))],
         tools: Vec::new(),
         thinking: ThinkingLevel::Off,
-        max_output_tokens: u32::try_from(history::reserve(facts.context_window)).ok(),
+        max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
     };
     let summary = tokio::select! {
         biased;

@@ -5,10 +5,12 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{ConfigError, Settings};
 use crate::edn;
 use crate::runtime::Shared;
+use crate::session::ApiError;
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 
@@ -20,7 +22,8 @@ fn path(state_dir: &Path) -> PathBuf {
 /// The rules at the start of a process. One that is not understood is reported and left out.
 pub fn load(settings: &Settings) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for value in &settings.rules {
+    let layers = settings.files.read().unwrap_or_default();
+    for value in &layers.rules {
         match Rule::from_value(value) {
             Ok(rule) => rules.push(rule),
             Err(problem) => tracing::warn!("a rule of the configuration was left out: {problem}: {value}"),
@@ -42,6 +45,18 @@ pub fn load(settings: &Settings) -> Vec<Rule> {
 }
 
 impl Shared {
+    /// Trusts the project's configuration, or no longer; its rules hold, or not, from the next call on.
+    ///
+    /// # Errors
+    /// When the choice cannot be written down, or the project's file cannot be read.
+    pub(super) fn trust(&self, yes: bool) -> Result<(), ApiError> {
+        let failed = |error: ConfigError| ApiError::failed(error.to_string());
+        self.settings.files.set_trusted(yes).map_err(failed)?;
+        self.settings.files.read().map_err(failed)?;
+        self.rules.store(Arc::new(load(&self.settings)));
+        Ok(())
+    }
+
     /// Keeps a rule for later processes in this workspace.
     pub(super) fn keep_rule(&self, rule: &Rule, workspace: &Path) -> std::io::Result<()> {
         let mut kept = Map::new();

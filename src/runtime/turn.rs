@@ -20,7 +20,7 @@ use crate::runtime::call::{self, Calls};
 use crate::runtime::compaction::{self, CompactionError};
 use crate::runtime::mailbox::Handle;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, history, prompt, retry};
+use crate::runtime::{Shared, conversation, prompt, retry};
 use crate::store::{Entry, EntryBody};
 use crate::tool;
 use crate::value::{Map, Value};
@@ -329,7 +329,7 @@ impl Turn {
         let request = Request {
             model: facts.model_id.to_string(),
             system: prompt::system(facts, model.tools),
-            messages: history::messages(&snapshot.branch),
+            messages: conversation::messages(&snapshot.branch),
             tools: if model.tools { tool::specs() } else { Vec::new() },
             thinking: facts.effective_thinking(),
             max_output_tokens: model.max_output,
@@ -340,7 +340,7 @@ impl Turn {
     /// Whether the window is so full that the next answer may not fit.
     fn is_nearly_full(&self) -> bool {
         let facts = &self.session.snapshot().facts;
-        let limit = facts.context_window.saturating_sub(history::reserve(facts.context_window));
+        let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
         facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
     }
 

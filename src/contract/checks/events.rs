@@ -229,6 +229,34 @@ pub(super) const CHECKS: &[Check] = &[
         run: slow_reader,
     },
     Check {
+        name: "events.slow-snapshots",
+        about: "To a client that reads late no answer is lost, and the last snapshot says how things stand.",
+        needs: &[Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("subscribe", "{:topics [\"session/updated\"]}")?;
+            peer.pause_reading();
+            let names: Vec<String> = (0..200).map(|n| format!("name {n} {}", "x".repeat(1000))).collect();
+            let ids: Vec<String> = names
+                .iter()
+                .map(|name| peer.send("set_session_name", &format!("{{:name {name:?}}}")))
+                .collect();
+            peer.resume_reading();
+            ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))?;
+            let last = names.last().cloned().unwrap_or_default();
+            let place = |event: &Value<'_>| event.get("seq").and_then(Value::as_i64);
+            let told = peer.event("session/updated with the last name", |topic, payload| {
+                topic == "session/updated" && text(payload, "session-name") == last
+            })?;
+            peer.barrier()?;
+            let older = peer
+                .take_events()
+                .into_iter()
+                .any(|event| place(&event) > place(&told) && text(payload(&event), "session-name") != last);
+            ensure(!older, || "an older snapshot came after the last one".to_owned())
+        },
+    },
+    Check {
         name: "ack.answer",
         about: "`ack` takes the seq of what was shown.",
         needs: &[Need::Op("ack")],

@@ -1,7 +1,11 @@
 //! Tool calls, modes, questions to the user, jobs and outputs.
 
+use std::path::PathBuf;
+use std::time::Instant;
+
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
+use super::super::rules::INTERACTION_KINDS;
 use super::sessions::{idle, last_answer, talk};
 use crate::value::Value;
 
@@ -146,6 +150,171 @@ pub(super) const CHECKS: &[Check] = &[
         about: "An output that is too long for a result is cut, and the rest is read by its handle.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("read_output")],
         run: long_output,
+    },
+    Check {
+        name: "tool.update-rate",
+        about: "tool/update comes at most ten times a second a call.",
+        needs: CALLS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"for i in $(seq 1 300); do echo $i; sleep 0.005; done\"}}}]} {:steps [{:delta \"done\"}]}]}";
+            let mut peer = caller(probe, script, "yolo")?;
+            let begun = Instant::now();
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            peer.topic("tool/result")?;
+            let tenths = begun.elapsed().as_millis().checked_div(100).unwrap_or_default();
+            let updates = peer.take_events().iter().filter(|event| topic(event) == "tool/update").count();
+            ensure(u128::try_from(updates).is_ok_and(|updates| updates <= tenths.saturating_add(2)), || {
+                format!("{updates} updates came in {tenths} tenths of a second")
+            })
+        },
+    },
+    Check {
+        name: "tool.parallel-bound",
+        about: "No more than four calls of one response run at once.",
+        needs: CALLS,
+        run: |probe| {
+            let call = "{:tool-call {:name \"bash\" :arguments {:command \"sleep 0.3\"}}}";
+            let script =
+                format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", [call; 7].join(" "));
+            let mut peer = caller(probe, &script, "yolo")?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let mut running: usize = 0;
+            let mut most = 0;
+            let mut ended = 0;
+            while ended < 7 {
+                let event = peer.event("tool/executing or tool/result", |topic, _| {
+                    ["tool/executing", "tool/result"].contains(&topic)
+                })?;
+                if topic(&event) == "tool/executing" {
+                    running = running.saturating_add(1);
+                    most = most.max(running);
+                } else {
+                    running = running.saturating_sub(1);
+                    ended = usize::saturating_add(ended, 1);
+                }
+            }
+            ensure((1..=4).contains(&most), || format!("{most} calls ran at once"))
+        },
+    },
+    Check {
+        name: "tool.read",
+        about: "`read` reads a file, a range of its lines where one is asked for.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("read", "one\ntwo\nthree\n")?;
+            let said = room.call(probe, "read", "")?;
+            ensure(said.contains("one") && said.contains("three"), || format!("it reads {said:?}"))?;
+            let said = room.call(probe, "read", ":offset 2 :limit 1")?;
+            ensure(said.contains("two") && !said.contains("three"), || format!("the range reads {said:?}"))
+        },
+    },
+    Check {
+        name: "tool.write",
+        about: "`write` writes a file.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("write", "before")?;
+            room.call(probe, "write", ":content \"after λ\"")?;
+            let held = room.held()?;
+            ensure(held == "after λ", || format!("the file holds {held:?}"))
+        },
+    },
+    Check {
+        name: "tool.edit",
+        about: "`edit` replaces what matches once, several at once, and changes nothing where one does not.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("edit", "a b c c")?;
+            room.call(probe, "edit", ":edits [{:old \"a\" :new \"A\"} {:old \"b\" :new \"B\"}]")?;
+            let held = room.held()?;
+            ensure(held == "A B c c", || format!("the file holds {held:?}"))?;
+            for misfit in [
+                ":edits [{:old \"A\" :new \"X\"} {:old \"c\" :new \"Y\"}]",
+                ":edits [{:old \"z\" :new \"y\"}]",
+            ] {
+                ensure(room.call(probe, "edit", misfit).is_err(), || format!("{misfit} is taken"))?;
+            }
+            let held = room.held()?;
+            ensure(held == "A B c c", || format!("a refused edit left {held:?}"))
+        },
+    },
+    Check {
+        name: "tool.search",
+        about: "`search` finds lines by a pattern.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("search", "needle one\nhay\nneedle two\n")?;
+            let said = room.call(probe, "search", ":pattern \"needle\"")?;
+            ensure(
+                said.contains("needle one") && said.contains("needle two") && !said.contains("hay"),
+                || format!("it finds {said:?}"),
+            )
+        },
+    },
+    Check {
+        name: "tool.find",
+        about: "`find` finds files by their names.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("find", "")?;
+            let said = room.call_in_folder(probe, "find", ":glob \"*.txt\"")?;
+            ensure(said.contains("file.txt"), || format!("it finds {said:?}"))
+        },
+    },
+    Check {
+        name: "tool.delegate",
+        about: "`delegate` asks once for the child's tools; a refusal is a result of its own that the model gets.",
+        needs: QUESTIONS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"delegate\" :arguments {:task \"look around\" :tools [\"read\"]}}}]} {:steps [{:delta \"done\"}]}] :then :repeat-last}";
+            let mut peer = interactor(probe, script)?;
+            peer.ask_ok("prompt", "{:message \"delegate\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            let kind = text(payload(&question), "kind").to_owned();
+            ensure(kind == "approve-subagent-envelope", || format!("the kind is {kind:?}"))?;
+            respond(&mut peer, &question, "accepted", "{:outcome \"deny\"}")?;
+            let result = peer.topic("tool/result")?;
+            ensure(text(payload(&result), "result-text").contains("envelope-denied"), || {
+                "the refusal is not typed".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "mode.edits-are-free",
+        about: "In accept-edits an edit inside the workspace asks nobody.",
+        needs: CALLS,
+        run: |probe| {
+            let name = format!("contract-{}.txt", std::process::id());
+            let script = format!(
+                "{{:turns [{{:steps [{{:tool-call {{:name \"write\" :arguments {{:path {name:?} :content \"x\"}}}}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+            );
+            let mut peer = caller(probe, &script, "accept-edits")?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let result = peer.topic("tool/result")?;
+            // The session's folder is told, so that what was written there can be taken away.
+            let data = peer.ask_ok("list_sessions", "{:limit 1}")?;
+            let folder = data
+                .get("sessions")
+                .and_then(Value::as_slice)
+                .and_then(<[_]>::first)
+                .map(|slot| text(slot, "worktree-path").to_owned());
+            let _ = std::fs::remove_file(std::path::Path::new(&folder.unwrap_or_default()).join(name));
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                "the edit is refused".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "mode.reading-outside-asks",
+        about: "Reading outside the workspace asks in mode ask.",
+        needs: QUESTIONS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"/etc/hostname\"}}}]} {:steps [{:delta \"done\"}]}]}";
+            let mut peer = interactor(probe, script)?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            ensure(text(payload(&question), "kind") == "approve", || "it is no approval".to_owned())
+        },
     },
     Check {
         name: "tool.abort",
@@ -353,6 +522,29 @@ pub(super) const CHECKS: &[Check] = &[
                 peer.ask_error("interaction_respond", &params, "request/invalid-params")?;
             }
             respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")
+        },
+    },
+    Check {
+        name: "interaction.kinds",
+        about: "Every question is of one of the eight kinds.",
+        needs: QUESTIONS,
+        run: |probe| {
+            for call in [
+                "{:name \"bash\" :arguments {:command \"echo contract\"}}",
+                "{:name \"ask-user\" :arguments {:question \"What?\"}}",
+            ] {
+                let script = format!(
+                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+                );
+                let mut peer = interactor(probe, &script)?;
+                peer.ask_ok("prompt", "{:message \"call\"}")?;
+                let question = peer.topic("interaction/requested")?;
+                let kind = text(payload(&question), "kind").to_owned();
+                ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || {
+                    format!("{kind:?} is no kind")
+                })?;
+            }
+            Ok(())
         },
     },
     Check {
@@ -606,6 +798,16 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "runtime.failure",
+        about: "An op that the runtime cannot do is this request's error and nobody else's.",
+        needs: &[Need::Op("export_html")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_error("export_html", "{:path \"/no/such/folder/page.html\"}", "runtime/failed")?;
+            peer.barrier()
+        },
+    },
+    Check {
         name: "bash.abort",
         about: "`abort_bash` ends the user's own command.",
         needs: &[Need::Op("bash"), Need::Op("abort_bash")],
@@ -695,4 +897,58 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     let data = peer.ask_ok("cancel_background_job", &format!("{{:job-id {id:?}}}"))?;
     ensure(data.get("accepted").and_then(Value::as_bool).is_some(), || ":accepted is missing".to_owned())?;
     peer.topic("job/updated").map(|_| ())
+}
+
+/// A folder with one file that tools may change.
+struct Room {
+    folder: PathBuf,
+}
+
+impl Room {
+    fn new(name: &str, content: &str) -> Result<Self, Stop> {
+        let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}-{name}", std::process::id()));
+        let made = || {
+            std::fs::create_dir_all(&folder)?;
+            std::fs::write(folder.join("file.txt"), content)
+        };
+        made().map_err(|error| Stop::failed(format!("{}: {error}", folder.display())))?;
+        Ok(Self { folder })
+    }
+
+    fn held(&self) -> Result<String, Stop> {
+        let path = self.folder.join("file.txt");
+        std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{}: {error}", path.display())))
+    }
+
+    /// Calls a tool with the file as `:path` and returns its result.
+    fn call(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
+        self.call_at(probe, tool, arguments, self.folder.join("file.txt"))
+    }
+
+    fn call_in_folder(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
+        self.call_at(probe, tool, arguments, self.folder.clone())
+    }
+
+    fn call_at(&self, probe: &Probe<'_>, tool: &str, arguments: &str, path: PathBuf) -> Result<String, Stop> {
+        let path = path.to_string_lossy().into_owned();
+        let script = format!(
+            "{{:turns [{{:steps [{{:tool-call {{:name {tool:?} :arguments {{:path {path:?} {arguments}}}}}}}]}} \
+             {{:steps [{{:delta \"done\"}}]}}]}}"
+        );
+        let mut peer = caller(probe, &script, "yolo")?;
+        peer.ask_ok("prompt", "{:message \"call\"}")?;
+        let result = peer.topic("tool/result")?;
+        let said = text(payload(&result), "result-text").to_owned();
+        ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+            format!("{tool} failed: {said}")
+        })?;
+        Ok(said)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // What is left behind in a temporary folder does no harm.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }

@@ -278,6 +278,25 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "steer.idle",
+        about: "`steer` and `follow_up` where no turn runs start one.",
+        needs: &[Need::Op("steer"), Need::Op("follow_up")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            for op in ["steer", "follow_up"] {
+                let data = peer.ask_ok(op, "{:message \"hello\"}")?;
+                ensure(data.get("accepted") == Some(&Value::Bool(true)), || {
+                    ":accepted is not true".to_owned()
+                })?;
+                peer.event("assistant/message", |topic, payload| {
+                    topic == "assistant/message" && text(payload, "role") == "assistant"
+                })?;
+                idle(&mut peer)?;
+            }
+            Ok(())
+        },
+    },
+    Check {
         name: "follow-up.running",
         about: "`follow_up` is delivered after the running turn, as a turn of its own.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up"), Need::Op("get_messages")],

@@ -2,7 +2,7 @@
 //!
 //! Knows widths and indentation; how a value is spelled is its parent's concern.
 
-use super::write_compact;
+use super::{needs_shorthand, write_compact};
 use crate::value::Value;
 
 /// Appends `value` in lines of at most `width` bytes where that is possible, without a line feed at the end.
@@ -16,6 +16,9 @@ fn layout(value: &Value<'_>, width: usize, column: usize, out: &mut Vec<u8>) {
         return write_compact(value, out);
     }
     let (open, close): (&str, u8) = match value {
+        Value::Map(map) if map.iter().any(|(key, _)| needs_shorthand(key).is_some()) => {
+            return write_compact(value, out);
+        }
         Value::Map(_) => ("{", b'}'),
         Value::Set(_) => ("#{", b'}'),
         Value::Vector(_) => ("[", b']'),
