@@ -243,6 +243,9 @@ fn process(state: &Path) -> (Runtime, Arc<Nobody>, tokio::runtime::Runtime) {
         model_file: None,
         script: None,
         mode: "ask".into(),
+        files: edn_bridge::config::Files::default(),
+        writable: Vec::new(),
+        models: Vec::new(),
     };
     let store = Store::new(state, Durability::Full).unwrap();
     let runtime =

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use edn_bridge::config::{self, Settings};
+use edn_bridge::config::{self, Files, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
 use edn_bridge::store::Durability;
@@ -50,9 +50,12 @@ struct Options {
     #[arg(long, global = true, value_name = "FILE")]
     script: Option<PathBuf>,
     /// What tools may do without asking.
-    #[arg(long, global = true, value_name = "MODE", default_value = "ask",
+    #[arg(long, global = true, value_name = "MODE",
           value_parser = ["ask", "accept-edits", "read-only", "yolo"])]
-    mode: String,
+    mode: Option<String>,
+    /// The user's configuration, instead of the usual file.
+    #[arg(long, global = true, env = "EDN_BRIDGE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
@@ -201,9 +204,16 @@ impl Options {
             Some(dir) => dir.canonicalize().map_err(|error| format!("--cwd {}: {error}", dir.display()))?,
             None => std::env::current_dir().map_err(|error| format!("the working folder: {error}"))?,
         };
-        let scripted = self.script.is_some() && self.provider.is_none();
-        let provider = self.provider.as_deref().unwrap_or(if scripted { "scripted" } else { embedded::NAME });
-        let model = self.model.as_deref().unwrap_or(match provider {
+        let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
+        let layers = files.read().map_err(|error| error.to_string())?;
+        for passed_over in &layers.passed_over {
+            tracing::warn!("{passed_over}");
+        }
+        // A script is given to be played, whatever else is configured.
+        let usual = if self.script.is_some() { Some("scripted") } else { layers.provider.as_deref() };
+        let provider = self.provider.as_deref().or(usual).unwrap_or(embedded::NAME);
+        let configured = layers.model.as_deref().filter(|_| layers.provider.as_deref() == Some(provider));
+        let model = self.model.as_deref().or(configured).unwrap_or(match provider {
             embedded::NAME => edn_bridge::provider::known::SMOLLM2.id,
             other => other,
         });
@@ -214,7 +224,13 @@ impl Options {
             model: model.into(),
             model_file: self.model_file.clone(),
             script: self.script.clone(),
-            mode: if self.yolo { "yolo".into() } else { self.mode.as_str().into() },
+            mode: match (self.yolo, self.mode.as_deref().or(layers.mode.as_deref())) {
+                (true, _) => "yolo".into(),
+                (false, mode) => mode.unwrap_or("ask").into(),
+            },
+            files,
+            writable: layers.writable,
+            models: layers.models,
         })
     }
 }

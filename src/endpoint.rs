@@ -352,7 +352,14 @@ impl Client for Connection {
     }
 
     fn is_interactor(&self) -> bool {
-        self.interactor.load(Ordering::Acquire) || self.dialogs.load(Ordering::Acquire)
+        // Who is not sent the questions cannot answer them.
+        let asked = self.topics.load(Ordering::Acquire) & Topic::InteractionRequested.bit() != 0;
+        (asked && self.interactor.load(Ordering::Acquire)) || self.dialogs.load(Ordering::Acquire)
+    }
+
+    fn dialogs_only(&self) -> bool {
+        let asked = self.topics.load(Ordering::Acquire) & Topic::InteractionRequested.bit() != 0;
+        !(asked && self.interactor.load(Ordering::Acquire))
     }
 
     fn close(&self) {

@@ -218,6 +218,95 @@ pub const REPL_HISTORY: usize = 2_000;
 /// Events that wait in the REPL to be shown. What comes faster than a terminal shows it is left out.
 pub const REPL_EVENTS: usize = 1_024;
 
+/// Symbolic links that one path may go through: what Linux itself follows.
+pub const PATH_LINKS: usize = 40;
+
+/// Bytes of a tool's output that its result shows, to the person and to the model (48 KiB): about 12,000
+/// tokens. The rest is kept under a handle.
+pub const TOOL_RESULT_BYTES: usize = 48 * 1024;
+
+/// Bytes of a running tool's output that a `tool/update` shows. From the wire contract.
+pub const TOOL_EXCERPT_BYTES: usize = 8 * 1024;
+
+/// Pause between two `tool/update` of one call, in milliseconds: ten a second, from the wire contract.
+pub const TOOL_UPDATE_MS: u64 = 100;
+
+/// Bytes of one output that are kept on disk (256 MiB). More is a runaway, and would fill the disk.
+pub const KEPT_OUTPUT_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Bytes that are read from a command at a time: what a pipe holds.
+pub const PROCESS_READ_BYTES: usize = 64 * 1024;
+
+/// How long a command that is ended may take to end by itself, in milliseconds.
+pub const PROCESS_GRACE_MS: u64 = 300;
+
+/// How long a command of the model's may take without a time-out of its own, in seconds.
+pub const BASH_SECONDS: u64 = 120;
+
+/// The longest time-out that a command may ask for, in seconds (one hour). What takes longer runs in the
+/// background.
+pub const BASH_MAX_SECONDS: u64 = 3600;
+
+/// Largest file that the tools read or change as a whole, in bytes (16 MiB).
+pub const TOOL_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Largest image that `read` shows to the model, in bytes (5 MiB): what hosted models take.
+pub const TOOL_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
+
+/// Lines that `read` shows without a `:limit`.
+pub const READ_LINES: usize = 2000;
+
+/// Longest line that `read`, `search` and a diff show, in bytes. Longer ones are data, not text.
+pub const TOOL_LINE_BYTES: usize = 2000;
+
+/// Matches that one `search` or `find` returns. A person or a model that needs more needs a narrower one.
+pub const SEARCH_MATCHES: usize = 1000;
+
+/// Time that computing a diff may take before it gets coarser, in milliseconds.
+pub const DIFF_MS: u64 = 200;
+
+/// Tool calls of one answer that run side by side. From the execution model.
+pub const PARALLEL_TOOLS: usize = 4;
+
+/// Tool calls that one answer may hold. More is a model that has lost its way.
+pub const ANSWER_TOOL_CALLS: usize = 128;
+
+/// Model calls of one turn. A turn that needs more goes in circles.
+pub const TURN_ROUNDS: u32 = 500;
+
+/// Messages that wait for a session's turn, or for its end.
+pub const QUEUED_MESSAGES: usize = 64;
+
+/// How often a failed model call is tried again.
+pub const RETRY_ATTEMPTS: u32 = 5;
+
+/// The pause before the first retry, in milliseconds; it doubles with each.
+pub const RETRY_FIRST_MS: u64 = 1000;
+
+/// The longest pause before a retry, in milliseconds. A provider that asks for more is not waited for.
+pub const RETRY_MAX_MS: u64 = 120_000;
+
+/// Tokens that are kept free for the answer, or a quarter of the window if that is less. From the runtime's
+/// design.
+pub const COMPACT_RESERVE_TOKENS: u64 = 16_384;
+
+/// Tokens of the newest messages that a compaction keeps, or a quarter of the window if that is less.
+pub const COMPACT_KEEP_TOKENS: u64 = 20_000;
+
+/// Bytes of one message that the model that summarises is shown. A tool's output is rarely worth more.
+pub const COMPACT_MESSAGE_BYTES: usize = 4000;
+
+/// Questions of a process that wait for an answer. Each holds a turn up, which asks one at a time.
+pub const OPEN_QUESTIONS: usize = 1024;
+
+/// Questions whose end is remembered, so that a late answer is told so.
+pub const CLOSED_QUESTIONS: usize = 1024;
+
+/// Background jobs of a session that run at the same time.
+pub const RUNNING_JOBS: usize = 16;
+
+/// Background jobs of a session that are remembered after their end.
+pub const ENDED_JOBS: usize = 100;
 /// Choices that frontends were asked for and have not answered. A person makes one at a time.
 pub const MAX_FRONTEND_ACTIONS: usize = 64;
 

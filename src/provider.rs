@@ -18,6 +18,7 @@ use crate::value::Value;
 pub mod embedded;
 pub mod fetch;
 pub mod known;
+pub mod models;
 pub mod scripted;
 
 /// A source of model answers.

@@ -5,20 +5,30 @@
 //! [`crate::session::Client`]s.
 
 mod api;
+mod call;
 mod commands;
+mod compaction;
+mod conversation;
 mod history;
 mod hub;
+mod jobs;
 mod live;
 mod mailbox;
 mod moment;
 mod open;
 mod prompt;
+mod queue;
 mod remember;
+mod retry;
+mod rules;
+mod stage;
 mod turn;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use tokio_util::task::TaskTracker;
 
@@ -26,13 +36,16 @@ use crate::catalogue::Topic;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::event::{Body, Event};
+use crate::interaction::audit::Audit;
+use crate::interaction::{Audience as _, Board};
 use crate::memory::Memory;
 use crate::message::SessionId;
 use crate::projection::{self, SessionFacts};
 use crate::provider::Provider;
-use crate::provider::embedded::{self, Embedded, ModelFile};
-use crate::provider::known;
+use crate::provider::embedded::{Embedded, ModelFile};
+use crate::provider::models::Models;
 use crate::store::Store;
+use crate::tool::permission::Rule;
 
 pub use mailbox::{Handle, Snapshot};
 
@@ -50,8 +63,17 @@ pub(crate) struct Shared {
     settings: Settings,
     store: Store,
     memory: Memory,
-    hub: hub::Hub,
+    hub: Arc<hub::Hub>,
+    /// The questions that wait for a person.
+    board: Board,
     providers: Providers,
+    models: Models,
+    /// What tools may do without asking, and what never: the configuration's rules.
+    rules: ArcSwap<Vec<Rule>>,
+    /// Where commands may write beside the workspace.
+    writable: Vec<PathBuf>,
+    /// Variables that hold keys, which commands do not inherit.
+    hidden: Arc<[String]>,
     /// The live sessions. Handles only: a session's state is its task's.
     sessions: DashMap<SessionId, Handle>,
     /// The session that connections start with, until they choose another.
@@ -74,14 +96,24 @@ impl Runtime {
         executor: tokio::runtime::Handle,
     ) -> Self {
         let memory = Memory::new(&settings.state_dir);
+        let hub = Arc::new(hub::Hub::default());
+        let (models, problems) = Models::new(&settings.models);
+        for problem in problems {
+            tracing::warn!("the configuration's :models: {problem}");
+        }
         let shared = Shared {
+            board: Board::new(hub.clone(), Audit::new(&settings.state_dir), clock.clone()),
+            rules: ArcSwap::from_pointee(rules::load(&settings)),
+            writable: settings.writable.clone(),
+            hidden: providers.key_variables().into(),
             started: clock.now(),
             clock,
             settings,
             store,
             memory,
-            hub: hub::Hub::default(),
+            hub,
             providers,
+            models,
             sessions: DashMap::new(),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
@@ -127,15 +159,24 @@ impl Shared {
 
     /// Fills in what the catalogue knows of a model.
     fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
-        facts.context_window = match &*provider {
-            embedded::NAME => u64::from(known::SMOLLM2.window),
-            _ => 200_000,
-        };
-        facts.model_reasoning = false;
+        let model = self.models.describe(&provider, &id);
+        facts.context_window = model.context_window;
+        facts.model_reasoning = model.thinking;
         facts.model_provider = provider;
         facts.model_id = id;
     }
 }
+
+/// Variables that hold the keys of known providers.
+const KEY_VARIABLES: &[&str] = &[
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "XAI_API_KEY",
+    "GROQ_API_KEY",
+    "OPENROUTER_API_KEY",
+];
 
 /// The providers that this process can ask.
 #[derive(Clone, Default)]
@@ -156,6 +197,11 @@ impl Providers {
     /// The provider of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Provider>> {
         self.0.iter().find(|provider| provider.name() == name).cloned()
+    }
+
+    /// The environment variables that hold their keys.
+    fn key_variables(&self) -> Vec<String> {
+        KEY_VARIABLES.iter().map(|name| (*name).to_owned()).collect()
     }
 
     /// The names of all.

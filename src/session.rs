@@ -165,6 +165,11 @@ pub trait Client: Send + Sync {
     /// Whether the connection answers typed questions.
     fn is_interactor(&self) -> bool;
 
+    /// Whether it answers them as plain dialogs only.
+    fn dialogs_only(&self) -> bool {
+        false
+    }
+
     /// Asks the connection to end, after what is queued was sent.
     fn close(&self);
 

@@ -6,16 +6,19 @@ use crate::catalogue::Topic;
 use crate::event::{Body, Event};
 use crate::message::{EntryId, Message, Role, SessionId, ThinkingLevel};
 use crate::projection;
+use crate::provider::models::Models;
 use crate::query;
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::moment::Moment;
 use crate::runtime::open::session_event;
+use crate::runtime::queue::Until;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
     Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
 };
 use crate::store::Parent;
+use crate::tool::output::Outputs;
 use crate::value::{Map, Value};
 
 impl Runtime {
@@ -57,6 +60,7 @@ impl SessionApi for Runtime {
     fn detach(&self, connection: u64, reply: Reply<()>) {
         if !self.shared.hub.is_last(connection) {
             self.shared.hub.detach(connection);
+            self.shared.board.left(connection);
             return reply.ok(());
         }
         // The last connection is told how its turns end. The reply comes when the last of the sessions
@@ -64,6 +68,7 @@ impl SessionApi for Runtime {
         let shared = self.shared.clone();
         let leave = Reply::new(move |_| {
             shared.hub.detach(connection);
+            shared.board.left(connection);
             reply.ok(());
         });
         let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
@@ -72,6 +77,8 @@ impl SessionApi for Runtime {
             let part = all.clone();
             handle.tell(move |live| {
                 Box::pin(async move {
+                    // What was asked for just before is ended too.
+                    live.stop_all();
                     live.when_idle(Reply::new(move |_| drop(part)));
                 })
             });
@@ -93,6 +100,14 @@ impl SessionApi for Runtime {
             Topic::FooterUpdated => Body::Payload(topic, Arc::new(projection::footer(&facts))),
             Topic::ContextUpdated => {
                 return Some(Event { cause: Some(call.cause()), ..self.shared.context_event() });
+            }
+            Topic::InteractionRequested | Topic::DialogRequested => {
+                let client = self.shared.hub.client(call.connection)?;
+                // Each of them is for one of the two kinds of interactor.
+                let dialogs = topic == Topic::DialogRequested;
+                return (client.is_interactor() && client.dialogs_only() == dialogs)
+                    .then(|| self.shared.board.joined(call.connection, &client))
+                    .flatten();
             }
             _ => return None,
         };
@@ -130,13 +145,8 @@ impl SessionApi for Runtime {
     }
 
     fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let models = self.shared.providers.names().map(|provider| {
-            let mut model = Map::new();
-            model.put("provider", provider.to_owned());
-            model.put("id", provider.to_owned());
-            Value::from(model)
-        });
-        reply.ok(models.collect());
+        let usable = |provider: &str| self.shared.providers.get(provider).is_some();
+        reply.ok(self.shared.models.iter().map(|model| model.to_value(usable(&model.provider))).collect());
     }
 
     fn list_sessions(
@@ -176,8 +186,19 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn read_output(&self, _: Call, handle: String, _: u64, _: usize, reply: Reply<OutputPart>) {
-        reply.fail(ApiError::not_found("kept output", &handle));
+    fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>) {
+        let state_dir = self.shared.settings.state_dir.clone();
+        let tasks = self.shared.tasks.clone();
+        self.with(&call, reply, |session, reply| {
+            let outputs = Outputs::new(&state_dir, session.id.as_str());
+            tasks.spawn_blocking(move || match outputs.read(&handle, offset, limit) {
+                Ok(Some(part)) => {
+                    reply.ok(OutputPart { text: part.text, offset: part.offset, size: part.size });
+                }
+                Ok(None) => reply.fail(ApiError::not_found("kept output", &handle)),
+                Err(error) => reply.fail(ApiError::failed(format!("The output cannot be read: {error}."))),
+            });
+        });
     }
 
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -185,33 +206,47 @@ impl SessionApi for Runtime {
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.prompt(call, prompt, reply);
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.enqueue(call, prompt, Until::NextCall, reply)));
+        });
     }
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.prompt(call, prompt, reply);
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.enqueue(call, prompt, Until::TurnEnd, reply)));
+        });
     }
 
     fn abort(&self, call: Call, reply: Reply<()>) {
         self.with(&call, reply, |handle, reply| {
-            handle.abort();
             reply.ok(());
+            // At once, and again behind a prompt that was sent before and still waits for the disk.
+            handle.abort();
+            handle.tell(|live| Box::pin(async move { live.abort() }));
         });
     }
 
     fn interrupt(&self, call: Call, reply: Reply<(bool, String)>) {
-        self.with(&call, reply, |handle, reply| {
-            handle.abort();
-            reply.ok((false, String::new()));
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.interrupt(call, reply)));
         });
     }
 
     fn abort_retry(&self, call: Call, reply: Reply<()>) {
-        self.with(&call, reply, |_, reply| reply.ok(()));
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(async move {
+                    reply.ok(());
+                    live.abort_retry();
+                })
+            });
+        });
     }
 
-    fn compact(&self, _: Call, _: Option<String>, reply: Reply<Option<String>>) {
-        reply.fail(not_built("compaction"));
+    fn compact(&self, call: Call, instructions: Option<String>, reply: Reply<Option<String>>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(async move { live.compact(call, instructions, reply) }));
+        });
     }
 
     fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
@@ -254,21 +289,44 @@ impl SessionApi for Runtime {
         _: Reach,
         reply: Reply<(String, String)>,
     ) {
-        if self.shared.providers.get(&provider).is_none() {
-            let names = Value::vector(self.shared.providers.names().map(|name| Value::from(name.to_owned())));
-            let message = format!("There is no provider {provider:?}.");
-            let error =
-                ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", names);
-            return reply.fail(error);
+        if self.shared.models.find(&provider, &model).is_none() {
+            return reply.fail(unknown_model(&self.shared.models, &provider, &model));
         }
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(move |live| Box::pin(live.set_model(call, provider.into(), model.into(), reply)));
         });
     }
 
-    fn cycle_model(&self, call: Call, _: bool, reply: Reply<(String, String)>) {
-        self.read(&call, reply, |snapshot| {
-            Ok((snapshot.facts.model_provider.to_string(), snapshot.facts.model_id.to_string()))
+    fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
+        let usable: Vec<(Arc<str>, Arc<str>)> = self
+            .shared
+            .models
+            .iter()
+            .filter(|model| self.shared.providers.get(&model.provider).is_some())
+            .map(|model| (model.provider.clone(), model.id.clone()))
+            .collect();
+        self.with(&call.clone(), reply, |handle, reply| {
+            let facts = handle.snapshot().facts.clone();
+            let now = usable
+                .iter()
+                .position(|(provider, id)| *provider == facts.model_provider && *id == facts.model_id);
+            let next = match (now, usable.len()) {
+                (_, 0) => None,
+                (None, _) => usable.first(),
+                (Some(now), all) => {
+                    let step = if forward { 1 } else { all.saturating_sub(1) };
+                    usable.get(now.saturating_add(step).checked_rem(all).unwrap_or(0))
+                }
+            };
+            match next.cloned() {
+                Some((provider, id)) => {
+                    handle.tell(move |live| Box::pin(live.set_model(call, provider, id, reply)));
+                }
+                None => reply.fail(ApiError::new(
+                    crate::catalogue::ErrorCode::UnknownModel,
+                    "No model of the catalogue can be used: no provider is set up.",
+                )),
+            }
         });
     }
 
@@ -303,8 +361,11 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn trust_project(&self, _: Call, _: bool, reply: Reply<bool>) {
-        reply.fail(not_built("trust of folders"));
+    fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |_, reply| {
+            shared.clone().tasks.spawn_blocking(move || reply.send(shared.trust(trusted).map(|()| trusted)));
+        });
     }
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
@@ -320,12 +381,12 @@ impl SessionApi for Runtime {
         self.chosen(call, result, reply);
     }
 
-    fn respond(&self, _: Call, response: Response, reply: Reply<()>) {
-        reply.fail(ApiError::not_found("interaction", &response.interaction_id));
+    fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
+        self.shared.board.respond(call.connection, response, reply);
     }
 
-    fn resolve_dialog(&self, _: Call, _: String, _: Option<Value<'static>>, reply: Reply<()>) {
-        reply.fail(ApiError::new(crate::catalogue::ErrorCode::NoActiveDialog, "No dialog is open."));
+    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
+        self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
     }
 
     fn login_begin(&self, _: Call, _: Option<String>, reply: Reply<Map<'static>>) {
@@ -340,24 +401,47 @@ impl SessionApi for Runtime {
         reply.ok(false);
     }
 
-    fn bash(&self, _: Call, _: String, _: Option<u64>, reply: Reply<Map<'static>>) {
-        reply.fail(not_built("bash"));
+    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(async move { live.user_bash(call, command, timeout_seconds, reply) })
+            });
+        });
     }
 
-    fn abort_bash(&self, _: Call, reply: Reply<()>) {
-        reply.ok(());
+    fn abort_bash(&self, call: Call, reply: Reply<()>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(async move {
+                    if let Some(bash) = &live.bash {
+                        bash.cancel();
+                    }
+                    reply.ok(());
+                })
+            });
+        });
     }
 
-    fn jobs(&self, _: Call, _: Option<Vec<String>>, reply: Reply<Vec<Value<'static>>>) {
-        reply.ok(Vec::new());
+    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Value<'static>>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(async move { reply.ok(live.jobs.list(statuses.as_deref())) }));
+        });
     }
 
-    fn job(&self, _: Call, id: String, reply: Reply<Value<'static>>) {
-        reply.fail(ApiError::not_found("job", &id));
+    fn job(&self, call: Call, id: String, reply: Reply<Value<'static>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| {
+                Box::pin(async move {
+                    reply.send(live.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
+                })
+            });
+        });
     }
 
-    fn cancel_job(&self, _: Call, id: String, reply: Reply<Value<'static>>) {
-        reply.fail(ApiError::not_found("job", &id));
+    fn cancel_job(&self, call: Call, id: String, reply: Reply<Value<'static>>) {
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(async move { live.cancel_job(&id, reply) }));
+        });
     }
 
     fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
@@ -370,6 +454,18 @@ impl SessionApi for Runtime {
     fn update_context(&self, call: Call, _: Map<'static>, reply: Reply<()>) {
         self.read(&call, reply, |_| Ok(()));
     }
+}
+
+/// `request/unknown-model`, with the names that are most like the one that is not there.
+fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
+    let nearest = models.nearest(provider, id);
+    let names: Vec<String> = nearest.iter().map(|model| format!("{} {}", model.provider, model.id)).collect();
+    let message =
+        format!("There is no model {id:?} of provider {provider:?}. Nearest: {}.", names.join(", "));
+    let nearest = nearest.iter().map(|model| {
+        Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
+    });
+    ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
 }
 
 fn not_built(what: &str) -> ApiError {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::event::Event;
+use crate::interaction::Audience;
 use crate::session::{Client, Pressure};
 
 /// All attached connections.
@@ -35,11 +36,6 @@ impl Hub {
         clients.iter().find(|(id, _)| *id == connection).map(|(_, client)| client.clone())
     }
 
-    /// All connections, in the order in which they came.
-    pub fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
-        self.clients.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
     /// Hands an event to every connection, without waiting: for snapshots, which replace each other,
     /// and for what one session says rarely.
     pub fn announce(&self, event: &Event) {
@@ -65,5 +61,12 @@ impl Hub {
             // An error means that the connection is gone, and with it the reason to wait.
             let _ = full.wait_for(|full| !full).await;
         }
+    }
+}
+
+impl Audience for Hub {
+    /// All connections, in the order in which they came.
+    fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
+        self.clients.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -6,26 +6,33 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
-use crate::limits::{IDEMPOTENCY_KEYS, MAILBOX};
+use crate::limits::{IDEMPOTENCY_KEYS, MAILBOX, QUEUED_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::projection::{self, Phase, SessionFacts};
 use crate::runtime::Shared;
+use crate::runtime::compaction;
+use crate::runtime::conversation::{self, Compaction};
+use crate::runtime::jobs::Jobs;
 use crate::runtime::mailbox::{Handle, Snapshot, Work};
-use crate::runtime::turn;
+use crate::runtime::queue::{self, Queue, Until, Waiting};
+use crate::runtime::turn::{self, Control, End};
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::{Map, Value};
 
 /// A session's state.
 pub struct Live {
-    shared: Arc<Shared>,
-    handle: Handle,
+    pub(super) shared: Arc<Shared>,
+    pub(super) handle: Handle,
     journal: Journal,
     header: Header,
     /// All entries, in the order of the file.
@@ -36,15 +43,23 @@ pub struct Live {
     branch: imbl::Vector<Arc<Entry>>,
     facts: SessionFacts,
     turn: Option<Running>,
+    /// Messages that wait for the turn, or for its end.
+    queue: Queue,
+    pub(super) jobs: Jobs,
+    /// The command that runs for the user.
+    pub(super) bash: Option<CancellationToken>,
     /// What prompts with an idempotency key were answered with, oldest first.
     answered: VecDeque<(String, Option<TurnId>)>,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
 }
 
+/// What holds the session: a turn, or a compaction that the user asked for.
 struct Running {
     id: TurnId,
-    cause: Cause,
+    cause: Option<Cause>,
+    stop: CancellationToken,
+    control: Arc<Control>,
 }
 
 impl Live {
@@ -69,6 +84,9 @@ impl Live {
             branch: imbl::Vector::new(),
             facts,
             turn: None,
+            queue: Queue::default(),
+            jobs: Jobs::default(),
+            bash: None,
             answered: VecDeque::new(),
             until_idle: Vec::new(),
         };
@@ -207,7 +225,17 @@ impl Live {
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
                 _ => {}
             },
-            EntryBody::Leaf(_) | EntryBody::Other { .. } => {}
+            EntryBody::Leaf(_) => {}
+            EntryBody::Other { .. } => {
+                if Compaction::read(&entry).is_some() {
+                    // Until the next call says so exactly.
+                    let left = conversation::messages(&self.branch);
+                    self.facts.context_tokens =
+                        left.iter().map(|message| conversation::tokens(message)).sum();
+                }
+                self.queue.apply(&entry, &self.handle.id);
+                self.facts.pending_messages = self.queue.len();
+            }
         }
         if self.facts.file.is_none() {
             self.facts.file = self.journal.path().to_str().map(Arc::from);
@@ -277,71 +305,261 @@ impl Live {
 
     /// Starts a turn with the user's message. The answer comes when the message is on disk.
     pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        if let Some(key) = &prompt.idempotency_key
-            && let Some((_, turn)) = self.answered.iter().find(|(known, _)| known == key)
-        {
-            return reply.ok(Prompted { turn: turn.clone() });
-        }
+        let Some(reply) = self.first_time(&prompt, reply) else { return };
         if self.turn.is_some() {
             let message = "A turn is running: steer it, queue the message with follow_up, or abort the turn.";
-            return reply.fail(ApiError::new(crate::catalogue::ErrorCode::SessionNotIdle, message));
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        let mut content = vec![Block::Text(prompt.message.into())];
-        content.extend(prompt.images.into_iter().map(|(mime_type, data)| Block::Image { mime_type, data }));
-        let mut message = Message::new(EntryId::from(""), Role::User, content, Arc::from(""));
-        message.turn_id = Some(turn.clone());
-        if let Err(error) = self.append(vec![EntryBody::Message(Arc::new(message))]).await {
+        let key = prompt.idempotency_key.clone();
+        let message = user_message(queue::content(prompt), &turn);
+        if let Err(error) = self.append(vec![EntryBody::Message(message)]).await {
             return reply.fail(error);
         }
-        if let Some(key) = prompt.idempotency_key {
-            self.answered.push_back((key, Some(turn.clone())));
+        self.remember(key, Some(turn.clone()));
+        reply.ok(Prompted { turn: Some(turn.clone()) });
+        self.begin_turn(turn, Some(call.cause()));
+    }
+
+    /// Adds a message to the running turn, or queues it for after; without a turn, starts one with what
+    /// waits longest.
+    pub async fn enqueue(&mut self, call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted>) {
+        if self.turn.is_none() && self.queue.len() == 0 {
+            return self.prompt(call, prompt, reply).await;
+        }
+        let Some(reply) = self.first_time(&prompt, reply) else { return };
+        if self.queue.len() >= QUEUED_MESSAGES {
+            let mut error = ApiError::failed(format!("{QUEUED_MESSAGES} messages wait already."));
+            error.retryable = true;
+            return reply.fail(error);
+        }
+        let turn = match (&self.turn, until) {
+            (Some(running), Until::NextCall) => running.id.clone(),
+            _ => TurnId::from(self.shared.clock.id("t-")),
+        };
+        let key = prompt.idempotency_key.clone();
+        let own_turn = (until == Until::TurnEnd).then_some(&turn);
+        let entry = queue::queued(&self.handle.id, until, &queue::content(prompt), own_turn);
+        match self.append(vec![entry]).await {
+            Ok(entries) => {
+                for entry in entries {
+                    self.queue.set_cause(&entry.id, call.cause());
+                }
+            }
+            Err(error) => return reply.fail(error),
+        }
+        self.remember(key, Some(turn.clone()));
+        reply.ok(Prompted { turn: Some(turn) });
+        self.changed(Some(call.cause()));
+        if self.turn.is_none() {
+            self.begin_next().await;
+        }
+    }
+
+    /// The reply, unless the same key was answered before: then it is answered in the same way.
+    fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
+        let key = prompt.idempotency_key.as_ref();
+        match key.and_then(|key| self.answered.iter().find(|(known, _)| known == key)) {
+            Some((_, turn)) => {
+                reply.ok(Prompted { turn: turn.clone() });
+                None
+            }
+            None => Some(reply),
+        }
+    }
+
+    fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
+        if let Some(key) = key {
+            self.answered.push_back((key, turn));
             if self.answered.len() > IDEMPOTENCY_KEYS {
                 self.answered.pop_front();
             }
         }
-        reply.ok(Prompted { turn: Some(turn.clone()) });
-        self.begin_turn(turn, call.cause());
     }
 
-    fn begin_turn(&mut self, turn: TurnId, cause: Cause) {
+    /// Takes hold of the session.
+    fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
         let stop = CancellationToken::new();
+        let control = Arc::new(Control::default());
         self.handle.stop.store(Some(Arc::new(stop.clone())));
-        self.turn = Some(Running { id: turn.clone(), cause: cause.clone() });
-        self.facts.phase = Phase::Streaming;
-        self.changed(Some(cause.clone()));
+        self.facts.phase = phase;
+        self.turn = Some(Running { id, cause: cause.clone(), stop: stop.clone(), control: control.clone() });
+        self.changed(cause);
         self.shared.announce_context();
-        let turn = turn::Turn {
-            shared: self.shared.clone(),
-            session: self.handle.clone(),
-            id: turn,
-            cause,
-            stop,
-            provider: self.shared.providers.get(&self.facts.model_provider),
-        };
+        (stop, control)
+    }
+
+    fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>) {
+        let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let turn = turn::Turn { shared, session, id, cause, stop, control };
         self.shared.tasks.spawn(turn.run());
     }
 
+    /// Starts a turn with the message that waits longest.
+    async fn begin_next(&mut self) {
+        let Some(next) = self.queue.first() else { return };
+        let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
+        let bodies = vec![
+            EntryBody::Message(user_message(next.content.clone(), &turn)),
+            queue::dequeued(&self.handle.id, std::slice::from_ref(&next)),
+        ];
+        match self.append(bodies).await {
+            Ok(_) => self.begin_turn(turn, next.cause),
+            Err(error) => {
+                let message = format!("A message that waited could not be saved, and still waits: {error}");
+                let event =
+                    self.event(Body::Error { code: ErrorCode::Failed, message: message.into() }, next.cause);
+                self.shared.hub.announce(&event);
+            }
+        }
+    }
+
+    /// Whether a message waits for the next model call.
+    pub(super) fn has_steering(&self) -> bool {
+        !self.queue.steering().is_empty()
+    }
+
+    /// Puts the messages that wait for the next model call into the conversation.
+    ///
+    /// # Errors
+    /// When they could not be written; they wait on then.
+    pub(super) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
+        let waiting = self.queue.steering();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let messages =
+            waiting.iter().map(|waiting| EntryBody::Message(user_message(waiting.content.clone(), turn)));
+        let mut bodies: Vec<EntryBody> = messages.collect();
+        bodies.push(queue::dequeued(&self.handle.id, &waiting));
+        self.append(bodies).await?;
+        let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
+        self.changed(cause);
+        Ok(())
+    }
+
     /// The turn's task has ended.
-    pub(super) fn turn_ended(&mut self, turn: &TurnId) {
+    pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
         self.handle.stop.store(None);
         self.facts.phase = Phase::Idle;
         self.facts.interrupt_pending = false;
-        self.changed(Some(running.cause));
-        self.shared.announce_context();
-        for reply in self.until_idle.drain(..) {
-            reply.ok(());
+        self.facts.retry_attempt = 0;
+        self.facts.retry_deadline_ms = None;
+        self.changed(running.cause);
+        // Nobody waits for the session to be idle who would not mind another turn.
+        if end == End::Finished && self.until_idle.is_empty() {
+            self.begin_next().await;
+        }
+        if self.turn.is_none() {
+            self.shared.announce_context();
+        }
+        self.check_idle();
+    }
+
+    /// Answers who waits for the session to be idle, if it is.
+    pub(super) fn check_idle(&mut self) {
+        if self.turn.is_none() && self.bash.is_none() && !self.jobs.any_running() {
+            for reply in self.until_idle.drain(..) {
+                reply.ok(());
+            }
         }
     }
 
-    /// Answers when no turn runs.
-    pub fn when_idle(&mut self, reply: Reply<()>) {
-        if self.turn.is_some() {
-            self.until_idle.push(reply);
-        } else {
-            reply.ok(());
+    /// Ends the running turn. Ending it twice is no error.
+    pub fn abort(&mut self) {
+        if let Some(running) = &self.turn {
+            running.stop.cancel();
         }
+    }
+
+    /// Ends all that runs in the session.
+    pub fn stop_all(&mut self) {
+        self.abort();
+        self.jobs.stop_all();
+        if let Some(bash) = &self.bash {
+            bash.cancel();
+        }
+    }
+
+    /// Answers when nothing runs.
+    pub fn when_idle(&mut self, reply: Reply<()>) {
+        self.until_idle.push(reply);
+        self.check_idle();
+    }
+
+    /// Ends the running turn after the tool calls that run, and hands back what was not yet said to the
+    /// model.
+    pub async fn interrupt(&mut self, call: Call, reply: Reply<(bool, String)>) {
+        let Some(running) = &self.turn else { return reply.ok((false, String::new())) };
+        let pending = running.control.running_tools.load(Ordering::Acquire) > 0;
+        running.control.interrupt.cancel();
+        let waiting = self.queue.steering();
+        if !waiting.is_empty()
+            && let Err(error) = self.append(vec![queue::dequeued(&self.handle.id, &waiting)]).await
+        {
+            return reply.fail(error);
+        }
+        let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
+        self.facts.interrupt_pending = pending && self.turn.is_some();
+        self.publish();
+        reply.ok((pending, texts.join("\n")));
+        self.changed(Some(call.cause()));
+    }
+
+    /// Gives up waiting for a retry.
+    pub fn abort_retry(&mut self) {
+        if let Some(running) = &self.turn
+            && self.facts.phase == Phase::Retrying
+        {
+            running.control.give_up.cancel();
+        }
+    }
+
+    /// The turn waits to try a model call again.
+    pub(super) fn retrying(&mut self, attempt: u32, pause: Duration) {
+        let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+        let now = crate::clock::epoch_millis(self.shared.clock.now());
+        self.facts.phase = Phase::Retrying;
+        self.facts.retry_attempt = attempt;
+        self.facts.retry_deadline_ms = Some(now.saturating_add(pause));
+        self.changed_by_turn();
+    }
+
+    /// The turn no longer waits.
+    pub(super) fn retry_over(&mut self) {
+        self.facts.phase = Phase::Streaming;
+        self.facts.retry_deadline_ms = None;
+        self.changed_by_turn();
+    }
+
+    /// The running turn does something else now.
+    pub(super) fn enter_phase(&mut self, phase: Phase) {
+        self.facts.phase = phase;
+        self.changed_by_turn();
+    }
+
+    fn changed_by_turn(&mut self) {
+        let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
+        self.changed(cause);
+    }
+
+    /// Summarises the older part of the conversation, as the user asked.
+    pub fn compact(&mut self, call: Call, wishes: Option<String>, reply: Reply<Option<String>>) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let id = TurnId::from(self.shared.clock.id("t-"));
+        let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        self.shared.tasks.spawn(async move {
+            let done = compaction::compact(&shared, &session, &stop, wishes.as_deref()).await;
+            let end = if done.is_ok() { End::Finished } else { End::Stopped };
+            reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
+            let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
+        });
     }
 
     /// Names the session.
@@ -383,6 +601,13 @@ impl Live {
             Err(error) => reply.fail(error),
         }
     }
+}
+
+/// A message of the user's in a turn.
+fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
+    let mut message = Message::new(EntryId::from(""), Role::User, content, Arc::from(""));
+    message.turn_id = Some(turn.clone());
+    Arc::new(message)
 }
 
 fn initial_facts(shared: &Shared, journal: &Journal, header: &Header, written: bool) -> SessionFacts {

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot};
@@ -16,6 +16,7 @@ use crate::projection::SessionFacts;
 use crate::runtime::live::Live;
 use crate::session::ApiError;
 use crate::store::Entry;
+use crate::tool::permission::Rule;
 
 /// What a session is told to do.
 pub type Work = Box<dyn for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send>;
@@ -40,6 +41,8 @@ pub struct Handle {
     snapshot: Arc<ArcSwap<Snapshot>>,
     /// Ends the running turn. Reached without the mailbox: an abort never waits behind what it aborts.
     pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
+    /// What the person allowed for this session, by answers to questions.
+    pub(super) rules: Arc<Mutex<Vec<Rule>>>,
 }
 
 impl Handle {
@@ -49,6 +52,7 @@ impl Handle {
             mailbox,
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             stop: Arc::new(ArcSwapOption::empty()),
+            rules: Arc::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
+use crate::interaction::Audience as _;
 use crate::message::{Message, SessionId, count};
 use crate::projection::{self, Phase};
 use crate::query::resolvers::session::SessionFact;
@@ -21,7 +22,7 @@ use crate::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
 };
 use crate::runtime::mailbox::{Handle, Snapshot};
-use crate::runtime::{Runtime, Shared, prompt};
+use crate::runtime::{Runtime, Shared};
 use crate::session::{ApiError, Call, Reply, SessionApi};
 use crate::store::EntryBody;
 use crate::value::{Map, Value};
@@ -303,7 +304,10 @@ impl SessionView for View {
             F::ContextWindow => count(facts.context_window),
             F::AutoCompactionEnabled => facts.auto_compaction.into(),
             F::AutoRetryEnabled => facts.auto_retry.into(),
-            F::SystemPrompt => prompt::system(facts).into(),
+            F::SystemPrompt => {
+                let model = self.shared.models.describe(&facts.model_provider, &facts.model_id);
+                self.shared.system_prompt(facts, model.tools).into()
+            }
             F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
             F::CreatedAt => text(&facts.created_at),
             F::Offset => count(self.snapshot.offset),

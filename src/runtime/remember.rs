@@ -13,8 +13,8 @@ use crate::session::Call;
 
 impl Shared {
     /// The system prompt of a session, with the project's notes where they fit.
-    pub(super) fn system_prompt(&self, facts: &SessionFacts) -> String {
-        let mut text = prompt::system(facts);
+    pub(super) fn system_prompt(&self, facts: &SessionFacts, tools: bool) -> String {
+        let mut text = prompt::system(facts, tools);
         // A small window is mostly the conversation's.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
         let room = share.min(PROMPT_NOTES_BYTES);

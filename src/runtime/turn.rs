@@ -1,32 +1,58 @@
 //! A turn: from the user's message, which is on disk, to the rendered answer.
 //!
 //! Runs as a task of its own beside its session: what it streams goes straight to the connections,
-//! what it concludes is written by the session. It ends in exactly one of three ways: the model
-//! finished, the call failed, or the turn was aborted; each is a message in the journal and an event,
-//! and no event of the turn follows it.
+//! what it concludes is written by the session. It passes the stages of the execution model in order and
+//! goes round while the model asks for tools. However it ends, the last thing that it says is a message
+//! of the journal and its event, or, where it ended well, the stage `render`.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{Body, Cause, Event};
-use crate::limits::MAX_ANSWER_BYTES;
+use crate::event::{Body, Cause, Event, ToolCall};
+use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, Usage};
-use crate::provider::{Chunk, Provider, Request};
-use crate::runtime::Shared;
+use crate::provider::models::Model;
+use crate::provider::{Chunk, ErrorKind, Provider, ProviderError, Request};
+use crate::runtime::call::{self, Calls};
+use crate::runtime::compaction::{self, CompactionError};
 use crate::runtime::mailbox::Handle;
-use crate::store::EntryBody;
+use crate::runtime::stage::{self, Point, Stage};
+use crate::runtime::{Shared, conversation, retry};
+use crate::store::{Entry, EntryBody};
+use crate::tool;
+use crate::value::{Map, Value};
 
 /// A turn that is about to run.
 pub struct Turn {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Handle,
     pub(super) id: TurnId,
-    pub(super) cause: Cause,
+    pub(super) cause: Option<Cause>,
     pub(super) stop: CancellationToken,
-    /// The model's provider; `None` where the configuration names one that is not there.
-    pub(super) provider: Option<Arc<dyn Provider>>,
+    pub(super) control: Arc<Control>,
+}
+
+/// How a running turn is steered from its session.
+#[derive(Default)]
+pub struct Control {
+    /// The turn ends after the tool calls that run.
+    pub interrupt: CancellationToken,
+    /// The turn no longer waits to try again.
+    pub give_up: CancellationToken,
+    /// Tool calls that run now.
+    pub running_tools: AtomicUsize,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The model finished. What waits for the turn's end goes on.
+    Finished,
+    /// The turn was ended or failed. What waits goes on waiting.
+    Stopped,
 }
 
 /// What a model call came to.
@@ -34,38 +60,199 @@ pub struct Turn {
 struct Answer {
     text: String,
     thinking: String,
+    calls: Vec<ToolCall>,
     usage: Option<Usage>,
     stop: Option<StopReason>,
+    failure: Option<ProviderError>,
     error: Option<String>,
+}
+
+impl Answer {
+    fn failed(error: String) -> Self {
+        Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
+    }
+
+    fn ended(stop: StopReason) -> Self {
+        Self { stop: Some(stop), ..Self::default() }
+    }
+
+    /// Whether the model said anything at all.
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
+    }
+
+    /// Whether its calls are to be run. Those of an answer that broke off are not.
+    fn asks_for_tools(&self) -> bool {
+        !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
+    }
+}
+
+/// What comes after a round.
+enum Next {
+    Round,
+    End(End),
 }
 
 impl Turn {
     /// Runs the turn to its end.
     pub async fn run(self) {
-        let answer = self.call_model().await;
-        self.conclude(answer).await;
+        let end = self.rounds().await;
         let (session, turn) = (self.session.clone(), self.id.clone());
-        let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&turn) })).await;
+        let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&turn, end).await })).await;
+    }
+
+    async fn rounds(&self) -> End {
+        self.pass(Stage::ReceiveInput, Point::Pre).await;
+        self.pass(Stage::ReceiveInput, Point::Post).await;
+        let mut state = Rounds { attempt: 0, compacted: false };
+        for _ in 0..TURN_ROUNDS {
+            if let Next::End(end) = self.round(&mut state).await {
+                return end;
+            }
+        }
+        self.finish(Answer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended."))).await
+    }
+
+    /// One model call and what it asks for.
+    async fn round(&self, state: &mut Rounds) -> Next {
+        if let Some(reason) = self.ended() {
+            return Next::End(self.finish(Answer::ended(reason)).await);
+        }
+        self.pass(Stage::ComposeRequest, Point::Pre).await;
+        if let Err(error) = self.deliver_steering().await {
+            return Next::End(self.finish(Answer::failed(error)).await);
+        }
+        if self.is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
+            // Without room the call itself will say so; a failed summary is not the end.
+            let _ = compaction::compact(&self.shared, &self.session, &self.stop, None).await;
+        }
+        let (provider, request) = match self.request() {
+            Ok(ready) => ready,
+            Err(error) => return Next::End(self.finish(Answer::failed(error)).await),
+        };
+        self.pass(Stage::ComposeRequest, Point::Post).await;
+        if let Some(reason) = self.ended() {
+            return Next::End(self.finish(Answer::ended(reason)).await);
+        }
+        let mut answer = self.ask_model(provider.as_ref(), request).await;
+        if let Some(failure) = answer.failure.take() {
+            match self.recover(&failure, &answer, state).await {
+                Some(Next::Round) => return Next::Round,
+                Some(end) => return end,
+                None => {
+                    answer.error = Some(failure.to_string());
+                    answer.stop = Some(StopReason::Error);
+                }
+            }
+        } else {
+            state.attempt = 0;
+        }
+        if answer.asks_for_tools() {
+            return self.tools(answer, state).await;
+        }
+        answer.calls.clear();
+        let finished =
+            !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        if finished && self.has_steering().await {
+            // The user said more while the model answered: it goes on with that.
+            return match self.say(answer).await {
+                Ok(()) => Next::Round,
+                Err(error) => Next::End(self.finish(Answer::failed(error)).await),
+            };
+        }
+        if finished {
+            self.pass(Stage::StreamResponse, Point::Post).await;
+        }
+        Next::End(self.finish(answer).await)
+    }
+
+    /// Runs the calls of an answer.
+    async fn tools(&self, mut answer: Answer, state: &mut Rounds) -> Next {
+        let calls = std::mem::take(&mut answer.calls);
+        answer.stop = Some(StopReason::ToolUse);
+        answer.calls = calls.clone();
+        if let Err(error) = self.say(answer).await {
+            return Next::End(self.finish(Answer::failed(error)).await);
+        }
+        self.pass(Stage::StreamResponse, Point::Post).await;
+        self.pass(Stage::ToolCall, Point::Pre).await;
+        let ended = call::run(self, calls).await;
+        state.compacted = false;
+        match ended {
+            Calls::Answered => {}
+            Calls::Halted(why) | Calls::Lost(why) => {
+                return Next::End(self.finish(Answer::failed(why)).await);
+            }
+        }
+        if let Some(reason) = self.ended() {
+            return Next::End(self.finish(Answer::ended(reason)).await);
+        }
+        self.pass(Stage::ToolCall, Point::Post).await;
+        Next::Round
+    }
+
+    /// What can be done about a failed model call: wait and try again, or make room. `None` where nothing.
+    async fn recover(&self, failure: &ProviderError, answer: &Answer, state: &mut Rounds) -> Option<Next> {
+        if !answer.is_empty() {
+            return None;
+        }
+        if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
+            return match compaction::compact(&self.shared, &self.session, &self.stop, None).await {
+                Ok(_) => Some(Next::Round),
+                Err(CompactionError::Aborted) => {
+                    Some(Next::End(self.finish(Answer::ended(StopReason::Aborted)).await))
+                }
+                Err(_) => None,
+            };
+        }
+        if !self.session.snapshot().facts.auto_retry {
+            return None;
+        }
+        state.attempt = state.attempt.saturating_add(1);
+        let pause = retry::pause(failure, state.attempt, &self.id)?;
+        let attempt = state.attempt;
+        let _ = self.session.ask(move |live| Box::pin(async move { live.retrying(attempt, pause) })).await;
+        let waited = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Some(StopReason::Aborted),
+            () = self.control.interrupt.cancelled() => Some(StopReason::Interrupted),
+            () = self.control.give_up.cancelled() => Some(StopReason::Error),
+            () = tokio::time::sleep(pause) => None,
+        };
+        let _ = self.session.ask(|live| Box::pin(async move { live.retry_over() })).await;
+        match waited {
+            None => Some(Next::Round),
+            Some(StopReason::Error) => None,
+            Some(reason) => Some(Next::End(self.finish(Answer::ended(reason)).await)),
+        }
+    }
+
+    /// Why the turn must not go on, if it must not.
+    fn ended(&self) -> Option<StopReason> {
+        if self.stop.is_cancelled() {
+            return Some(StopReason::Aborted);
+        }
+        self.control.interrupt.is_cancelled().then_some(StopReason::Interrupted)
     }
 
     /// Asks the model and streams what it says.
-    async fn call_model(&self) -> Answer {
+    async fn ask_model(&self, provider: &dyn Provider, request: Request) -> Answer {
+        self.pass(Stage::SendRequest, Point::Pre).await;
+        let mut chunks = provider.stream(request);
+        self.pass(Stage::SendRequest, Point::Post).await;
+        self.pass(Stage::StreamResponse, Point::Pre).await;
         let mut answer = Answer::default();
-        let Some(provider) = &self.provider else {
-            let facts = self.session.snapshot().facts.clone();
-            answer.error = Some(format!(
-                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
-                facts.model_provider
-            ));
-            answer.stop = Some(StopReason::Error);
-            return answer;
-        };
-        let mut chunks = provider.stream(self.request());
+        let mut started: Vec<Arc<str>> = Vec::new();
+        let mut arguments = 0usize;
         loop {
             let chunk = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => {
                     answer.stop = Some(StopReason::Aborted);
+                    return answer;
+                }
+                () = self.control.interrupt.cancelled() => {
+                    answer.stop = Some(StopReason::Interrupted);
                     return answer;
                 }
                 chunk = chunks.next() => chunk,
@@ -79,8 +266,22 @@ impl Turn {
                     answer.thinking.push_str(&text);
                     self.publish(Body::ThinkingDelta(text.into())).await;
                 }
-                Some(Ok(Chunk::ToolArguments { .. } | Chunk::ToolCall { .. })) => {
-                    // No tool was offered, so a call is a mistake of the model's; its text stands.
+                Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
+                    arguments = arguments.saturating_add(delta.len());
+                    if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
+                        started.push(id.clone());
+                        let call = proposed(id.clone(), name, Value::from(Map::new()));
+                        self.publish(Body::ToolStart(Arc::new(call))).await;
+                    }
+                    self.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
+                }
+                Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
+                    let call = proposed(id, name, arguments);
+                    if !started.contains(&call.id) {
+                        started.push(call.id.clone());
+                        self.publish(Body::ToolStart(Arc::new(call.clone()))).await;
+                    }
+                    answer.calls.push(call);
                 }
                 Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
                 Some(Ok(Chunk::Stop(reason))) => {
@@ -88,8 +289,7 @@ impl Turn {
                     return answer;
                 }
                 Some(Err(error)) => {
-                    answer.error = Some(error.to_string());
-                    answer.stop = Some(StopReason::Error);
+                    answer.failure = Some(error);
                     return answer;
                 }
                 None => {
@@ -97,55 +297,90 @@ impl Turn {
                     return answer;
                 }
             }
-            if answer.text.len().saturating_add(answer.thinking.len()) > MAX_ANSWER_BYTES {
-                answer.error =
-                    Some(format!("The answer is longer than {MAX_ANSWER_BYTES} bytes and was cut there."));
-                answer.stop = Some(StopReason::Error);
-                return answer;
-            }
+            let size = answer.text.len().saturating_add(answer.thinking.len()).saturating_add(arguments);
+            let too_much = match () {
+                () if size > MAX_ANSWER_BYTES => format!("is longer than {MAX_ANSWER_BYTES} bytes"),
+                () if answer.calls.len() > ANSWER_TOOL_CALLS => {
+                    format!("asks for more than {ANSWER_TOOL_CALLS} tool calls")
+                }
+                () => continue,
+            };
+            answer.error = Some(format!("The answer {too_much} and was cut there."));
+            answer.stop = Some(StopReason::Error);
+            return answer;
         }
     }
 
-    fn request(&self) -> Request {
+    fn model(&self) -> Model {
+        let facts = &self.session.snapshot().facts;
+        self.shared.models.describe(&facts.model_provider, &facts.model_id)
+    }
+
+    fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
         let snapshot = self.session.snapshot();
-        Request {
-            model: snapshot.facts.model_id.to_string(),
-            system: self.shared.system_prompt(&snapshot.facts),
-            messages: snapshot.messages().filter(|message| !message.content.is_empty()).cloned().collect(),
-            tools: Vec::new(),
-            thinking: snapshot.facts.effective_thinking(),
-            max_output_tokens: None,
-        }
+        let facts = &snapshot.facts;
+        let provider = self.shared.providers.get(&facts.model_provider).ok_or_else(|| {
+            format!(
+                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
+                facts.model_provider
+            )
+        })?;
+        let model = self.model();
+        let request = Request {
+            model: facts.model_id.to_string(),
+            system: self.shared.system_prompt(facts, model.tools),
+            messages: conversation::messages(&snapshot.branch),
+            tools: if model.tools { tool::specs() } else { Vec::new() },
+            thinking: facts.effective_thinking(),
+            max_output_tokens: model.max_output,
+        };
+        Ok((provider, request))
     }
 
-    /// Writes the answer, then shows it.
-    async fn conclude(&self, answer: Answer) {
-        let mut content = Vec::new();
-        if !answer.thinking.is_empty() {
-            content.push(Block::Thinking(answer.thinking.into()));
+    /// Whether the window is so full that the next answer may not fit.
+    fn is_nearly_full(&self) -> bool {
+        let facts = &self.session.snapshot().facts;
+        let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
+        facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
+    }
+
+    async fn has_steering(&self) -> bool {
+        let asked = self.session.ask(|live| Box::pin(async move { live.has_steering() })).await;
+        asked.unwrap_or(false)
+    }
+
+    /// Puts what the user said meanwhile into the conversation.
+    async fn deliver_steering(&self) -> Result<(), String> {
+        let turn = self.id.clone();
+        let delivered =
+            self.session.ask(move |live| Box::pin(async move { live.deliver_steering(&turn).await })).await;
+        delivered.and_then(std::convert::identity).map_err(|error| error.message)
+    }
+
+    /// Writes an answer that is not the last, then shows it.
+    async fn say(&self, answer: Answer) -> Result<(), String> {
+        let message = self.message(answer);
+        let entries = self.write(vec![EntryBody::Message(Arc::new(message))]).await?;
+        for entry in entries {
+            self.show(&entry).await;
         }
-        if !answer.text.is_empty() {
-            content.push(Block::Text(answer.text.into()));
+        Ok(())
+    }
+
+    /// Writes and shows the turn's last answer.
+    async fn finish(&self, answer: Answer) -> End {
+        let well =
+            !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        let mut answer = answer;
+        answer.calls.clear();
+        if well {
+            self.pass(Stage::Render, Point::Pre).await;
         }
-        let mut message = Message::new(EntryId::from(""), Role::Assistant, content, Arc::from(""));
-        message.turn_id = Some(self.id.clone());
-        message.usage = answer.usage;
-        message.stop_reason = answer.stop;
-        message.error_message = answer.error.map(Arc::from);
-        let body = EntryBody::Message(Arc::new(message.clone()));
-        let written = self
-            .session
-            .ask(|live| Box::pin(async move { live.append(vec![body]).await }))
-            .await
-            .and_then(std::convert::identity);
-        match written {
+        let mut message = self.message(answer);
+        match self.write(vec![EntryBody::Message(Arc::new(message.clone()))]).await {
             Ok(entries) => {
                 for entry in entries {
-                    if let EntryBody::Message(message) = &entry.body {
-                        let mut event = self.event(Body::AssistantMessage(message.clone()));
-                        event.entry = Some(entry.id.clone());
-                        self.shared.hub.publish(&event).await;
-                    }
+                    self.show(&entry).await;
                 }
             }
             Err(error) => {
@@ -153,22 +388,87 @@ impl Turn {
                 message.stop_reason = Some(StopReason::Error);
                 message.error_message = Some(format!("The answer could not be saved: {error}").into());
                 self.publish(Body::AssistantMessage(Arc::new(message))).await;
+                return End::Stopped;
             }
+        }
+        if !well {
+            return End::Stopped;
+        }
+        self.pass(Stage::Render, Point::Post).await;
+        End::Finished
+    }
+
+    fn message(&self, answer: Answer) -> Message {
+        let mut content = Vec::new();
+        if !answer.thinking.is_empty() {
+            content.push(Block::Thinking(answer.thinking.into()));
+        }
+        if !answer.text.is_empty() {
+            content.push(Block::Text(answer.text.into()));
+        }
+        content.extend(answer.calls.into_iter().map(|call| Block::ToolCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.parsed,
+        }));
+        let mut message = Message::new(EntryId::from(""), Role::Assistant, content, Arc::from(""));
+        message.turn_id = Some(self.id.clone());
+        message.usage = answer.usage.map(|mut usage| {
+            if let (Some(price), true) = (self.model().price, usage.cost == 0.0) {
+                usage.cost = price.of(&usage);
+            }
+            usage
+        });
+        message.stop_reason = answer.stop;
+        message.error_message = answer.error.map(Arc::from);
+        message
+    }
+
+    /// Appends entries to the journal.
+    pub(super) async fn write(&self, bodies: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
+        let written = self.session.ask(|live| Box::pin(async move { live.append(bodies).await })).await;
+        written.and_then(std::convert::identity).map_err(|error| error.message)
+    }
+
+    async fn show(&self, entry: &Arc<Entry>) {
+        if let EntryBody::Message(message) = &entry.body {
+            let mut event = self.event(Body::AssistantMessage(message.clone()));
+            event.entry = Some(entry.id.clone());
+            self.shared.hub.publish(&event).await;
         }
     }
 
-    async fn publish(&self, body: Body) {
+    /// Says that a boundary was passed.
+    async fn pass(&self, stage: Stage, point: Point) {
+        self.publish(stage::passed(stage, point)).await;
+    }
+
+    /// Shows something of the turn to everyone, at the pace of the slowest.
+    pub(super) async fn publish(&self, body: Body) {
         self.shared.hub.publish(&self.event(body)).await;
     }
 
-    fn event(&self, body: Body) -> Event {
+    pub(super) fn event(&self, body: Body) -> Event {
         Event {
             session: Some(self.session.id.clone()),
             offset: self.session.snapshot().offset,
             turn: Some(self.id.clone()),
             entry: None,
-            cause: Some(self.cause.clone()),
+            cause: self.cause.clone(),
             body,
         }
     }
+}
+
+/// What is known from one round to the next.
+struct Rounds {
+    /// Failed tries of the model call that is under way.
+    attempt: u32,
+    /// Whether the conversation was compacted for it.
+    compacted: bool,
+}
+
+fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
+    let summary = tool::summary(&name, &arguments).into();
+    ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
 }

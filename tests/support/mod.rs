@@ -18,9 +18,12 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Setup {
     /// Holds the state folder and the project folder.
     pub dir: tempfile::TempDir,
-    script: Option<String>,
-    arguments: Vec<String>,
-    environment: Vec<(String, String)>,
+    /// The scripted provider's script.
+    pub script: Option<String>,
+    /// Further arguments.
+    pub arguments: Vec<String>,
+    /// Variables of the environment.
+    pub environment: Vec<(String, String)>,
 }
 
 impl Setup {

@@ -1,0 +1,14 @@
+//! Typed questions to people: asked of every interactor at once, answered by the first.
+//!
+//! The [`board`] holds the open questions and each interactor's queue; [`kind`] knows what each kind of
+//! question carries and which answers fit; [`dialog`] puts questions to connections that know only plain
+//! dialogs; [`audit`] writes down how each ended. Knows connections as [`crate::session::Client`]s. Does
+//! not know what a question is for: that is for who asks.
+
+pub mod audit;
+mod board;
+mod dialog;
+mod kind;
+
+pub use board::{Audience, Board, Origin, Question, Resolution};
+pub use kind::Kind;

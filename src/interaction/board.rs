@@ -1,0 +1,454 @@
+//! The open questions, who is shown which, and whose answer counts.
+//!
+//! A question goes to every interactor at once; the first answer that fits wins, and the others are told.
+//! Each interactor has a queue of its own and is shown the next question only when it is done with the
+//! one before. All of that is decided under one lock, so that two answers in the same instant have an
+//! order.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::audit::Audit;
+use super::dialog;
+use super::kind::Kind;
+use crate::catalogue::{ErrorCode, Topic};
+use crate::clock::{Clock, rfc3339};
+use crate::event::{Body, Event};
+use crate::limits::{CLOSED_QUESTIONS, OPEN_QUESTIONS};
+use crate::message::{SessionId, TurnId};
+use crate::session::{ApiError, Client, Reply, Response};
+use crate::value::{Map, Value};
+
+/// Who may be asked, and who is told how it ended.
+pub trait Audience: Send + Sync {
+    /// The connections, each with its number.
+    fn clients(&self) -> Vec<(u64, Arc<dyn Client>)>;
+}
+
+/// What a question comes from.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The session.
+    pub session: SessionId,
+    /// The session's count of entries.
+    pub offset: u64,
+    /// The turn that waits for the answer.
+    pub turn: Option<TurnId>,
+    /// What threads events and audit together: the turn's, where there is one.
+    pub correlation: Arc<str>,
+    /// The session that delegated to this one, and the subagent's id.
+    pub child_of: Option<(SessionId, Arc<str>)>,
+}
+
+/// A question.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// What is asked.
+    pub kind: Kind,
+    /// What it carries, in the shape of its kind.
+    pub payload: Map<'static>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// How long it waits; `None` for as long as it takes.
+    pub timeout: Option<Duration>,
+    /// Whether it is answered without a person where that is possible.
+    pub unattended: bool,
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resolution {
+    /// It was answered.
+    Accepted {
+        /// The answer, in the shape of the question's kind.
+        value: Map<'static>,
+        /// A note to the model.
+        note: Option<String>,
+    },
+    /// A person chose not to answer.
+    Cancelled {
+        /// A note to the model.
+        note: Option<String>,
+    },
+    /// Nobody is there who could answer.
+    Headless,
+    /// The answer took too long.
+    TimedOut,
+    /// Who asked no longer wants to know.
+    Withdrawn,
+}
+
+/// The open questions of a process.
+pub struct Board {
+    audience: Arc<dyn Audience>,
+    audit: Audit,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<Arc<str>, Open>,
+    closed: VecDeque<Arc<str>>,
+    was_closed: HashSet<Arc<str>>,
+    queues: HashMap<u64, Queue>,
+}
+
+struct Open {
+    question: Question,
+    asked_at: Arc<str>,
+    answer: oneshot::Sender<Resolution>,
+}
+
+/// One interactor's questions; the first is the one that it is shown.
+struct Queue {
+    client: Arc<dyn Client>,
+    questions: VecDeque<Arc<str>>,
+}
+
+impl Board {
+    /// A board without questions.
+    pub fn new(audience: Arc<dyn Audience>, audit: Audit, clock: Arc<dyn Clock>) -> Self {
+        Self { audience, audit, clock, state: Mutex::default() }
+    }
+
+    /// Asks, and waits for the end. Withdrawn when `stop` is cancelled.
+    pub async fn ask(&self, question: Question, stop: &CancellationToken) -> Resolution {
+        let id: Arc<str> = self.clock.id("i-").into();
+        let (answer, ended) = oneshot::channel();
+        let timeout = question.timeout;
+        let asked_at = rfc3339(self.clock.now());
+        let open = Open { question, asked_at, answer };
+        {
+            let mut state = self.state();
+            let interactors: Vec<_> = self
+                .audience
+                .clients()
+                .into_iter()
+                .filter(|(_, client)| can_show(client.as_ref(), &open.question))
+                .collect();
+            if interactors.is_empty() || state.open.len() >= OPEN_QUESTIONS {
+                drop(state);
+                return self.unattended(&id, &open);
+            }
+            state.open.insert(id.clone(), open);
+            for (connection, client) in interactors {
+                state.enqueue(connection, client, id.clone());
+            }
+        }
+        let late = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            resolution = ended => return resolution.unwrap_or(Resolution::Withdrawn),
+            () = stop.cancelled() => self.close(&id, "core", Resolution::Withdrawn, None),
+            () = late => self.close(&id, "core", Resolution::TimedOut, None),
+        }
+        // An answer may have come in the same instant, and then it stands.
+        if stop.is_cancelled() { Resolution::Withdrawn } else { Resolution::TimedOut }
+    }
+
+    /// What becomes of a question that nobody can be shown.
+    fn unattended(&self, id: &Arc<str>, open: &Open) -> Resolution {
+        let question = &open.question;
+        let resolution = match (question.unattended, question.kind.unattended()) {
+            (true, Some(value)) => Resolution::Accepted { value, note: None },
+            _ => Resolution::Headless,
+        };
+        self.write_down(id, open, "headless", &resolution);
+        resolution
+    }
+
+    /// Takes an answer. The first that fits wins; the reply stands before the event that tells the others.
+    pub fn respond(&self, connection: u64, response: Response, reply: Reply<()>) {
+        let id: Arc<str> = response.interaction_id.as_str().into();
+        let value = response.value.unwrap_or_default();
+        let checked = match self.state().find(&id) {
+            Err(error) => Err(error),
+            Ok(open) if response.accepted => open.question.kind.check(&open.question.payload, &value),
+            Ok(_) => Ok(()),
+        };
+        if let Err(error) = checked {
+            return reply.fail(error);
+        }
+        let resolution = match response.accepted {
+            true => Resolution::Accepted { value, note: response.note },
+            false => Resolution::Cancelled { note: response.note },
+        };
+        self.close(&id, &ext_id(connection), resolution, Some(reply));
+    }
+
+    /// Takes a dialog's result; `None` cancels it.
+    pub fn resolve_dialog(
+        &self,
+        connection: u64,
+        dialog: &str,
+        result: Option<Value<'static>>,
+        reply: Reply<()>,
+    ) {
+        let id: Arc<str> = dialog.into();
+        let answer = {
+            let mut state = self.state();
+            let shown = state.queues.get(&connection).and_then(|queue| queue.questions.front().cloned());
+            match (shown, result) {
+                (shown, _) if shown.as_deref() != Some(dialog) && state.was_closed.contains(&id) => {
+                    Err(already_answered())
+                }
+                (None, _) => Err(ApiError::new(ErrorCode::NoActiveDialog, "No dialog is open.")),
+                (Some(shown), _) if *shown != *dialog => {
+                    let message = format!("The open dialog is {shown:?}.");
+                    Err(ApiError::new(ErrorCode::DialogIdMismatch, message))
+                }
+                (Some(_), None | Some(Value::Nil)) => Ok(Resolution::Cancelled { note: None }),
+                (Some(_), Some(result)) => state.find(&id).and_then(|open| {
+                    let value = dialog::answer(open.question.kind, &open.question.payload, &result)?;
+                    Ok(Resolution::Accepted { value, note: None })
+                }),
+            }
+        };
+        match answer {
+            Ok(resolution) => self.close(&id, &ext_id(connection), resolution, Some(reply)),
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    /// A connection became an interactor: it is queued for every open question, and shown the first.
+    pub fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
+        let mut state = self.state();
+        let mut open: Vec<_> = state
+            .open
+            .iter()
+            .filter(|(_, open)| can_show(client.as_ref(), &open.question))
+            .map(|(id, open)| (open.asked_at.clone(), id.clone()))
+            .collect();
+        // Identifiers sort by time within a millisecond.
+        open.sort();
+        let questions: VecDeque<Arc<str>> = open.into_iter().map(|(_, id)| id).collect();
+        let event = questions.front().and_then(|id| state.event(client.as_ref(), id));
+        if questions.is_empty() {
+            state.queues.remove(&connection);
+        } else {
+            state.queues.insert(connection, Queue { client: client.clone(), questions });
+        }
+        event
+    }
+
+    /// A connection is gone. Questions that nobody else is shown end as they would without interactors.
+    pub fn left(&self, connection: u64) {
+        let orphans: Vec<Arc<str>> = {
+            let mut state = self.state();
+            let Some(gone) = state.queues.remove(&connection) else { return };
+            let left = |id: &Arc<str>| state.queues.values().any(|queue| queue.questions.contains(id));
+            gone.questions.into_iter().filter(|id| !left(id)).collect()
+        };
+        for id in orphans {
+            let answer =
+                self.state().open.get(&id).and_then(|open| {
+                    open.question.unattended.then(|| open.question.kind.unattended()).flatten()
+                });
+            let resolution =
+                answer.map_or(Resolution::Headless, |value| Resolution::Accepted { value, note: None });
+            self.close(&id, "headless", resolution, None);
+        }
+    }
+
+    /// Ends a question, unless it has ended: writes it down, answers who answered, tells everyone, and
+    /// shows each interactor its next.
+    fn close(&self, id: &Arc<str>, by: &str, resolution: Resolution, reply: Option<Reply<()>>) {
+        let open = match self.state().take(id) {
+            Ok(open) => open,
+            Err(error) => {
+                if let Some(reply) = reply {
+                    reply.fail(error);
+                }
+                return;
+            }
+        };
+        // Before it takes effect: what is not written down did not happen.
+        self.write_down(id, &open, by, &resolution);
+        if let Some(reply) = reply {
+            reply.ok(());
+        }
+        let event = answered(id, &open.question, by, &resolution);
+        for (_, client) in self.audience.clients() {
+            let _ = client.deliver(&event);
+        }
+        self.state().advance(id);
+        let _ = open.answer.send(resolution);
+    }
+
+    fn write_down(&self, id: &str, open: &Open, by: &str, resolution: &Resolution) {
+        let origin = &open.question.origin;
+        let mut record = Map::new();
+        record.put("record", record_name(open.question.kind, resolution));
+        record.put("kind", open.question.kind.as_str());
+        record.put("interaction-id", id.to_owned());
+        record.put("correlation-id", origin.correlation.to_string());
+        record.put("session-id", origin.session.to_value());
+        if let Some((parent, subagent)) = &origin.child_of {
+            record.put("parent-session-id", parent.to_value());
+            record.put("subagent-id", subagent.to_string());
+        }
+        record.put("ext-id", by.to_owned());
+        record.put("outcome", outcome(resolution));
+        record.put("requested-at", open.asked_at.to_string());
+        record.put("answered-at", rfc3339(self.clock.now()).to_string());
+        if let Err(error) = self.audit.append(record) {
+            tracing::error!(%error, "the audit record could not be written");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn find(&mut self, id: &Arc<str>) -> Result<&Open, ApiError> {
+        let closed = self.was_closed.contains(id);
+        self.open.get(id).ok_or_else(|| match closed {
+            true => already_answered(),
+            false => ApiError::not_found("interaction", id),
+        })
+    }
+
+    fn take(&mut self, id: &Arc<str>) -> Result<Open, ApiError> {
+        self.find(id)?;
+        let open = self.open.remove(id).ok_or_else(already_answered)?;
+        self.closed.push_back(id.clone());
+        self.was_closed.insert(id.clone());
+        if self.closed.len() > CLOSED_QUESTIONS
+            && let Some(oldest) = self.closed.pop_front()
+        {
+            self.was_closed.remove(&oldest);
+        }
+        Ok(open)
+    }
+
+    fn enqueue(&mut self, connection: u64, client: Arc<dyn Client>, id: Arc<str>) {
+        let queue = self
+            .queues
+            .entry(connection)
+            .or_insert_with(|| Queue { client: client.clone(), questions: VecDeque::new() });
+        queue.questions.push_back(id.clone());
+        if queue.questions.len() == 1
+            && let Some(event) = self.event(client.as_ref(), &id)
+        {
+            let _ = client.deliver(&event);
+        }
+    }
+
+    /// Takes an ended question out of every queue, and shows the next where it stood first.
+    fn advance(&mut self, id: &Arc<str>) {
+        let mut next = Vec::new();
+        for queue in self.queues.values_mut() {
+            let shown = queue.questions.front() == Some(id);
+            queue.questions.retain(|waiting| waiting != id);
+            if let (true, Some(first)) = (shown, queue.questions.front()) {
+                next.push((queue.client.clone(), first.clone()));
+            }
+        }
+        self.queues.retain(|_, queue| !queue.questions.is_empty());
+        for (client, id) in next {
+            if let Some(event) = self.event(client.as_ref(), &id) {
+                let _ = client.deliver(&event);
+            }
+        }
+    }
+
+    /// The question as a connection is shown it.
+    fn event(&self, client: &dyn Client, id: &Arc<str>) -> Option<Event> {
+        let question = &self.open.get(id)?.question;
+        if client.dialogs_only() {
+            let payload = dialog::payload(id, question.kind, &question.payload)?;
+            return Some(event(question, Topic::DialogRequested, payload));
+        }
+        let mut payload = Map::new();
+        payload.put("interaction-id", id.to_string());
+        payload.put("kind", question.kind.as_str());
+        payload.put("correlation-id", question.origin.correlation.to_string());
+        payload.put("payload", Value::from(question.payload.clone()));
+        if let Some((parent, subagent)) = &question.origin.child_of {
+            payload.put("parent-session-id", parent.to_value());
+            payload.put("subagent-id", subagent.to_string());
+        }
+        Some(event(question, Topic::InteractionRequested, payload))
+    }
+}
+
+/// Whether a connection answers questions, and can be shown this one.
+fn can_show(client: &dyn Client, question: &Question) -> bool {
+    client.is_interactor() && !(client.dialogs_only() && question.kind == Kind::Password)
+}
+
+fn event(question: &Question, topic: Topic, payload: Map<'static>) -> Event {
+    Event {
+        session: Some(question.origin.session.clone()),
+        offset: question.origin.offset,
+        turn: question.origin.turn.clone(),
+        entry: None,
+        cause: None,
+        body: Body::Payload(topic, Arc::new(payload)),
+    }
+}
+
+fn answered(id: &str, question: &Question, by: &str, resolution: &Resolution) -> Event {
+    let mut payload = Map::new();
+    payload.put("interaction-id", id.to_owned());
+    payload.put("correlation-id", question.origin.correlation.to_string());
+    let status = match resolution {
+        Resolution::Accepted { .. } => "accepted",
+        Resolution::Cancelled { .. }
+        | Resolution::Headless
+        | Resolution::Withdrawn
+        | Resolution::TimedOut => "cancelled",
+    };
+    payload.put("status", status);
+    payload.put("ext-id", by.to_owned());
+    if let (Resolution::Accepted { value, .. }, false) = (resolution, question.kind.is_private()) {
+        payload.put("value", Value::from(value.clone()));
+    }
+    event(question, Topic::InteractionAnswered, payload)
+}
+
+/// The interactor's name in events and in the audit.
+fn ext_id(connection: u64) -> String {
+    format!("connection-{connection}")
+}
+
+fn already_answered() -> ApiError {
+    ApiError::new(
+        ErrorCode::InteractionAlreadyAnswered,
+        "Another answer came first, or the question was withdrawn.",
+    )
+}
+
+/// How it ended, in a word, without what was answered.
+fn outcome(resolution: &Resolution) -> String {
+    match resolution {
+        Resolution::Accepted { value, .. } => match value.get_keyword("outcome").and_then(Value::as_str) {
+            Some(outcome) => outcome.to_owned(),
+            None => "accepted".to_owned(),
+        },
+        Resolution::Cancelled { .. } => "cancelled".to_owned(),
+        Resolution::Headless => "headless".to_owned(),
+        Resolution::TimedOut => "timed-out".to_owned(),
+        Resolution::Withdrawn => "withdrawn".to_owned(),
+    }
+}
+
+fn record_name(kind: Kind, resolution: &Resolution) -> &'static str {
+    match (kind, outcome(resolution).as_str()) {
+        (Kind::ApproveSubagentEnvelope, "approve") => "SubagentEnvelopeApproved",
+        (Kind::ApproveSubagentEnvelope, _) => "SubagentEnvelopeDenied",
+        _ => "Interaction",
+    }
+}

@@ -1,0 +1,108 @@
+//! The kinds of questions, and which answers fit each.
+
+use crate::session::ApiError;
+use crate::value::{Map, Value};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A free text.
+    Ask,
+    /// Whether a tool call may run.
+    Approve,
+    /// A choice from a list.
+    Select,
+    /// That a login was completed elsewhere.
+    DeviceCode,
+    /// A secret.
+    Password,
+    /// Yes or no.
+    Confirm,
+    /// Whether one call outside a stage's tools may run.
+    GrantStageTool,
+    /// Whether a subagent may be started with its tools.
+    ApproveSubagentEnvelope,
+}
+
+impl Kind {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Approve => "approve",
+            Self::Select => "select",
+            Self::DeviceCode => "auth.device-code",
+            Self::Password => "auth.password",
+            Self::Confirm => "confirm",
+            Self::GrantStageTool => "grant-stage-tool",
+            Self::ApproveSubagentEnvelope => "approve-subagent-envelope",
+        }
+    }
+
+    /// Whether the answer is a secret, or close to one: it is told to nobody else.
+    pub const fn is_private(self) -> bool {
+        matches!(self, Self::DeviceCode | Self::Password)
+    }
+
+    /// What is answered without a person where everything is allowed (`--yolo`); `None` where only a
+    /// person can know.
+    pub fn unattended(self) -> Option<Map<'static>> {
+        Some(match self {
+            Self::Ask => Map::new().with("text", ""),
+            Self::Approve => Map::new().with("outcome", "approve").with("scope", "once"),
+            Self::GrantStageTool | Self::ApproveSubagentEnvelope => Map::new().with("outcome", "approve"),
+            Self::Select => Map::new().with("index", 0),
+            Self::Confirm => Map::new().with("ok", true),
+            Self::DeviceCode | Self::Password => return None,
+        })
+    }
+
+    /// Checks an answer against the question.
+    ///
+    /// # Errors
+    /// `request/invalid-params`, naming the key and what it should be.
+    pub fn check(self, payload: &Map<'_>, value: &Map<'_>) -> Result<(), ApiError> {
+        let invalid =
+            |key: &str, expected: &str| Err(ApiError::invalid_param(&format!("value :{key}"), expected));
+        let text = |key| value.get_keyword(key).and_then(Value::as_str);
+        let one_of = |key, names: &[&str]| match text(key) {
+            Some(name) if names.contains(&name) => Ok(()),
+            _ => Err(ApiError::invalid_param(
+                &format!("value :{key}"),
+                &format!("one of {}", names.join(", ")),
+            )),
+        };
+        match self {
+            Self::Ask if text("text").is_none() => invalid("text", "a string"),
+            Self::Password if text("secret").is_none() => invalid("secret", "a string"),
+            Self::Confirm if value.get_keyword("ok").and_then(Value::as_bool).is_none() => {
+                invalid("ok", "true or false")
+            }
+            Self::DeviceCode if value.get_keyword("done").and_then(Value::as_bool).is_none() => {
+                invalid("done", "true or false")
+            }
+            Self::Select => {
+                let options = payload.get_keyword("options").and_then(Value::as_slice).map_or(0, <[_]>::len);
+                let fits = |value: &Value<'_>| {
+                    value.as_i64().and_then(|n| usize::try_from(n).ok()).is_some_and(|n| n < options)
+                };
+                let multi = payload.get_keyword("multi").and_then(Value::as_bool) == Some(true);
+                match (value.get_keyword("index"), value.get_keyword("indices").and_then(Value::as_slice)) {
+                    (Some(index), None) if fits(index) => Ok(()),
+                    (None, Some(indices)) if multi && indices.iter().all(fits) => Ok(()),
+                    _ => invalid("index", "the place of an option, from 0"),
+                }
+            }
+            Self::Approve => {
+                one_of("outcome", &["approve", "deny"])?;
+                match text("outcome") {
+                    Some("approve") => one_of("scope", &["once", "session", "rule"]),
+                    _ => Ok(()),
+                }
+            }
+            Self::GrantStageTool => one_of("outcome", &["approve", "deny", "defer"]),
+            Self::ApproveSubagentEnvelope => one_of("outcome", &["approve", "deny"]),
+            Self::Ask | Self::Password | Self::Confirm | Self::DeviceCode => Ok(()),
+        }
+    }
+}

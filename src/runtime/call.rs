@@ -1,0 +1,413 @@
+//! The tool calls of one answer: judged and asked about in order, run side by side, answered in order.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{Body, ToolCall, ToolOutput};
+use crate::interaction::{Kind, Origin, Question, Resolution};
+use crate::limits::{PARALLEL_TOOLS, TOOL_RESULT_BYTES};
+use crate::message::{Block, EntryId, Message, Role};
+use crate::runtime::jobs;
+use crate::runtime::turn::Turn;
+use crate::store::EntryBody;
+use crate::tool::output::Outputs;
+use crate::tool::permission::{self, Access, Mode, Rule, Verdict};
+use crate::tool::sandbox::Sandbox;
+use crate::tool::{self, Context, Outcome, Plan, Tool};
+use crate::value::{Map, Value};
+
+/// How the calls of an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Calls {
+    /// All have a result; the model is asked again.
+    Answered,
+    /// A decision of a person was needed, and nobody is there: the turn ends with this message.
+    Halted(String),
+    /// The results could not be written.
+    Lost(String),
+}
+
+/// What the calls of one answer share.
+struct Batch<'t> {
+    turn: &'t Turn,
+    cwd: Arc<Path>,
+    /// Whose turn it is to ask the person. First come, first served, and calls come in order.
+    asking: Mutex<()>,
+    places: Semaphore,
+    /// Why no further call is started, if so.
+    halted: OnceLock<String>,
+    /// Cancelled when a call halts the turn.
+    halt: CancellationToken,
+}
+
+/// Runs the calls, writes and shows each result in the order of the calls.
+pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
+    let cwd = turn.session.snapshot().facts.cwd.clone();
+    let cwd = Path::new(&*cwd);
+    let batch = Batch {
+        turn,
+        // What is judged and what runs must mean the same folder.
+        cwd: cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()).into(),
+        asking: Mutex::new(()),
+        places: Semaphore::new(PARALLEL_TOOLS),
+        halted: OnceLock::new(),
+        halt: turn.stop.child_token(),
+    };
+    let mut results: FuturesOrdered<_> = calls.into_iter().map(|call| batch.one(Arc::new(call))).collect();
+    let mut lost = None;
+    while let Some((call, outcome)) = results.next().await {
+        if let Err(error) = settle(turn, call, outcome).await {
+            lost.get_or_insert(error);
+        }
+    }
+    drop(results);
+    match (lost, batch.halted.into_inner()) {
+        (Some(error), _) => Calls::Lost(error),
+        (None, Some(why)) => Calls::Halted(why),
+        (None, None) => Calls::Answered,
+    }
+}
+
+/// Writes a result, then shows it.
+async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<(), String> {
+    let mut content = vec![Block::Text(outcome.text.as_str().into())];
+    content.extend(outcome.images);
+    let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
+    message.turn_id = Some(turn.id.clone());
+    message.tool_call_id = Some(call.id.clone());
+    message.tool_name = Some(call.name.clone());
+    message.is_error = Some(outcome.is_error);
+    let written = turn.write(vec![EntryBody::Message(Arc::new(message))]).await;
+    let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
+    let output = ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details };
+    let mut event = turn.event(Body::ToolResult(Arc::new(output)));
+    event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
+    turn.shared.hub.publish(&event).await;
+    written.map(|_| ())
+}
+
+impl Batch<'_> {
+    async fn one(&self, call: Arc<ToolCall>) -> (Arc<ToolCall>, Outcome) {
+        let outcome = self.outcome(&call).await;
+        (call, outcome)
+    }
+
+    async fn outcome(&self, call: &Arc<ToolCall>) -> Outcome {
+        if call.name.as_ref() == tool::ASK_USER {
+            return self.ask_user(call).await;
+        }
+        let Some(tool) = tool::find(&call.name) else {
+            let names: Vec<String> = tool::specs().into_iter().map(|spec| spec.name).collect();
+            return Outcome::failed(format!(
+                "There is no tool {:?}; there are {}.",
+                call.name,
+                names.join(", ")
+            ));
+        };
+        let plan = match self.plan(tool, call).await {
+            Ok(plan) => plan,
+            Err(error) => return Outcome::failed(error),
+        };
+        match self.allow(call, &plan).await {
+            Ok(()) => {}
+            Err(refused) => return refused,
+        }
+        let place = tokio::select! {
+            biased;
+            () = self.ended() => None,
+            place = self.places.acquire() => place.ok(),
+        };
+        let Some(_place) = place else { return self.not_run() };
+        // While the person was asked, or another call ran, the path may have come to lead elsewhere.
+        let plan = match self.plan(tool, call).await {
+            Ok(again) if again.access == plan.access => again,
+            Ok(_) => {
+                return Outcome::failed(
+                    "The path leads elsewhere since the call was allowed; it was not run.",
+                );
+            }
+            Err(error) => return Outcome::failed(error),
+        };
+        self.run(tool, call, &plan).await
+    }
+
+    /// What a call would do. Reads files, so away from the session's threads.
+    async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, String> {
+        let (cwd, call) = (self.cwd.clone(), call.clone());
+        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed)).await;
+        planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned()))
+    }
+
+    /// Lets a call pass, or says what the model is told instead of a result.
+    async fn allow(&self, call: &Arc<ToolCall>, plan: &Plan) -> Result<(), Outcome> {
+        match self.judge(call, plan) {
+            Verdict::Allow => return Ok(()),
+            Verdict::Deny(reason) => return Err(denied(&reason)),
+            Verdict::Ask(_) => {}
+        }
+        let _asking = tokio::select! {
+            biased;
+            () = self.ended() => return Err(self.not_run()),
+            asking = self.asking.lock() => asking,
+        };
+        // An answer to an earlier call may have settled this one.
+        let suggested = match self.judge(call, plan) {
+            Verdict::Allow => return Ok(()),
+            Verdict::Deny(reason) => return Err(denied(&reason)),
+            Verdict::Ask(suggested) => suggested,
+        };
+        match self.ask(Kind::Approve, approval(call, plan, suggested.as_ref())).await {
+            Resolution::Accepted { value, note } => {
+                let text = |key| value.get_keyword(key).and_then(Value::as_str);
+                if text("outcome") != Some("approve") {
+                    return Err(denied(note.as_deref().unwrap_or("The user gave no reason.")));
+                }
+                self.remember(call, plan, &value, suggested);
+                Ok(())
+            }
+            Resolution::Cancelled { note } => {
+                Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
+            }
+            Resolution::TimedOut => Err(denied("Nobody answered in time.")),
+            Resolution::Withdrawn => Err(self.not_run()),
+            Resolution::Headless => Err(self.halt_for(Kind::Approve, &call.summary)),
+        }
+    }
+
+    fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
+        let facts = self.turn.session.snapshot().facts.clone();
+        // A mode that is not understood allows least.
+        let mode = Mode::parse(&facts.mode).unwrap_or(Mode::ReadOnly);
+        let mut rules: Vec<Rule> = self.turn.shared.rules.load().to_vec();
+        rules.extend_from_slice(&self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
+    }
+
+    /// Keeps what the person allowed beyond this call.
+    fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
+        let scope = answer.get_keyword("scope").and_then(Value::as_str);
+        let given = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
+        let rule = match scope {
+            Some("session" | "rule") => given.or(suggested).or_else(|| exact(call, plan)),
+            _ => None,
+        };
+        let Some(rule) = rule else { return };
+        if scope == Some("rule")
+            && let Err(error) = self.turn.shared.keep_rule(&rule, &self.cwd)
+        {
+            tracing::warn!(%error, "the rule could not be kept; it holds for this session");
+        }
+        self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+    }
+
+    async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
+        let snapshot = self.turn.session.snapshot();
+        let question = Question {
+            kind,
+            payload,
+            origin: Origin {
+                session: self.turn.session.id.clone(),
+                offset: snapshot.offset,
+                turn: Some(self.turn.id.clone()),
+                correlation: self.turn.id.as_str().into(),
+                child_of: None,
+            },
+            timeout: None,
+            unattended: &*snapshot.facts.mode == "yolo",
+        };
+        let ended = self.halt.child_token();
+        let asked = self.turn.shared.board.ask(question, &ended);
+        tokio::pin!(asked);
+        tokio::select! {
+            biased;
+            resolution = &mut asked => resolution,
+            () = self.turn.control.interrupt.cancelled() => {
+                ended.cancel();
+                asked.await
+            }
+        }
+    }
+
+    async fn ask_user(&self, call: &Arc<ToolCall>) -> Outcome {
+        let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
+            return Outcome::failed("The argument question must be a string.");
+        };
+        let options: Vec<&str> = call
+            .parsed
+            .get("options")
+            .and_then(Value::as_slice)
+            .map(|options| options.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        let mut payload = Map::new().with("prompt", question.to_owned());
+        let kind = if options.is_empty() { Kind::Ask } else { Kind::Select };
+        if kind == Kind::Select {
+            let option = |option: &&str| {
+                Value::from(
+                    Map::new().with("label", (*option).to_owned()).with("value", (*option).to_owned()),
+                )
+            };
+            payload.put("options", Value::vector(options.iter().map(option)));
+        }
+        let _asking = tokio::select! {
+            biased;
+            () = self.ended() => return self.not_run(),
+            asking = self.asking.lock() => asking,
+        };
+        self.turn.publish(Body::ToolExecuting(call.clone())).await;
+        match self.ask(kind, payload).await {
+            Resolution::Accepted { value, .. } => {
+                let place = value.get_keyword("index").and_then(Value::as_i64);
+                let chosen =
+                    place.and_then(|place| usize::try_from(place).ok()).and_then(|place| options.get(place));
+                let text = value.get_keyword("text").and_then(Value::as_str).or(chosen.copied());
+                Outcome::ok(text.unwrap_or_default())
+            }
+            Resolution::Cancelled { note } => {
+                Outcome::failed(note.unwrap_or_else(|| "The user does not want to answer.".to_owned()))
+            }
+            Resolution::TimedOut => Outcome::failed("Nobody answered in time."),
+            Resolution::Withdrawn => self.not_run(),
+            Resolution::Headless => self.halt_for(kind, &call.summary),
+        }
+    }
+
+    async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
+        let turn = self.turn;
+        let facts = turn.session.snapshot().facts.clone();
+        let sandbox = (&*facts.mode != "yolo").then(|| {
+            let allowed = turn.shared.writable.iter().cloned();
+            Sandbox::new(allowed.chain([self.cwd.to_path_buf()]))
+        });
+        let event = turn.event(Body::ToolExecuting(call.clone()));
+        turn.shared.hub.publish(&event).await;
+        let _running = Running::new(&turn.control.running_tools);
+        if call.name.as_ref() == tool::BASH
+            && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
+            && let Access::Run(command) = &plan.access
+        {
+            return jobs::start(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
+        }
+        let progress = {
+            let (shared, call) = (turn.shared.clone(), call.clone());
+            move |newest: &str| {
+                let output = ToolOutput {
+                    call: call.clone(),
+                    text: newest.into(),
+                    is_error: false,
+                    details: Value::Nil,
+                };
+                // The newest replaces what a slow client has not been sent, so nobody waits for it.
+                shared.hub.announce(&crate::event::Event {
+                    body: Body::ToolUpdate(Arc::new(output)),
+                    ..event.clone()
+                });
+            }
+        };
+        let context = Context {
+            cwd: self.cwd.clone(),
+            outputs: Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()),
+            handle: turn.shared.clock.id("o-"),
+            sandbox,
+            hidden: turn.shared.hidden.clone(),
+            stop: turn.stop.child_token(),
+            progress: Arc::new(progress),
+        };
+        tool.run(&context, plan, &call.parsed).await
+    }
+
+    /// The turn is stopped, interrupted or halted: no further call starts.
+    async fn ended(&self) {
+        tokio::select! {
+            () = self.halt.cancelled() => {}
+            () = self.turn.control.interrupt.cancelled() => {}
+        }
+    }
+
+    /// What the model is told of a call that did not run because of that.
+    fn not_run(&self) -> Outcome {
+        let why = match (self.turn.stop.is_cancelled(), self.halted.get()) {
+            (true, _) => "the user aborted the turn",
+            (false, Some(_)) => "the turn had to end before it",
+            (false, None) => "the user interrupted the turn",
+        };
+        Outcome::failed(format!("The call was not run: {why}."))
+    }
+
+    /// Ends the turn because a decision is needed that nobody is there for.
+    fn halt_for(&self, kind: Kind, what: &str) -> Outcome {
+        let message = format!(
+            "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
+             frontend that answers interactions, add a rule that allows it, or run with --yolo.",
+            kind.as_str(),
+            self.turn.id
+        );
+        let _ = self.halted.set(message.clone());
+        self.halt.cancel();
+        Outcome::failed(message)
+    }
+}
+
+/// Counts a running tool for as long as it lives.
+struct Running<'c>(&'c AtomicUsize);
+
+impl<'c> Running<'c> {
+    fn new(count: &'c AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What the model is told of a call that was refused.
+fn denied(reason: &str) -> Outcome {
+    let mut outcome = Outcome::failed(format!("The call was denied. {reason}"));
+    outcome.details.put("denied", true);
+    outcome
+}
+
+/// What the person is shown of a call before it runs.
+fn approval(call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
+    let mut payload = Map::new();
+    payload.put("tool", call.name.to_string());
+    payload.put("tool-id", call.id.to_string());
+    payload.put("call-summary", call.summary.to_string());
+    match &plan.access {
+        Access::Run(command) => {
+            payload.put("command", command.clone());
+        }
+        Access::Read(path) | Access::Write(path) => {
+            payload.put("paths", Value::vector([Value::from(path.to_string_lossy().into_owned())]));
+        }
+        Access::Nothing => {}
+    }
+    if let Some(diff) = &plan.diff {
+        let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
+        let shown = diff.get(..end.unwrap_or(0)).unwrap_or_default();
+        let cut = if shown.len() < diff.len() { "\n[… the diff goes on …]\n" } else { "" };
+        payload.put("diff", format!("{shown}{cut}"));
+    }
+    payload.put_some("suggested-rule", suggested.map(Rule::to_value));
+    payload
+}
+
+/// The rule that allows this call again, where no wider one was suggested.
+fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
+    let (path, command) = match &plan.access {
+        Access::Read(path) | Access::Write(path) => (Some(globset::escape(&path.to_string_lossy())), None),
+        Access::Run(command) => (None, Some(command.clone())),
+        Access::Nothing => return None,
+    };
+    let tool = Some(call.name.to_string());
+    Some(Rule { decision: permission::Decision::Allow, tool, path, exact: command.is_some(), command })
+}

@@ -1,0 +1,126 @@
+//! Making room: the older part of a conversation is summarised by the model itself.
+//!
+//! The journal keeps everything; only what later model calls are sent gets shorter.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
+use crate::projection::Phase;
+use crate::provider::{Chunk, Request};
+use crate::runtime::Shared;
+use crate::runtime::conversation::{self, Compaction};
+use crate::runtime::mailbox::Handle;
+use crate::store::EntryBody;
+
+/// What the model is told to do.
+const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
+    State the user's goals and decisions, what was done and found (files, commands, results, errors), what is \
+    under way, and what is to be done next. Keep names, paths and numbers exact. Write nothing else.";
+
+/// Why a conversation was not compacted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompactionError {
+    /// It is too short.
+    #[error("There is nothing to compact yet.")]
+    Nothing,
+    /// The user stopped it.
+    #[error("The compaction was aborted.")]
+    Aborted,
+    /// The model could not do it.
+    #[error("The conversation could not be summarised: {0}")]
+    Model(String),
+    /// The summary could not be written.
+    #[error("The summary could not be saved: {0}")]
+    Store(String),
+}
+
+/// Summarises the older part of a session's conversation, and returns the summary.
+///
+/// # Errors
+/// See [`CompactionError`]; nothing has changed then.
+pub async fn compact(
+    shared: &Shared,
+    session: &Handle,
+    stop: &CancellationToken,
+    wishes: Option<&str>,
+) -> Result<String, CompactionError> {
+    let snapshot = session.snapshot();
+    let facts = &snapshot.facts;
+    let messages = conversation::messages(&snapshot.branch);
+    let at = conversation::cut(&messages, facts.context_window).ok_or(CompactionError::Nothing)?;
+    let (old, kept) = messages.split_at(at);
+    // A result that was made up for a call without one has no entry, and neither has a summary.
+    let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
+    let first_kept = first_kept.ok_or(CompactionError::Nothing)?.clone();
+    let provider = shared
+        .providers
+        .get(&facts.model_provider)
+        .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
+    let phase_before = facts.phase;
+    let _ = session.ask(|live| Box::pin(async move { live.enter_phase(Phase::Compacting) })).await;
+    // Half of the window for what is read, at about four bytes a token.
+    let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
+    let mut system = INSTRUCTIONS.to_owned();
+    if let Some(wishes) = wishes.filter(|wishes| !wishes.is_empty()) {
+        system.push_str("\nThe user adds: ");
+        system.push_str(wishes);
+    }
+    let text = conversation::transcript(old, room);
+    let request = Request {
+        model: facts.model_id.to_string(),
+        system,
+        messages: vec![Arc::new(Message::new(
+            EntryId::from(""),
+            Role::User,
+            vec![Block::Text(text.into())],
+            Arc::from(""),
+        ))],
+        tools: Vec::new(),
+        thinking: ThinkingLevel::Off,
+        max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
+    };
+    let summary = tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(CompactionError::Aborted),
+        summary = summarise(provider.stream(request)) => summary,
+    };
+    let written = match summary {
+        Ok(summary) => {
+            let tokens_before = facts.context_tokens;
+            let body = Compaction { summary: summary.clone(), first_kept, tokens_before }.body();
+            write(session, body).await.map(|()| summary)
+        }
+        Err(error) => Err(error),
+    };
+    let _ = session.ask(move |live| Box::pin(async move { live.enter_phase(phase_before) })).await;
+    written
+}
+
+async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, CompactionError> {
+    let mut summary = String::new();
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(Chunk::Text(text)) => summary.push_str(&text),
+            Ok(_) => {}
+            Err(error) => return Err(CompactionError::Model(error.to_string())),
+        }
+        if summary.len() > crate::limits::MAX_ANSWER_BYTES {
+            break;
+        }
+    }
+    match summary.trim() {
+        "" => Err(CompactionError::Model("the model said nothing".to_owned())),
+        summary => Ok(summary.to_owned()),
+    }
+}
+
+async fn write(session: &Handle, body: EntryBody) -> Result<(), CompactionError> {
+    let written = session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
+    match written.and_then(std::convert::identity) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(CompactionError::Store(error.message)),
+    }
+}

@@ -1,0 +1,297 @@
+//! What of a session's history a model is sent, and where it can be cut.
+//!
+//! Pure: a branch of entries in, messages out. A compaction stands for all that came before what it
+//! kept; a tool call always goes with its result.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS};
+use crate::message::{Block, EntryId, Message, Role, StopReason};
+use crate::store::{Entry, EntryBody};
+use crate::value::{Map, Value};
+
+/// The type of an entry that stands for the older part of a conversation.
+pub const COMPACTION: &str = "compaction";
+
+/// The older part of a conversation, in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compaction {
+    /// What happened there.
+    pub summary: String,
+    /// The first entry that is sent as it is.
+    pub first_kept: EntryId,
+    /// Tokens in the window before, as far as they were known.
+    pub tokens_before: u64,
+}
+
+impl Compaction {
+    /// The entry that holds it.
+    pub fn body(&self) -> EntryBody {
+        let mut data = Map::new();
+        data.put("summary", self.summary.clone());
+        data.put("first-kept", self.first_kept.to_value());
+        data.put("tokens-before", Value::from(self.tokens_before));
+        EntryBody::Other { kind: COMPACTION.into(), data }
+    }
+
+    /// Reads one from an entry.
+    pub fn read(entry: &Entry) -> Option<Self> {
+        let EntryBody::Other { kind, data } = &entry.body else { return None };
+        let text = |key| data.get_keyword(key).and_then(Value::as_str);
+        if &**kind != COMPACTION {
+            return None;
+        }
+        let tokens = data.get_keyword("tokens-before").and_then(Value::as_i64);
+        Some(Self {
+            summary: text("summary")?.to_owned(),
+            first_kept: text("first-kept")?.into(),
+            tokens_before: tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0),
+        })
+    }
+
+    /// The summary as the model is sent it.
+    fn message(&self) -> Arc<Message> {
+        let text = format!(
+            "<summary-of-earlier-conversation>\n{}\n</summary-of-earlier-conversation>",
+            self.summary
+        );
+        let content = vec![Block::Text(text.into())];
+        Arc::new(Message::new(EntryId::from(""), Role::User, content, Arc::from("")))
+    }
+}
+
+/// The messages that a model is sent: the newest compaction and what it kept, every call with a result.
+pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
+    let compaction = branch.iter().rev().find_map(|entry| Compaction::read(entry));
+    let mut newest = Vec::new();
+    for entry in branch.iter().rev() {
+        if let EntryBody::Message(message) = &entry.body
+            && !message.content.is_empty()
+        {
+            newest.push(message.clone());
+        }
+        if compaction.as_ref().is_some_and(|compaction| compaction.first_kept == entry.id) {
+            break;
+        }
+    }
+    newest.extend(compaction.as_ref().map(Compaction::message));
+    newest.reverse();
+    with_results(newest)
+}
+
+/// Gives every call a result right after it: a crash, or an end of the turn at the wrong moment, may have
+/// left one without. Calls of an answer that failed never ran.
+fn with_results(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    let mut complete = Vec::with_capacity(messages.len());
+    let mut owed: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+    let settle = |complete: &mut Vec<Arc<Message>>, owed: &mut Vec<(Arc<str>, Arc<str>)>| {
+        for (id, name) in owed.drain(..) {
+            let content = vec![Block::Text("The call was interrupted and has no result.".into())];
+            let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
+            message.tool_call_id = Some(id);
+            message.tool_name = Some(name);
+            message.is_error = Some(true);
+            complete.push(Arc::new(message));
+        }
+    };
+    for message in messages {
+        if message.role == Role::Tool {
+            let id = message.tool_call_id.clone();
+            let place = owed.iter().position(|(owed, _)| Some(owed) == id.as_ref());
+            // A result without its call would be refused by every provider.
+            if let Some(place) = place {
+                owed.remove(place);
+                complete.push(message);
+            }
+            continue;
+        }
+        settle(&mut complete, &mut owed);
+        let mut seen = HashSet::new();
+        for block in &message.content {
+            if let Block::ToolCall { id, name, .. } = block
+                && seen.insert(id.clone())
+            {
+                owed.push((id.clone(), name.clone()));
+            }
+        }
+        complete.push(message);
+    }
+    settle(&mut complete, &mut owed);
+    complete
+}
+
+/// Tokens of a message, by the rule of thumb that a token is four bytes; an image counts as 1,500.
+pub fn tokens(message: &Message) -> u64 {
+    let bytes: usize = message
+        .content
+        .iter()
+        .map(|block| match block {
+            Block::Text(text) | Block::Thinking(text) => text.len(),
+            Block::ToolCall { name, arguments, .. } => name.len().saturating_add(arguments.to_string().len()),
+            Block::Image { .. } => 6000,
+        })
+        .sum();
+    u64::try_from(bytes / 4).unwrap_or(u64::MAX).saturating_add(4)
+}
+
+/// Tokens that must stay free in a window.
+pub fn reserve(window: u64) -> u64 {
+    COMPACT_RESERVE_TOKENS.min(window / 4)
+}
+
+/// Where a conversation is cut: how many of the messages are summarised. None where nothing would be
+/// gained. What is kept begins with a message of the user or the model, never with a result.
+pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
+    let keep = COMPACT_KEEP_TOKENS.min(window / 4);
+    let mut kept = 0u64;
+    let mut at = messages.len();
+    for (place, message) in messages.iter().enumerate().rev() {
+        let with = kept.saturating_add(tokens(message));
+        if with > keep && at < messages.len() {
+            break;
+        }
+        kept = with;
+        at = place;
+    }
+    while messages.get(at).is_some_and(|message| message.role == Role::Tool) {
+        at = at.saturating_add(1);
+    }
+    // Without anything to keep, the last message of the user is: the model answers that one.
+    if at >= messages.len() {
+        at = messages.iter().rposition(|message| message.role != Role::Tool)?;
+    }
+    (at > 0).then_some(at)
+}
+
+/// Messages as a text for the model that summarises, at most `limit` bytes of the newest.
+pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
+    let mut parts = Vec::new();
+    let mut size = 0usize;
+    for message in messages.iter().rev() {
+        let mut part = format!("[{}]\n", message.role.as_str());
+        for block in &message.content {
+            let text = match block {
+                Block::Text(text) => text.to_string(),
+                Block::ToolCall { name, arguments, .. } => format!("calls {name} {arguments}"),
+                Block::Image { mime_type, .. } => format!("({mime_type})"),
+                Block::Thinking(_) => continue,
+            };
+            let end =
+                (0..=text.len().min(COMPACT_MESSAGE_BYTES)).rev().find(|end| text.is_char_boundary(*end));
+            part.push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
+            part.push('\n');
+        }
+        if message.stop_reason == Some(StopReason::Aborted) {
+            part.push_str("(aborted by the user)\n");
+        }
+        size = size.saturating_add(part.len());
+        if size > limit && !parts.is_empty() {
+            parts.push("[older messages are left out]\n".to_owned());
+            break;
+        }
+        parts.push(part);
+    }
+    parts.reverse();
+    parts.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(role: Role, text: &str) -> Arc<Message> {
+        let content = vec![Block::Text(text.into())];
+        Arc::new(Message::new(EntryId::from(text), role, content, Arc::from("")))
+    }
+
+    fn call(id: &str) -> Arc<Message> {
+        let content =
+            vec![Block::ToolCall { id: id.into(), name: "read".into(), arguments: Value::from(Map::new()) }];
+        Arc::new(Message::new(EntryId::from(id), Role::Assistant, content, Arc::from("")))
+    }
+
+    fn result(id: &str) -> Arc<Message> {
+        let mut result = message(Role::Tool, "result").as_ref().clone();
+        result.tool_call_id = Some(id.into());
+        Arc::new(result)
+    }
+
+    fn branch(bodies: Vec<EntryBody>) -> imbl::Vector<Arc<Entry>> {
+        let entry = |(n, body): (usize, EntryBody)| {
+            let id = match &body {
+                EntryBody::Message(message) => message.id.clone(),
+                _ => EntryId::from(format!("e{n}")),
+            };
+            Arc::new(Entry { id, parent: None, ts: "".into(), body })
+        };
+        bodies.into_iter().enumerate().map(entry).collect()
+    }
+
+    fn shape(messages: &[Arc<Message>]) -> Vec<String> {
+        messages
+            .iter()
+            .map(|message| match message.content.first() {
+                Some(Block::ToolCall { id, .. }) => format!("call {id}"),
+                _ if message.role == Role::Tool => {
+                    let failed = if message.is_error == Some(true) { " missing" } else { "" };
+                    format!("result {}{failed}", message.tool_call_id.as_deref().unwrap_or("?"))
+                }
+                _ => message.text(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_call_has_a_result_and_every_result_a_call() {
+        let messages = [message(Role::User, "u"), call("1"), result("0"), call("2"), result("2"), call("3")];
+        let entries = messages.iter().map(|message| EntryBody::Message(message.clone())).collect();
+        assert_eq!(
+            shape(&super::messages(&branch(entries))),
+            ["u", "call 1", "result 1 missing", "call 2", "result 2", "call 3", "result 3 missing"]
+        );
+    }
+
+    #[test]
+    fn the_newest_compaction_stands_for_what_came_before() {
+        let compaction = |summary: &str, first: &str| {
+            let compaction =
+                Compaction { summary: summary.into(), first_kept: first.into(), tokens_before: 1 };
+            compaction.body()
+        };
+        let text = |text: &str| EntryBody::Message(message(Role::User, text));
+        let entries = vec![
+            text("a"),
+            text("b"),
+            compaction("old", "b"),
+            text("c"),
+            text("d"),
+            compaction("new", "d"),
+            text("e"),
+        ];
+        let sent = shape(&messages(&branch(entries)));
+        assert_eq!(sent.len(), 3);
+        assert!(sent[0].contains("new") && !sent[0].contains("old"), "{sent:?}");
+        assert_eq!(sent[1..], ["d", "e"]);
+    }
+
+    #[test]
+    fn a_cut_never_parts_a_call_from_its_result() {
+        let long = "x".repeat(4000);
+        let mut messages = vec![message(Role::User, &long)];
+        for n in 0..20 {
+            messages.push(call(&n.to_string()));
+            let mut long_result = message(Role::Tool, &long).as_ref().clone();
+            long_result.tool_call_id = Some(n.to_string().into());
+            messages.push(Arc::new(long_result));
+        }
+        for window in [4_000, 8_000, 16_000, 40_000] {
+            let at = cut(&messages, window).unwrap();
+            assert_ne!(messages[at].role, Role::Tool, "{window}");
+            let kept: u64 = messages[at..].iter().map(|message| tokens(message)).sum();
+            assert!(kept <= (window / 4).max(1100), "{window}: {kept}");
+        }
+        assert_eq!(cut(&[message(Role::User, "a")], 8000), None);
+        assert_eq!(cut(&[message(Role::User, "a"), message(Role::Assistant, "b")], 8000), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! When a failed model call is tried again, and after which pause.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use crate::limits::{RETRY_ATTEMPTS, RETRY_FIRST_MS, RETRY_MAX_MS};
+use crate::message::TurnId;
+use crate::provider::{ErrorKind, ProviderError};
+
+/// The pause before the try of that number, from 1; `None` where it is not tried again: the failure is
+/// not passing, it was tried often enough, or the provider asks for more patience than a person has.
+pub fn pause(error: &ProviderError, attempt: u32, turn: &TurnId) -> Option<Duration> {
+    if !error.is_passing() || attempt > RETRY_ATTEMPTS {
+        return None;
+    }
+    if let ErrorKind::RateLimited { retry_after: Some(asked) } = error.kind {
+        return (asked <= Duration::from_millis(RETRY_MAX_MS)).then_some(asked);
+    }
+    let doubled = RETRY_FIRST_MS.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(RETRY_MAX_MS);
+    // Up to a quarter less, so that sessions that failed together do not come back together. Made from
+    // the turn's name, so that the same run has the same pauses.
+    let mut hasher = DefaultHasher::new();
+    (turn.as_str(), attempt).hash(&mut hasher);
+    let less = (doubled / 4).saturating_mul(hasher.finish() % 1000) / 1000;
+    Some(Duration::from_millis(doubled.saturating_sub(less)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_some_play_and_end() {
+        let turn = TurnId::from("t-1");
+        let error = ProviderError::new(ErrorKind::Overloaded, "busy");
+        let mut most = RETRY_FIRST_MS;
+        for attempt in 1..=RETRY_ATTEMPTS {
+            let pause = u64::try_from(pause(&error, attempt, &turn).unwrap().as_millis()).unwrap();
+            assert!(pause <= most && pause >= most * 3 / 4, "{attempt}: {pause}");
+            most *= 2;
+        }
+        assert_eq!(pause(&error, RETRY_ATTEMPTS + 1, &turn), None);
+        assert_ne!(pause(&error, 3, &turn), pause(&error, 3, &TurnId::from("t-2")));
+    }
+
+    #[test]
+    fn what_the_provider_asks_for_is_done_or_refused() {
+        let limited = |millis| {
+            let retry_after = Some(Duration::from_millis(millis));
+            pause(&ProviderError::new(ErrorKind::RateLimited { retry_after }, "wait"), 1, &TurnId::from("t"))
+        };
+        assert_eq!(limited(10), Some(Duration::from_millis(10)));
+        assert_eq!(limited(RETRY_MAX_MS + 1), None);
+        for kind in [ErrorKind::Fatal, ErrorKind::ContextOverflow, ErrorKind::NotConfigured] {
+            assert_eq!(pause(&ProviderError::new(kind, "no"), 1, &TurnId::from("t")), None);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The rules that hold for every session: those of the configuration, then those that the person chose to
+//! keep when asked.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::{ConfigError, Settings};
+use crate::edn;
+use crate::runtime::Shared;
+use crate::session::ApiError;
+use crate::tool::permission::{Decision, Rule};
+use crate::value::{Map, Value};
+
+/// The file of kept rules: a line for each, with the workspace that it holds in.
+fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join("rules.edn")
+}
+
+/// The rules at the start of a process. One that is not understood is reported and left out.
+pub fn load(settings: &Settings) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let layers = settings.files.read().unwrap_or_default();
+    for value in &layers.rules {
+        match Rule::from_value(value) {
+            Ok(rule) => rules.push(rule),
+            Err(problem) => tracing::warn!("a rule of the configuration was left out: {problem}: {value}"),
+        }
+    }
+    let kept = std::fs::read(path(&settings.state_dir)).unwrap_or_default();
+    let here = settings.cwd.canonicalize().unwrap_or_else(|_| settings.cwd.clone());
+    for line in kept.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let Ok(value) = edn::read_one(line) else { continue };
+        let workspace = value.get("workspace").and_then(Value::as_str);
+        let rule = value.get("rule").and_then(|rule| Rule::from_value(rule).ok());
+        if let (true, Some(rule)) = (workspace == here.to_str(), rule)
+            && rule.decision == Decision::Allow
+        {
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+impl Shared {
+    /// Trusts the project's configuration, or no longer; its rules hold, or not, from the next call on.
+    ///
+    /// # Errors
+    /// When the choice cannot be written down, or the project's file cannot be read.
+    pub(super) fn trust(&self, yes: bool) -> Result<(), ApiError> {
+        let failed = |error: ConfigError| ApiError::failed(error.to_string());
+        self.settings.files.set_trusted(yes).map_err(failed)?;
+        self.settings.files.read().map_err(failed)?;
+        self.rules.store(Arc::new(load(&self.settings)));
+        Ok(())
+    }
+
+    /// Keeps a rule for later processes in this workspace.
+    pub(super) fn keep_rule(&self, rule: &Rule, workspace: &Path) -> std::io::Result<()> {
+        let mut kept = Map::new();
+        kept.put("workspace", workspace.to_string_lossy().into_owned());
+        kept.put("rule", rule.to_value());
+        let mut line = Vec::new();
+        edn::write_compact(&Value::from(kept), &mut line);
+        line.push(b'\n');
+        std::fs::create_dir_all(&self.settings.state_dir)?;
+        let mut file =
+            OpenOptions::new().append(true).create(true).mode(0o600).open(path(&self.settings.state_dir))?;
+        file.write_all(&line)
+    }
+}

@@ -1,0 +1,87 @@
+//! `bash`: a command in the session's folder.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::permission::Access;
+use super::process::{End, Job, run};
+use super::{Context, Outcome, Plan, Running, Tool, count, spec, text};
+use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
+use crate::provider::ToolSpec;
+use crate::value::Value;
+
+pub(super) const NAME: &str = "bash";
+
+pub(super) struct Bash;
+
+impl Tool for Bash {
+    fn spec(&self) -> ToolSpec {
+        spec(
+            NAME,
+            "Runs a command with bash in the session's folder and returns its output. What it leaves in the \
+             background ends with it; for what is to go on, set background.",
+            &[
+                ("command", "string", "The command.", true),
+                ("timeout-seconds", "integer", "How long it may take; 120 without it, at most 3600.", false),
+                ("background", "boolean", "Whether to go on without waiting for its end.", false),
+            ],
+        )
+    }
+
+    fn summary(&self, arguments: &Value<'_>) -> String {
+        format!("$ {}", arguments.get("command").and_then(Value::as_str).unwrap_or("?"))
+    }
+
+    fn plan(&self, _: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+        count(arguments, "timeout-seconds")?;
+        let command = text(arguments, "command")?;
+        if command.contains('\0') {
+            return Err("The command has a NUL character.".to_owned());
+        }
+        Ok(Plan { access: Access::Run(command.to_owned()), diff: None })
+    }
+
+    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+        Box::pin(async move {
+            let Access::Run(command) = plan.access.clone() else { return Outcome::failed("Nothing to run.") };
+            let seconds = count(arguments, "timeout-seconds").ok().flatten();
+            let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(BASH_SECONDS);
+            let seconds = seconds.min(BASH_MAX_SECONDS);
+            let job = Job {
+                command,
+                cwd: context.cwd.to_path_buf(),
+                timeout: Some(Duration::from_secs(seconds)),
+                sandbox: context.sandbox.clone(),
+                hidden: context.hidden.to_vec(),
+            };
+            let output = context.outputs.collect(context.handle.clone());
+            let (end, kept) = match run(job, output, &context.stop, context.progress.as_ref()).await {
+                Ok(ended) => ended,
+                Err(error) => return Outcome::failed(format!("The command cannot be started: {error}.")),
+            };
+            let mut outcome = Outcome::kept(kept);
+            let note = match end {
+                End::Exit(0) => None,
+                End::Exit(code) => Some(format!("[exit status {code}]")),
+                End::Signal(signal) => Some(format!("[ended by signal {signal}]")),
+                End::TimedOut => Some(format!("[ended after {seconds} seconds]")),
+                End::Stopped => Some("[ended by the user]".to_owned()),
+            };
+            if let End::Exit(code) = end {
+                outcome.details.put("exit-code", Value::from(code));
+            }
+            match note {
+                Some(note) => {
+                    outcome.is_error = true;
+                    if !outcome.text.is_empty() && !outcome.text.ends_with('\n') {
+                        outcome.text.push('\n');
+                    }
+                    outcome.text.push_str(&note);
+                }
+                None if outcome.text.is_empty() => outcome.text.push_str("[no output]"),
+                None => {}
+            }
+            outcome
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! Output that is too long to show: kept in full on disk under a handle, shown in a bounded excerpt.
+//!
+//! Knows the folder that outputs are kept in. Does not know who made them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
+
+/// The folder of one session's outputs.
+#[derive(Debug, Clone)]
+pub struct Outputs {
+    folder: PathBuf,
+}
+
+/// A part of a kept output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The text from the offset on.
+    pub text: String,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// The whole output's size in bytes.
+    pub size: u64,
+}
+
+impl Outputs {
+    /// The outputs of a session below a state folder. Touches nothing on disk.
+    pub fn new(state_dir: &Path, session: &str) -> Self {
+        // A session id that is no plain file name gets no folder outside.
+        let name: String =
+            session.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        Self { folder: state_dir.join("outputs").join(name) }
+    }
+
+    fn path(&self, handle: &str) -> Option<PathBuf> {
+        let plain = !handle.is_empty() && handle.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        plain.then(|| self.folder.join(format!("{handle}.txt")))
+    }
+
+    /// A place for an output that will be written in pieces.
+    pub fn collect(&self, handle: String) -> Collector {
+        Collector {
+            outputs: self.clone(),
+            handle,
+            head: String::new(),
+            tail: String::new(),
+            size: 0,
+            file: None,
+            broken: None,
+            partial: Vec::new(),
+        }
+    }
+
+    /// Keeps a whole output if it is too long to show, and returns what is shown.
+    pub fn keep(&self, handle: String, text: &str) -> Kept {
+        let mut collector = self.collect(handle);
+        collector.push(text.as_bytes());
+        collector.finish()
+    }
+
+    /// Reads a part of a kept output; `None` where there is none of that handle.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&self, handle: &str, offset: u64, limit: usize) -> io::Result<Option<Part>> {
+        let Some(path) = self.path(handle) else { return Ok(None) };
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let size = file.metadata()?.len();
+        let mut offset = offset.min(size);
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+        // What was kept is UTF-8; an offset within a character moves on to the next one.
+        let inside = bytes.iter().take_while(|byte| (**byte & 0b1100_0000) == 0b1000_0000).count();
+        bytes.drain(..inside);
+        offset = offset.saturating_add(u64::try_from(inside).unwrap_or(0));
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(cut) => {
+                let whole = cut.utf8_error().valid_up_to();
+                let mut bytes = cut.into_bytes();
+                bytes.truncate(whole);
+                String::from_utf8(bytes).unwrap_or_default()
+            }
+        };
+        Ok(Some(Part { text, offset, size }))
+    }
+}
+
+/// An output that is being written.
+#[derive(Debug)]
+pub struct Collector {
+    outputs: Outputs,
+    handle: String,
+    /// The first part, up to half of what a result shows; all of it while that is little.
+    head: String,
+    /// The newest part after the head, at most twice as long as it is shown.
+    tail: String,
+    size: u64,
+    file: Option<File>,
+    broken: Option<String>,
+    /// Bytes of a character whose rest has not come.
+    partial: Vec<u8>,
+}
+
+/// An output that is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// What is shown: all, or the beginning and the end with a line in between that says what is missing.
+    pub text: String,
+    /// The handle of the whole, where not all is shown.
+    pub handle: Option<String>,
+    /// The whole output's size in bytes.
+    pub size: u64,
+}
+
+impl Collector {
+    /// Adds bytes. What is no UTF-8 is replaced.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let joined;
+        let mut rest = if self.partial.is_empty() {
+            bytes
+        } else {
+            joined = [std::mem::take(&mut self.partial).as_slice(), bytes].concat();
+            joined.as_slice()
+        };
+        let mut text = String::with_capacity(rest.len());
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    text.push_str(valid);
+                    break;
+                }
+                Err(error) => {
+                    let (valid, after) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(valid));
+                    match error.error_len() {
+                        Some(bad) => {
+                            text.push(char::REPLACEMENT_CHARACTER);
+                            rest = after.get(bad..).unwrap_or_default();
+                        }
+                        None => {
+                            self.partial = after.to_vec();
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        self.push_text(&text);
+    }
+
+    fn push_text(&mut self, text: &str) {
+        const HALF: usize = TOOL_RESULT_BYTES / 2;
+        self.size = self.size.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        let over = self.size > u64::try_from(TOOL_RESULT_BYTES).unwrap_or(u64::MAX);
+        if over && self.file.is_none() && self.broken.is_none() {
+            match self.begin_file() {
+                Ok(file) => self.file = Some(file),
+                Err(error) => self.broken = Some(error.to_string()),
+            }
+        }
+        if let Some(file) = &mut self.file
+            && self.size <= KEPT_OUTPUT_BYTES
+            && let Err(error) = file.write_all(text.as_bytes())
+        {
+            self.broken = Some(error.to_string());
+            self.file = None;
+        }
+        let room = floor(text, HALF.saturating_sub(self.head.len()));
+        let (first, rest) = if self.tail.is_empty() { text.split_at(room) } else { ("", text) };
+        self.head.push_str(first);
+        self.tail.push_str(rest);
+        // Dropping the old part only when it has grown as long again keeps this linear.
+        if self.tail.len() > TOOL_RESULT_BYTES.saturating_mul(2) {
+            let from = ceil(&self.tail, self.tail.len().saturating_sub(TOOL_RESULT_BYTES));
+            self.tail.drain(..from);
+        }
+    }
+
+    /// The file, with what was held so far in it. Only called while nothing was dropped.
+    fn begin_file(&self) -> io::Result<File> {
+        std::fs::create_dir_all(&self.outputs.folder)?;
+        let path = self
+            .outputs
+            .path(&self.handle)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no handle"))?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(self.head.as_bytes())?;
+        file.write_all(self.tail.as_bytes())?;
+        Ok(file)
+    }
+
+    /// The newest part, short enough for a progress event.
+    pub fn excerpt(&self) -> &str {
+        let newest = if self.tail.is_empty() { &self.head } else { &self.tail };
+        newest.get(ceil(newest, newest.len().saturating_sub(TOOL_EXCERPT_BYTES))..).unwrap_or_default()
+    }
+
+    /// The output's size so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Ends the output.
+    pub fn finish(mut self) -> Kept {
+        const HALF: usize = TOOL_RESULT_BYTES / 2;
+        if !std::mem::take(&mut self.partial).is_empty() {
+            self.push_text("\u{FFFD}");
+        }
+        let whole = self.head.len().saturating_add(self.tail.len());
+        if u64::try_from(whole).ok() == Some(self.size) && whole <= TOOL_RESULT_BYTES {
+            return Kept { text: self.head + &self.tail, handle: None, size: self.size };
+        }
+        let end = self.tail.get(ceil(&self.tail, self.tail.len().saturating_sub(HALF))..).unwrap_or_default();
+        let shown = u64::try_from(self.head.len().saturating_add(end.len())).unwrap_or(u64::MAX);
+        let missing = self.size.saturating_sub(shown);
+        let (handle, place) = match (&self.broken, self.size > KEPT_OUTPUT_BYTES) {
+            (Some(error), _) => (None, format!("it could not be kept: {error}")),
+            (None, true) => (
+                Some(self.handle.clone()),
+                format!("the first {KEPT_OUTPUT_BYTES} bytes are kept as {}", self.handle),
+            ),
+            (None, false) => (Some(self.handle.clone()), format!("all of it is kept as {}", self.handle)),
+        };
+        let text =
+            format!("{}\n[… {missing} of {} bytes are not shown; {place} …]\n{end}", self.head, self.size);
+        Kept { text, handle, size: self.size }
+    }
+}
+
+/// The last place at or before `at` where a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The first place at or after `at` where a character begins.
+fn ceil(text: &str, at: usize) -> usize {
+    (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_is_shown_whole_and_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(dir.path(), "s-1");
+        let text = "é".repeat(TOOL_RESULT_BYTES / 2);
+        let kept = outputs.keep("o-1".to_owned(), &text);
+        assert_eq!(kept, Kept { text, handle: None, size: TOOL_RESULT_BYTES as u64 });
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_long_is_kept_and_can_be_read_in_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        let outputs = Outputs::new(dir.path(), "../s");
+        let text: String = (0..40_000).map(|n| format!("{n}é\n")).collect();
+        let mut collector = outputs.collect("o-2".to_owned());
+        for piece in text.as_bytes().chunks(7) {
+            collector.push(piece);
+            assert!(collector.excerpt().len() <= TOOL_EXCERPT_BYTES);
+        }
+        let kept = collector.finish();
+        assert_eq!(kept.size, text.len() as u64);
+        assert!(kept.text.starts_with("0é\n1é\n") && kept.text.ends_with("39999é\n"));
+        assert!(kept.text.len() < TOOL_RESULT_BYTES + 200);
+        let handle = kept.handle.unwrap();
+        let mut read = String::new();
+        loop {
+            let part = outputs.read(&handle, read.len() as u64, 1000).unwrap().unwrap();
+            assert_eq!((part.offset, part.size), (read.len() as u64, text.len() as u64));
+            if part.text.is_empty() {
+                break;
+            }
+            read.push_str(&part.text);
+        }
+        assert_eq!(read, text);
+        for handle in ["o-3", "", "../o-2", "a/b"] {
+            assert_eq!(outputs.read(handle, 0, 10).unwrap(), None, "{handle}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        let outputs = Outputs::new(Path::new("/nonexistent"), "s");
+        let mut collector = outputs.collect("o".to_owned());
+        for bytes in [&b"a\xff"[..], &b"\xc3"[..], &b"\xa9b\xe2\x82"[..]] {
+            collector.push(bytes);
+        }
+        assert_eq!(collector.finish().text, "a\u{FFFD}éb\u{FFFD}");
+    }
+}

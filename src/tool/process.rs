@@ -1,0 +1,156 @@
+//! A shell command as a process group: started, read, ended as one.
+//!
+//! Knows processes and their output. What ends with the command is the whole group: what it left behind
+//! in the background is not left running.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::output::{Collector, Kept};
+use super::sandbox::Sandbox;
+use crate::limits::{PROCESS_GRACE_MS, PROCESS_READ_BYTES, TOOL_UPDATE_MS};
+
+/// What is to be run.
+#[derive(Debug)]
+pub struct Job {
+    /// The command, for `bash -c`.
+    pub command: String,
+    /// The folder that it runs in.
+    pub cwd: PathBuf,
+    /// How long it may take; `None` for as long as it likes.
+    pub timeout: Option<Duration>,
+    /// Where it may write; `None` for wherever the user may.
+    pub sandbox: Option<Sandbox>,
+    /// Variables that it does not inherit.
+    pub hidden: Vec<String>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this exit status.
+    Exit(i32),
+    /// By a signal that nobody here sent.
+    Signal(i32),
+    /// It took too long.
+    TimedOut,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Runs a command to its end. `progress` is given the newest part of the output, at most ten times a
+/// second.
+///
+/// # Errors
+/// When it cannot be started.
+pub async fn run(
+    job: Job,
+    mut output: Collector,
+    stop: &CancellationToken,
+    progress: &(dyn Fn(&str) + Send + Sync),
+) -> io::Result<(End, Kept)> {
+    let (mut child, mut reader) = start(&job)?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (pause, grace) = (Duration::from_millis(TOOL_UPDATE_MS), Duration::from_millis(PROCESS_GRACE_MS));
+    let mut buffer = vec![0u8; PROCESS_READ_BYTES];
+    let mut open = true;
+    let mut exited: Option<(ExitStatus, Instant)> = None;
+    // The first output is shown at once, the rest at a steady pace.
+    let mut shown = (0u64, Instant::now().checked_sub(pause).unwrap_or_else(Instant::now));
+    let ended = loop {
+        let fresh = output.size() > shown.0;
+        let next_look = shown.1 + pause;
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break Some(End::Stopped),
+            () = sleep_until(deadline.unwrap_or(next_look)), if deadline.is_some() => break Some(End::TimedOut),
+            () = sleep_until(next_look), if fresh => {
+                progress(output.excerpt());
+                shown = (output.size(), Instant::now());
+            }
+            // What was left behind in the background keeps the pipe open: it is not waited for.
+            () = sleep_until(exited.map_or(next_look, |(_, until)| until)), if exited.is_some() && open => break None,
+            read = reader.read(&mut buffer), if open => match read {
+                Ok(0) | Err(_) => open = false,
+                Ok(count) => output.push(buffer.get(..count).unwrap_or_default()),
+            },
+            status = child.wait(), if exited.is_none() => exited = Some((status?, Instant::now() + grace)),
+            () = std::future::ready(()), if exited.is_some() && !open => break None,
+        }
+    };
+    if let Some(group) = group {
+        end_group(group, &mut child, ended.is_some()).await;
+    }
+    if ended.is_some() {
+        // What it said before it was ended, but no waiting for more.
+        while open {
+            match reader.try_read(&mut buffer) {
+                Ok(count @ 1..) => output.push(buffer.get(..count).unwrap_or_default()),
+                _ => open = false,
+            }
+        }
+    }
+    let end = ended.unwrap_or_else(|| match exited {
+        Some((status, _)) => match (status.code(), status.signal()) {
+            (Some(code), _) => End::Exit(code),
+            (None, Some(signal)) => End::Signal(signal),
+            (None, None) => End::Exit(-1),
+        },
+        None => End::Stopped,
+    });
+    Ok((end, output.finish()))
+}
+
+/// Ends what is left of a process group: politely first, if it still runs.
+async fn end_group(group: Pid, child: &mut Child, running: bool) {
+    if running && kill_process_group(group, Signal::TERM).is_ok() {
+        let grace = sleep(Duration::from_millis(PROCESS_GRACE_MS));
+        tokio::select! {
+            _ = child.wait() => {}
+            () = grace => {}
+        }
+    }
+    // Nothing left in the group is an error that means success.
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = child.wait().await;
+}
+
+/// Both of its outputs go into one pipe, in the order in which it writes.
+fn start(job: &Job) -> io::Result<(Child, pipe::Receiver)> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = Command::new("bash");
+    command
+        .arg("-c")
+        .arg(&job.command)
+        .current_dir(&job.cwd)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .kill_on_drop(true);
+    for name in &job.hidden {
+        command.env_remove(name);
+    }
+    let executor = tokio::runtime::Handle::current();
+    let child = match &job.sandbox {
+        None => command.spawn()?,
+        Some(sandbox) => sandbox.run(|_| {
+            let _executor = executor.enter();
+            command.spawn()
+        })??,
+    };
+    // The command's own ends of the pipe are closed with it, so that its end is the pipe's.
+    drop(command);
+    Ok((child, pipe::Receiver::from_owned_fd(reader.into())?))
+}

@@ -1,0 +1,175 @@
+//! `read`: a file's lines, or an image.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use base64::Engine as _;
+
+use super::permission::Access;
+use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
+use crate::limits::{READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
+use crate::message::Block;
+use crate::provider::ToolSpec;
+use crate::value::Value;
+
+pub(super) struct Read;
+
+impl Tool for Read {
+    fn spec(&self) -> ToolSpec {
+        spec(
+            "read",
+            "Reads a file: text as numbered lines, an image (PNG, JPEG, GIF, WebP) as an image.",
+            &[
+                ("path", "string", "The file, relative to the session's folder.", true),
+                ("offset", "integer", "The first line, from 1.", false),
+                ("limit", "integer", "How many lines.", false),
+            ],
+        )
+    }
+
+    fn summary(&self, arguments: &Value<'_>) -> String {
+        format!("read {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
+    }
+
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+        count(arguments, "offset")?;
+        count(arguments, "limit")?;
+        Ok(Plan { access: Access::Read(target(cwd, arguments, true)?), diff: None })
+    }
+
+    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+        Box::pin(async move {
+            let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
+            let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
+            let limit = count(arguments, "limit").ok().flatten().unwrap_or(READ_LINES);
+            super::blocking(&context.stop, move || {
+                read(&path, first, limit).unwrap_or_else(|error| {
+                    Outcome::failed(format!("{} cannot be read: {error}.", path.display()))
+                })
+            })
+            .await
+        })
+    }
+}
+
+fn read(path: &Path, first: usize, limit: usize) -> std::io::Result<Outcome> {
+    let file = std::fs::File::open(path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return list(path);
+    }
+    if !found.is_file() {
+        // A pipe or a device might never end.
+        return Ok(Outcome::failed(format!("{} is no regular file.", path.display())));
+    }
+    let mut reader = BufReader::new(file);
+    let start = reader.fill_buf()?;
+    if let Some(mime) = image_type(start) {
+        return image(reader, mime, found.len());
+    }
+    if start.contains(&0) {
+        return Ok(Outcome::failed(format!(
+            "{} is a binary file of {} bytes; look at it with a command that knows its format.",
+            path.display(),
+            found.len()
+        )));
+    }
+    let mut text = String::new();
+    let mut line = Vec::new();
+    let mut number = 0usize;
+    let mut shown = 0usize;
+    let more = loop {
+        line.clear();
+        // A line longer than any text has is cut off, not held.
+        let most = u64::try_from(TOOL_LINE_BYTES.saturating_mul(4)).unwrap_or(u64::MAX);
+        if reader.by_ref().take(most).read_until(b'\n', &mut line)? == 0 {
+            break false;
+        }
+        let whole = line.ends_with(b"\n");
+        if !whole {
+            skip_line(&mut reader)?;
+        }
+        number = number.saturating_add(1);
+        if number < first {
+            continue;
+        }
+        if shown >= limit || text.len() >= TOOL_RESULT_BYTES {
+            break true;
+        }
+        let content = String::from_utf8_lossy(&line);
+        let content = content.trim_end_matches(['\n', '\r']);
+        text.push_str(&format!("{number:>6}\t{}\n", cut(content, TOOL_LINE_BYTES)));
+        shown = shown.saturating_add(1);
+    };
+    if more {
+        text.push_str(&format!("[… the file goes on: read from line {number} on with offset {number} …]\n"));
+    } else if number == 0 {
+        text.push_str("[the file is empty]\n");
+    } else if shown == 0 {
+        return Ok(Outcome::failed(format!("The file has {number} lines; line {first} is beyond its end.")));
+    }
+    let mut outcome = Outcome::ok(text);
+    outcome.details.put("path", path.to_string_lossy().into_owned());
+    outcome.details.put("lines", Value::from(shown));
+    Ok(outcome)
+}
+
+/// Passes over the rest of a line.
+fn skip_line(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        match memchr::memchr(b'\n', buffer) {
+            Some(end) => {
+                reader.consume(end.saturating_add(1));
+                return Ok(());
+            }
+            None => {
+                let length = buffer.len();
+                reader.consume(length);
+            }
+        }
+    }
+}
+
+fn list(path: &Path) -> std::io::Result<Outcome> {
+    let mut names: Vec<String> = std::fs::read_dir(path)?
+        .flatten()
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) { format!("{name}/") } else { name }
+        })
+        .take(READ_LINES)
+        .collect();
+    names.sort();
+    Ok(Outcome::ok(format!("{} is a folder:\n{}\n", path.display(), names.join("\n"))))
+}
+
+fn image(mut reader: impl std::io::Read, mime: &'static str, size: u64) -> std::io::Result<Outcome> {
+    if size > TOOL_IMAGE_BYTES {
+        return Ok(Outcome::failed(format!(
+            "The image has {size} bytes; at most {TOOL_IMAGE_BYTES} are shown."
+        )));
+    }
+    let mut bytes = Vec::new();
+    reader.by_ref().take(TOOL_IMAGE_BYTES).read_to_end(&mut bytes)?;
+    let mut outcome = Outcome::ok(format!("An image, {mime}, {size} bytes."));
+    outcome.images.push(Block::Image {
+        mime_type: mime.into(),
+        data: base64::engine::general_purpose::STANDARD.encode(&bytes).into(),
+    });
+    Ok(outcome)
+}
+
+/// The type of an image by its first bytes.
+fn image_type(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}

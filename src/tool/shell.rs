@@ -1,0 +1,208 @@
+//! What a shell command would run, as far as that can be told without running it.
+//!
+//! A command is cut into its simple commands only where every character has one plain meaning. Anything
+//! else (substitutions, variables, redirections, compound commands, escapes, here-documents) makes it
+//! [`Analysis::Opaque`]: it can be shown to a person, but no rule may allow it. Knows no rules.
+
+/// What a command consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Analysis {
+    /// Simple commands, joined by `&&`, `||`, `;`, `|` or line ends; each a list of words.
+    Plain(Vec<Vec<String>>),
+    /// Something that only a shell can work out.
+    Opaque,
+}
+
+/// Words that begin a compound command or run text as a command: what follows is not the command's name.
+const RESERVED: &[&str] = &[
+    "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "eval", "exec", "fi", "for",
+    "function", "if", "in", "select", "source", ".", "then", "time", "trap", "until", "while", "alias",
+    "command", "builtin", "enable",
+];
+
+/// Cuts a command into its simple commands.
+pub fn analyse(command: &str) -> Analysis {
+    split(command).map_or(Analysis::Opaque, Analysis::Plain)
+}
+
+fn split(command: &str) -> Option<Vec<Vec<String>>> {
+    let mut commands = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = command.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                let text = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '\'' => break,
+                        c => text.push(c),
+                    }
+                }
+            }
+            '"' => {
+                let text = word.get_or_insert_default();
+                loop {
+                    match chars.next()? {
+                        '"' => break,
+                        '$' | '`' | '\\' | '!' => return None,
+                        c => text.push(c),
+                    }
+                }
+            }
+            ' ' | '\t' => words.extend(word.take()),
+            ';' | '\n' => {
+                words.extend(word.take());
+                // `;;` ends a case, and nothing before `;` is an error.
+                end_command(&mut commands, &mut words, c == '\n')?;
+            }
+            '|' | '&' => {
+                words.extend(word.take());
+                let doubled = chars.next_if_eq(&c).is_some();
+                // A lone `&` leaves a process behind; `|&` and `&|` are other things again.
+                if (c == '&' && !doubled) || matches!(chars.peek(), Some('|' | '&')) {
+                    return None;
+                }
+                end_command(&mut commands, &mut words, false)?;
+            }
+            '#' if word.is_none() => return None,
+            '$' | '`' | '\\' | '<' | '>' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | ']' | '~' | '^'
+            | '!' => {
+                return None;
+            }
+            '\r' => return None,
+            c if c.is_control() => return None,
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word.take());
+    end_command(&mut commands, &mut words, true)?;
+    (!commands.is_empty()).then_some(commands)
+}
+
+fn end_command(commands: &mut Vec<Vec<String>>, words: &mut Vec<String>, may_be_empty: bool) -> Option<()> {
+    let words = std::mem::take(words);
+    match words.first() {
+        None => may_be_empty.then_some(()),
+        Some(name) if name.is_empty() || name.contains('=') || RESERVED.contains(&name.as_str()) => None,
+        Some(_) => {
+            commands.push(words);
+            Some(())
+        }
+    }
+}
+
+/// Whether a simple command begins with the words of a prefix.
+pub fn begins_with(command: &[String], prefix: &[String]) -> bool {
+    !prefix.is_empty() && command.starts_with(prefix)
+}
+
+/// Whether the words of a prefix stand anywhere in the text of a command, whatever is around them: behind
+/// `sudo`, `env`, `xargs` or `sh -c`, in a substitution, with the path of the program written out. For
+/// what is denied, where a wrong alarm costs a question and a miss costs a file.
+pub fn mentions(command: &str, prefix: &[String]) -> bool {
+    let Some((name, rest)) = prefix.split_first() else { return false };
+    let words: Vec<String> = command
+        .split(|c: char| c.is_whitespace() || ";|&()<>{}`$\n".contains(c))
+        .map(|word| word.chars().filter(|c| !"'\"\\".contains(*c)).collect::<String>())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.iter().enumerate().any(|(place, word)| {
+        let base = word.rsplit('/').next().unwrap_or(word);
+        (base == name || word == name)
+            && words.get(place.saturating_add(1)..).is_some_and(|after| after.starts_with(rest))
+    })
+}
+
+/// A prefix, as a rule writes it, in words.
+pub fn words(prefix: &str) -> Vec<String> {
+    prefix.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_commands_are_cut_into_words() {
+        for (command, expected) in [
+            ("cargo test", vec![vec!["cargo", "test"]]),
+            ("  ls  -l ", vec![vec!["ls", "-l"]]),
+            ("git add 'a b' \"c d\"", vec![vec!["git", "add", "a b", "c d"]]),
+            ("a && b || c; d | e", vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"], vec!["e"]]),
+            ("a\nb\n", vec![vec!["a"], vec!["b"]]),
+            ("echo a'b'\"c\"", vec![vec!["echo", "abc"]]),
+        ] {
+            let expected = expected
+                .into_iter()
+                .map(|words| words.into_iter().map(str::to_owned).collect())
+                .collect::<Vec<Vec<String>>>();
+            assert_eq!(analyse(command), Analysis::Plain(expected), "{command}");
+        }
+    }
+
+    #[test]
+    fn whatever_only_a_shell_understands_is_opaque() {
+        for command in [
+            "",
+            "echo $(rm -rf x)",
+            "echo `id`",
+            "ls > /etc/x",
+            "cat < a",
+            "a & b",
+            "a &",
+            "FOO=1 ls",
+            "(ls)",
+            "{ ls; }",
+            "ls *",
+            "ls ~",
+            "echo \"$HOME\"",
+            "echo \\$x",
+            "if true; then ls; fi",
+            "eval ls",
+            ". ./x",
+            "a ;; b",
+            "a || || b",
+            "| a",
+            "echo 'open",
+            "echo \"open",
+            "cat <<X\nX",
+            "a |& b",
+            "! a",
+            "exec ls",
+            "# note",
+            "ls\r",
+            "$x",
+            "ls {a,b}",
+            "echo \u{7}",
+            "command rm x",
+        ] {
+            assert_eq!(analyse(command), Analysis::Opaque, "{command}");
+        }
+    }
+
+    #[test]
+    fn a_denied_command_is_found_behind_what_hides_it() {
+        let rm = words("rm");
+        let push = words("git push");
+        for command in [
+            "rm x",
+            "sudo rm x",
+            "/bin/rm x",
+            "sh -c 'rm x'",
+            "echo $(rm x)",
+            "ls;rm x",
+            "r\\m x",
+            "'rm' x",
+            "xargs rm",
+        ] {
+            assert!(mentions(command, &rm), "{command}");
+        }
+        for command in ["cargo rmx", "echo farm", "arm x"] {
+            assert!(!mentions(command, &rm), "{command}");
+        }
+        assert!(mentions("env X=1 git push -f", &push));
+        assert!(!mentions("git pull", &push));
+    }
+}

@@ -1,0 +1,206 @@
+//! Typed questions over the real wire: dialogs, headless ends, withdrawal, audit.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use edn_bridge::interaction::audit;
+use edn_bridge::value::Owned;
+use support::{Bridge, Setup, at, code, is_event, kind};
+
+const TWO: &str = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo $A"}}}
+                                       {:tool-call {:id "b" :name "bash" :arguments {:command "echo $B"}}}]}
+                              {:steps [{:delta "end"}]}]}"#;
+const ASK: &str = r#"{:turns [{:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?"}}}]}
+                              {:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?" :options ["red" "blue"]}}}]}
+                              {:steps [{:delta "end"}]}]}"#;
+
+fn with(setup: &Setup, features: &str, topics: &str) -> Bridge {
+    let mut bridge = setup.serve();
+    bridge.ask(
+        "h",
+        "handshake",
+        &format!(
+            "{{:client-info {{:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [{features}]}}}}"
+        ),
+    );
+    bridge.ask("all", "subscribe", "{}");
+    if !topics.is_empty() {
+        bridge.ask("some", "subscribe", &format!("{{:topics [{topics}]}}"));
+    }
+    bridge
+}
+
+fn typed(setup: &Setup) -> Bridge {
+    with(setup, "\"interactor\"", "")
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn go(bridge: &mut Bridge) -> Owned {
+    bridge.ask("p", "prompt", "{:message \"go\"}")
+}
+
+fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) -> Owned {
+    let id = data(question, "interaction-id");
+    bridge.ask("r", "interaction_respond", &format!("{{:interaction-id {id:?} {rest}}}"))
+}
+
+fn end(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
+}
+
+#[test]
+fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = typed(&setup);
+    let turn = go(&mut bridge);
+    for id in ["a", "b"] {
+        let question = bridge.event("interaction/requested");
+        assert_eq!(at(&question, &["data", "payload", "tool-id"]).unwrap().as_str(), Some(id));
+        assert_eq!(data(&question, "correlation-id"), data(&turn, "turn-id"));
+        let accepted = respond(
+            &mut bridge,
+            &question,
+            ":status \"accepted\" :value {:outcome \"approve\" :scope \"once\"}",
+        );
+        assert_eq!(kind(&accepted), "response");
+        let told = bridge.event("interaction/answered");
+        assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("accepted", "connection-1"));
+        let late = respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
+        assert_eq!(code(&late), "request/interaction-already-answered");
+    }
+    end(&mut bridge);
+    assert_eq!(
+        code(&bridge.ask("r", "interaction_respond", "{:interaction-id \"none\" :status \"cancelled\"}")),
+        "request/not-found"
+    );
+    let file = audit::path(&setup.state());
+    assert_eq!(audit::verify(&file).unwrap(), 2);
+    let records = std::fs::read_to_string(file).unwrap();
+    assert!(records.contains(":outcome \"approve\"") && records.contains(data(&turn, "turn-id")));
+}
+
+#[test]
+fn one_call_can_be_denied_and_its_sibling_runs() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = typed(&setup);
+    go(&mut bridge);
+    let first = bridge.event("interaction/requested");
+    respond(&mut bridge, &first, ":status \"cancelled\" :note \"no time\"");
+    let second = bridge.event("interaction/requested");
+    respond(&mut bridge, &second, ":status \"accepted\" :value {:outcome \"approve\" :scope \"session\"}");
+    let denied = bridge.until(|frame| is_event(frame, "tool/result"));
+    assert!(data(&denied, "result-text").contains("no time"), "{denied}");
+    let ran = bridge.event("tool/result");
+    assert_eq!(at(&ran, &["data", "is-error"]).unwrap().as_bool(), Some(false));
+    assert_eq!(data(&end(&mut bridge), "text"), "end");
+}
+
+#[test]
+fn a_question_goes_with_its_turn() {
+    for (op, reason) in [("abort", "aborted"), ("interrupt", "interrupted")] {
+        let setup = Setup::new().script(TWO);
+        let mut bridge = typed(&setup);
+        go(&mut bridge);
+        let question = bridge.event("interaction/requested");
+        bridge.request("stop", op, "{}");
+        let told = bridge.event("interaction/answered");
+        assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("cancelled", "core"));
+        assert_eq!(data(&end(&mut bridge), "stop-reason"), reason);
+        let late = respond(&mut bridge, &question, ":status \"cancelled\"");
+        assert_eq!(code(&late), "request/interaction-already-answered");
+        assert!(!bridge.told().contains("\"tool/executing\""));
+    }
+}
+
+#[test]
+fn a_connection_that_knows_dialogs_answers_with_them() {
+    let setup = Setup::new().script(ASK);
+    let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
+    assert_eq!(
+        code(&bridge.ask("d", "resolve_dialog", "{:dialog-id \"x\" :result true}")),
+        "request/no-active-dialog"
+    );
+    go(&mut bridge);
+    let input = bridge.event("ui/dialog-requested");
+    assert_eq!((data(&input, "kind"), data(&input, "title")), ("input", "Which?"));
+    let id = data(&input, "dialog-id").to_owned();
+    assert_eq!(
+        code(&bridge.ask("d", "resolve_dialog", "{:dialog-id \"x\" :result \"y\"}")),
+        "request/dialog-id-mismatch"
+    );
+    let wrong = bridge.ask("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result true}}"));
+    assert_eq!(code(&wrong), "request/invalid-params");
+    bridge.request("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"the green one\"}}"));
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "the green one");
+    let select = bridge.event("ui/dialog-requested");
+    assert_eq!(data(&select, "kind"), "select");
+    let options = at(&select, &["data", "options"]).unwrap().as_slice().unwrap();
+    let blue = options.iter().find(|option| support::text(option, "label") == "blue").unwrap();
+    let params =
+        format!("{{:dialog-id {:?} :result {:?}}}", data(&select, "dialog-id"), support::text(blue, "value"));
+    bridge.request("d2", "resolve_dialog", &params);
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "blue");
+    let late = bridge.ask("d3", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"y\"}}"));
+    assert_eq!(code(&late), "request/interaction-already-answered");
+    assert!(!bridge.told().contains("interaction/requested\""), "one who knows dialogs is sent dialogs");
+}
+
+#[test]
+fn a_cancelled_dialog_is_told_to_the_model() {
+    let setup = Setup::new().script(ASK);
+    let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
+    go(&mut bridge);
+    let input = bridge.event("ui/dialog-requested");
+    bridge.request("d", "cancel_dialog", &format!("{{:dialog-id {:?}}}", data(&input, "dialog-id")));
+    let result = bridge.event("tool/result");
+    assert_eq!(at(&result, &["data", "is-error"]).unwrap().as_bool(), Some(true));
+}
+
+#[test]
+fn without_anyone_to_ask_the_turn_halts_and_says_what_to_do() {
+    // Subscribing to everything makes no interactor.
+    for script in [TWO, ASK] {
+        let setup = Setup::new().script(script);
+        let mut bridge = with(&setup, "", "");
+        let turn = go(&mut bridge);
+        let last = end(&mut bridge);
+        let error = data(&last, "error-message");
+        assert_eq!(data(&last, "stop-reason"), "error");
+        assert!(
+            error.starts_with("permission-required: ") && error.contains(data(&turn, "turn-id")),
+            "{error}"
+        );
+        assert!(!bridge.told().contains("\"tool/executing\"") || script == ASK);
+        let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
+        assert!(records.contains(":ext-id \"headless\""), "{records}");
+    }
+}
+
+#[test]
+fn with_yolo_questions_have_their_usual_answers() {
+    let setup = Setup::new().script(ASK).arg("--yolo");
+    let mut bridge = with(&setup, "", "");
+    go(&mut bridge);
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "red");
+    assert_eq!(data(&end(&mut bridge), "text"), "end");
+}
+
+#[test]
+fn who_becomes_an_interactor_later_is_shown_what_is_open() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = typed(&setup);
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    // As a frontend does that lost what it was sent.
+    bridge.request("again", "subscribe", "{:topics [\"interaction/requested\"]}");
+    let again = bridge.event("interaction/requested");
+    assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
+    respond(&mut bridge, &again, ":status \"accepted\" :value {:outcome \"deny\"}");
+    let next = bridge.event("interaction/requested");
+    assert_ne!(data(&next, "interaction-id"), data(&question, "interaction-id"));
+}

@@ -1,0 +1,209 @@
+//! The tools over the real wire: what they do, what they refuse, what they show and keep.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use edn_bridge::limits::{TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
+use edn_bridge::value::Owned;
+use support::{Bridge, Setup, at, code, is_event, kind};
+
+/// A bridge whose model makes these calls, each in an answer of its own.
+fn calls(calls: &[&str]) -> Setup {
+    let turns: String = calls.iter().map(|call| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect();
+    Setup::new().script(&format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}]}}")).arg("--yolo")
+}
+
+fn go(setup: &Setup) -> Bridge {
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge
+}
+
+fn result(bridge: &mut Bridge) -> Owned {
+    bridge.event("tool/result")
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn failed(frame: &Owned) -> bool {
+    at(frame, &["data", "is-error"]).and_then(|value| value.as_bool()).unwrap()
+}
+
+#[test]
+fn a_file_is_written_read_edited_searched_and_found() {
+    let setup = calls(&[
+        r#"{:name "write" :arguments {:path "src/a.txt" :content "one\ntwo\nthree\n"}}"#,
+        r#"{:name "read" :arguments {:path "src/a.txt" :offset 2 :limit 1}}"#,
+        r#"{:name "edit" :arguments {:path "src/a.txt" :edits [{:old "three" :new "3"} {:old "one" :new "1"}]}}"#,
+        r#"{:name "search" :arguments {:pattern "^t.o$"}}"#,
+        r#"{:name "find" :arguments {:glob "*.txt"}}"#,
+    ]);
+    let mut bridge = go(&setup);
+    let written = result(&mut bridge);
+    assert!(
+        at(&written, &["data", "details", "diff"]).unwrap().as_str().unwrap().contains("+++ b/src/a.txt")
+    );
+    let read = result(&mut bridge);
+    assert!(data(&read, "result-text").starts_with("     2\ttwo\n[…"), "{read}");
+    let edited = result(&mut bridge);
+    let diff = at(&edited, &["data", "details", "diff"]).unwrap().as_str().unwrap();
+    for line in ["-one", "+1", " two", "-three", "+3"] {
+        assert!(diff.lines().any(|found| found == line), "{line}: {diff}");
+    }
+    assert_eq!(std::fs::read_to_string(setup.project().join("src/a.txt")).unwrap(), "1\ntwo\n3\n");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "src/a.txt:2:two\n");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "src/a.txt\n");
+}
+
+#[test]
+fn what_cannot_be_done_is_said_to_the_model() {
+    let cases = [
+        (r#"{:name "edit" :arguments {:path "a" :edits [{:old "x" :new "y"}]}}"#, "more than once"),
+        (r#"{:name "edit" :arguments {:path "a" :edits []}}"#, "edits must be"),
+        (r#"{:name "edit" :arguments {:path "none" :edits [{:old "x" :new "y"}]}}"#, "does not exist"),
+        (r#"{:name "read" :arguments {:path "none"}}"#, "cannot be read"),
+        (r#"{:name "read" :arguments {:path 7}}"#, "path must be a string"),
+        (r#"{:name "read" :arguments {:path "binary"}}"#, "binary file"),
+        (r#"{:name "search" :arguments {:pattern "("}}"#, "no regular expression"),
+        (r#"{:name "write" :arguments {:path "folder" :content "x"}}"#, "no regular file"),
+        (r#"{:name "fly" :arguments {}}"#, "There is no tool"),
+        (r#"{:name "bash" :arguments {:command "exit 3"}}"#, "exit status 3"),
+        (r#"{:name "bash" :arguments {:command "sleep 1000" :timeout-seconds 1}}"#, "ended after 1 seconds"),
+    ];
+    let setup = calls(&cases.map(|(call, _)| call));
+    std::fs::write(setup.project().join("a"), "x x").unwrap();
+    std::fs::write(setup.project().join("binary"), b"a\0b").unwrap();
+    std::fs::create_dir(setup.project().join("folder")).unwrap();
+    let mut bridge = go(&setup);
+    for (call, expected) in cases {
+        let result = result(&mut bridge);
+        assert!(failed(&result) && data(&result, "result-text").contains(expected), "{call}: {result}");
+    }
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "x x");
+}
+
+#[test]
+fn long_output_is_shown_in_part_and_kept_whole() {
+    let setup = calls(&[r#"{:name "bash" :arguments {:command "seq 1 100000; sleep 0.3; echo end"}}"#]);
+    let mut bridge = go(&setup);
+    let update = bridge.event("tool/update");
+    assert!(data(&update, "result-text").len() <= TOOL_EXCERPT_BYTES);
+    let result = result(&mut bridge);
+    let shown = data(&result, "result-text");
+    assert!(
+        shown.len() < TOOL_RESULT_BYTES + 300 && shown.starts_with("1\n2\n") && shown.ends_with("\nend\n")
+    );
+    let handle = at(&result, &["data", "details", "handle"]).unwrap().as_str().unwrap();
+    let expected: String = (1..=100_000).map(|n| format!("{n}\n")).collect::<String>() + "end\n";
+    let mut whole = String::new();
+    loop {
+        let params = format!("{{:handle {handle:?} :offset {} :limit 200000}}", whole.len());
+        let part = bridge.ask("r", "read_output", &params);
+        assert_eq!(at(&part, &["data", "size"]).unwrap().as_i64(), i64::try_from(expected.len()).ok());
+        match data(&part, "text") {
+            "" => break,
+            text => whole.push_str(text),
+        }
+    }
+    assert!(whole == expected, "what was kept differs");
+    assert_eq!(code(&bridge.ask("r", "read_output", "{:handle \"../../rules\"}")), "request/not-found");
+}
+
+#[test]
+fn a_stream_of_output_is_shown_at_most_ten_times_a_second() {
+    let setup = calls(&[
+        r#"{:name "bash" :arguments {:command "for i in $(seq 100); do echo $i; sleep 0.01; done"}}"#,
+    ]);
+    let mut bridge = go(&setup);
+    let mut updates = 0;
+    bridge.until(|frame| is_event(frame, "tool/executing"));
+    let started = std::time::Instant::now();
+    loop {
+        let frame = bridge.frame();
+        if is_event(&frame, "tool/update") {
+            updates += 1;
+        }
+        if is_event(&frame, "tool/result") {
+            break;
+        }
+    }
+    let tenths = started.elapsed().as_millis() / 100;
+    assert!(updates > 1 && updates <= tenths + 1, "{updates} updates in {tenths} tenths of a second");
+}
+
+#[test]
+fn the_users_own_command_runs_and_can_be_ended() {
+    let setup = Setup::new().script("{:turns []}");
+    let mut bridge = setup.ready();
+    let done = bridge.ask("b", "bash", "{:command \"echo out; echo err >&2; exit 2\"}");
+    assert_eq!(data(&done, "output"), "out\nerr\n");
+    assert_eq!(at(&done, &["data", "exit-code"]).unwrap().as_i64(), Some(2));
+    bridge.request("slow", "bash", "{:command \"sleep 1000\"}");
+    let refused = bridge.ask("second", "bash", "{:command \"ls\"}");
+    assert_eq!(code(&refused), "request/session-not-idle");
+    bridge.request("stop", "abort_bash", "{}");
+    let ended = bridge.answer("slow");
+    assert_eq!(at(&ended, &["data", "cancelled"]).unwrap().as_bool(), Some(true));
+}
+
+#[test]
+fn a_background_job_outlives_its_call_and_can_be_ended() {
+    let setup = calls(&[
+        r#"{:name "bash" :arguments {:command "echo started; while [ ! -e stop ]; do sleep 0.02; done; exit 4" :background true}}"#,
+        r#"{:name "bash" :arguments {:command "sleep 1000" :background true}}"#,
+    ]);
+    let mut bridge = go(&setup);
+    let first = result(&mut bridge);
+    let job = at(&first, &["data", "details", "job-id"]).unwrap().as_str().unwrap().to_owned();
+    let second = result(&mut bridge);
+    let other = at(&second, &["data", "details", "job-id"]).unwrap().as_str().unwrap().to_owned();
+    let listed = bridge.ask("l", "list_background_jobs", "{:statuses [\"running\"]}");
+    assert_eq!(at(&listed, &["data", "jobs"]).unwrap().as_slice().unwrap().len(), 2);
+    let ended = |bridge: &mut Bridge, id: &str| {
+        bridge.until(|frame| {
+            let part = |key| at(frame, &["data", "job", key]).and_then(|value| value.as_str());
+            is_event(frame, "job/updated") && part("id") == Some(id) && part("status") != Some("running")
+        })
+    };
+    bridge.request("c", "cancel_background_job", &format!("{{:job-id {other:?}}}"));
+    let job_of = |event: &Owned, key: &str| at(event, &["data", "job", key]).unwrap().to_string();
+    assert_eq!(job_of(&ended(&mut bridge, &other), "status"), "\"cancelled\"");
+    std::fs::write(setup.project().join("stop"), "").unwrap();
+    let done = ended(&mut bridge, &job);
+    assert_eq!((job_of(&done, "status"), job_of(&done, "exit-code")), ("\"failed\"".into(), "4".into()));
+    let shown = bridge.ask("i", "inspect_background_job", &format!("{{:job-id {job:?}}}"));
+    assert_eq!(at(&shown, &["data", "job", "output"]).unwrap().as_str(), Some("started\n"));
+    assert_eq!(code(&bridge.ask("i", "inspect_background_job", "{:job-id \"j\"}")), "request/not-found");
+}
+
+#[test]
+fn nothing_that_runs_outlives_the_connection() {
+    let setup = calls(&[
+        r#"{:name "bash" :arguments {:command "echo $$ > job; exec sleep 1000" :background true}}"#,
+        r#"{:name "bash" :arguments {:command "echo $$ > call; echo ready; sleep 1000"}}"#,
+    ]);
+    let mut bridge = go(&setup);
+    bridge.event("tool/update");
+    let (status, ..) = bridge.finish();
+    assert!(status.success());
+    for file in ["job", "call"] {
+        let pid = std::fs::read_to_string(setup.project().join(file)).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{file} is left running: {stat}");
+    }
+}
+
+#[test]
+fn keys_are_not_inherited_by_commands() {
+    let setup =
+        calls(&[r#"{:name "bash" :arguments {:command "env"}}"#]).env("ANTHROPIC_API_KEY", "canary-7391");
+    let mut bridge = go(&setup);
+    let result = result(&mut bridge);
+    assert!(!failed(&result) && data(&result, "result-text").contains("PATH="));
+    let own = bridge.ask("b", "bash", "{:command \"env\"}");
+    assert_eq!(kind(&own), "response");
+    assert!(!bridge.told().contains("canary-7391"));
+}

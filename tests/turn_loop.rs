@@ -1,0 +1,459 @@
+//! Turns over the real wire: stages, tool calls, steering, queueing, ending, retrying, compacting.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+
+use edn_bridge::value::Owned;
+use support::{Bridge, Setup, at, code, is_answer, is_event, kind, text};
+
+/// A call of `bash` that waits until the file `go` is there.
+const WAITING: &str = r#"{:tool-call {:id "w" :name "bash" :arguments {:command "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo done"}}}"#;
+const ECHO: &str = "{:steps [{:echo :last-user}]}";
+
+fn yolo(script: &str) -> Setup {
+    Setup::new().script(script).arg("--yolo")
+}
+
+/// What an event carries.
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn prompt(bridge: &mut Bridge, message: &str) -> Owned {
+    bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"))
+}
+
+/// Passes over what comes until the message that ends a turn.
+fn end(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
+}
+
+/// Role and text of every message of the session.
+fn messages(bridge: &mut Bridge) -> Vec<(String, String)> {
+    let answer = bridge.ask("messages", "get_messages", "{}");
+    let messages = at(&answer, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+    messages
+        .iter()
+        .map(|message| {
+            let blocks = message.get("content").and_then(|content| content.as_slice()).unwrap();
+            let texts = blocks.iter().filter_map(|block| block.get("text")?.as_str());
+            (text(message, "role").to_owned(), texts.collect::<String>())
+        })
+        .collect()
+}
+
+fn idle(bridge: &mut Bridge) {
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+}
+
+/// Whether a process runs. One that ended and that nobody has asked about yet does not.
+fn alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn a_turn_passes_its_stages_in_order() {
+    let setup = yolo(
+        r#"{:turns [{:steps [{:delta "I look."} {:tool-call {:id "c1" :name "bash" :arguments {:command "echo hi"}}}]}
+                    {:steps [{:delta "Done."}]}]}"#,
+    );
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "look");
+    let mut seen = Vec::new();
+    loop {
+        let frame = bridge.frame();
+        let topic = text(&frame, "event").to_owned();
+        match topic.as_str() {
+            "turn/stage" => seen.push(format!("{} {}", data(&frame, "stage"), data(&frame, "point"))),
+            "assistant/message" => seen.push(format!("message {}", data(&frame, "stop-reason"))),
+            "tool/start" | "tool/delta" | "tool/executing" | "tool/result" => seen.push(topic),
+            _ => {}
+        }
+        if seen.last().is_some_and(|last| last == "render post") {
+            break;
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            "receive-input pre",
+            "receive-input post",
+            "compose-request pre",
+            "compose-request post",
+            "send-request pre",
+            "send-request post",
+            "stream-response pre",
+            "tool/start",
+            "tool/delta",
+            "message tool-use",
+            "stream-response post",
+            "tool-call pre",
+            "tool/executing",
+            "tool/result",
+            "tool-call post",
+            "compose-request pre",
+            "compose-request post",
+            "send-request pre",
+            "send-request post",
+            "stream-response pre",
+            "stream-response post",
+            "render pre",
+            "message end-turn",
+            "render post",
+        ]
+    );
+    let told = messages(&mut bridge);
+    let expected = [("user", "look"), ("assistant", "I look."), ("tool", "hi\n"), ("assistant", "Done.")];
+    assert_eq!(told, expected.map(|(role, text)| (role.to_owned(), text.to_owned())));
+}
+
+#[test]
+fn calls_of_one_answer_run_side_by_side_and_are_answered_in_order() {
+    // The first waits for what the second makes: one after the other, they would never end.
+    let setup = yolo(
+        r#"{:turns [{:steps [
+             {:tool-call {:id "a" :name "bash" :arguments {:command "while [ ! -e made ]; do sleep 0.02; done; echo first"}}}
+             {:tool-call {:id "b" :name "bash" :arguments {:command "touch made; echo second"}}}]}
+             {:steps [{:delta "ok"}]}]}"#,
+    );
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "go");
+    let first = bridge.event("tool/result");
+    let second = bridge.event("tool/result");
+    assert_eq!((data(&first, "tool-id"), data(&second, "tool-id")), ("a", "b"));
+    assert!(!data(&first, "entry-id").is_empty());
+    end(&mut bridge);
+}
+
+#[test]
+fn no_more_than_four_calls_run_at_the_same_time() {
+    let call = |n: u32| {
+        format!(
+            "{{:tool-call {{:id \"c{n}\" :name \"bash\" :arguments {{:command \"mkdir run.{n}; ls -d run.* | wc -l; sleep 0.1; rmdir run.{n}\"}}}}}}"
+        )
+    };
+    let calls: String = (0..10).map(call).collect();
+    let setup = yolo(&format!("{{:turns [{{:steps [{calls}]}} {{:steps [{{:delta \"ok\"}}]}}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "go");
+    let mut most = 0;
+    for _ in 0..10 {
+        let result = bridge.event("tool/result");
+        let running: u32 = data(&result, "result-text").trim().parse().unwrap();
+        assert!(running <= 4, "{running} at the same time\n{}", bridge.told());
+        most = most.max(running);
+    }
+    assert!(most > 1, "they ran one after the other");
+}
+
+#[test]
+fn steering_is_delivered_after_the_running_call_and_before_the_next_model_call() {
+    let setup = yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    let turn = prompt(&mut bridge, "work");
+    bridge.event("tool/executing");
+    for _ in 0..2 {
+        // The same key twice is one message.
+        let steered = bridge.ask("s", "steer", "{:message \"rather this\" :idempotency-key \"k\"}");
+        assert_eq!(data(&steered, "turn-id"), data(&turn, "turn-id"));
+    }
+    bridge.ask("s2", "prompt_while_streaming", "{:message \"and that\"}");
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    assert_eq!(data(&end(&mut bridge), "text"), "and that");
+    let told = messages(&mut bridge);
+    let roles: Vec<&str> = told.iter().map(|(role, _)| role.as_str()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "user", "user", "assistant"]);
+    assert_eq!(told[3].1, "rather this");
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(0));
+}
+
+#[test]
+fn steering_during_the_last_answer_goes_on_with_the_turn() {
+    let setup = yolo(&format!(
+        "{{:turns [{{:steps [{{:delta \"a\"}} {{:sleep-ms 1500}} {{:delta \"b\"}}]}} {ECHO}]}}"
+    ));
+    let mut bridge = setup.ready();
+    let turn = prompt(&mut bridge, "work");
+    bridge.event("assistant/delta");
+    bridge.ask("s", "steer", "{:message \"more\"}");
+    let first = bridge.event("assistant/message");
+    assert_eq!((data(&first, "text"), data(&first, "stop-reason")), ("ab", "end-turn"));
+    let second = bridge.event("assistant/message");
+    assert_eq!((data(&second, "text"), data(&second, "turn-id")), ("more", data(&turn, "turn-id")));
+}
+
+#[test]
+fn a_follow_up_has_a_turn_of_its_own_after_the_running_one() {
+    let setup =
+        yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {{:steps [{{:delta \"first\"}}]}} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "work");
+    bridge.event("tool/executing");
+    let refused = bridge.ask("p2", "prompt", "{:message \"x\"}");
+    assert_eq!(code(&refused), "request/session-not-idle");
+    assert_eq!(refused.get("retryable").and_then(|r| r.as_bool()), Some(true));
+    let queued = bridge.ask("f", "follow_up", "{:message \"next\"}");
+    bridge.ask("f2", "prompt_while_streaming", "{:message \"last\" :behavior \"queue\"}");
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(2));
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    assert_eq!(data(&end(&mut bridge), "text"), "first");
+    let second = end(&mut bridge);
+    assert_eq!((data(&second, "text"), data(&second, "turn-id")), ("next", data(&queued, "turn-id")));
+    assert_eq!(text(&second, "id"), "f");
+    assert_eq!(data(&end(&mut bridge), "text"), "last");
+    idle(&mut bridge);
+}
+
+#[test]
+fn what_waits_survives_a_restart() {
+    let setup = yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "work");
+    bridge.event("tool/executing");
+    bridge.ask("f", "follow_up", "{:message \"later\"}");
+    bridge.ask("s", "steer", "{:message \"sooner\"}");
+    bridge.kill();
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    let file =
+        support::files(&setup.state().join("sessions")).into_iter().find(|f| f.extension().unwrap() == "edn");
+    let echo = Setup { dir: setup.dir, ..yolo(&format!("{{:turns [{ECHO}]}}")) };
+    let mut bridge = echo.ready();
+    let path = file.unwrap();
+    bridge.ask("switch", "switch_session", &format!("{{:session-path {:?}}}", path.to_str().unwrap()));
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(2));
+    prompt(&mut bridge, "now");
+    // What was meant to be said first is said with the next model call; the rest follows.
+    assert_eq!(data(&end(&mut bridge), "text"), "sooner");
+    assert_eq!(data(&end(&mut bridge), "text"), "later");
+    idle(&mut bridge);
+}
+
+#[test]
+fn an_abort_ends_a_running_tool_and_all_that_it_started() {
+    let setup = yolo(
+        r#"{:turns [{:steps [{:delta "x"} {:tool-call {:id "c" :name "bash"
+             :arguments {:command "sleep 1000 & echo $! > pid; echo $$ >> pid; sync; echo ready; wait"}}}]}]}"#,
+    );
+    let mut bridge = setup.ready();
+    let turn = prompt(&mut bridge, "go");
+    bridge.event("tool/update");
+    for id in ["a1", "a2"] {
+        assert_eq!(kind(&bridge.ask(id, "abort", "{}")), "response");
+    }
+    let result = bridge.event("tool/result");
+    assert!(data(&result, "result-text").contains("ready"));
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "stop-reason"), data(&last, "turn-id")), ("aborted", data(&turn, "turn-id")));
+    for pid in std::fs::read_to_string(setup.project().join("pid")).unwrap().lines() {
+        assert!(!alive(pid), "{pid} is left running");
+    }
+    idle(&mut bridge);
+    bridge.request("ping", "ping", "{}");
+    let mut after = Vec::new();
+    loop {
+        let frame = bridge.frame();
+        if is_answer(&frame, "ping") {
+            break;
+        }
+        after.push(frame);
+    }
+    assert!(after.iter().all(|frame| data(frame, "turn-id").is_empty()), "{}", bridge.told());
+}
+
+#[test]
+fn an_abort_right_behind_its_prompt_finds_the_turn() {
+    let setup = yolo("{:turns [{:steps [{:sleep-ms 3600000}]}]}");
+    let mut bridge = setup.ready();
+    bridge.write(
+        b"{:id \"p\" :kind :request :op \"prompt\" :params {:message \"x\"}}\n{:id \"a\" :kind :request :op \"abort\"}\n",
+    );
+    assert_eq!(data(&end(&mut bridge), "stop-reason"), "aborted");
+}
+
+#[test]
+fn what_was_said_before_an_abort_is_kept_and_the_next_turn_works() {
+    let setup = yolo(&format!("{{:turns [{{:steps [{{:delta \"part\"}} {{:sleep-ms 3600000}}]}} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "one");
+    bridge.event("assistant/delta");
+    bridge.ask("f", "follow_up", "{:message \"waits\"}");
+    bridge.ask("a", "abort", "{}");
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "aborted"));
+    idle(&mut bridge);
+    // What waited waits on: an abort starts nothing.
+    prompt(&mut bridge, "two");
+    assert_eq!(data(&end(&mut bridge), "text"), "two");
+    assert_eq!(data(&end(&mut bridge), "text"), "waits");
+}
+
+#[test]
+fn an_interrupt_lets_the_running_call_finish_and_hands_back_what_was_not_said() {
+    let setup = yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {{:steps [{{:delta \"never\"}}]}}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "go");
+    bridge.event("tool/executing");
+    bridge.ask("s", "steer", "{:message \"one\"}");
+    bridge.ask("s", "steer", "{:message \"two\"}");
+    let answer = bridge.ask("i", "interrupt", "{}");
+    assert_eq!(at(&answer, &["data", "pending"]).unwrap().as_bool(), Some(true));
+    assert_eq!(data(&answer, "dropped-steering-text"), "one\ntwo");
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "interrupt-pending"]).unwrap().as_bool(), Some(true));
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    let result = bridge.event("tool/result");
+    assert_eq!(at(&result, &["data", "is-error"]).unwrap().as_bool(), Some(false));
+    assert_eq!(data(&end(&mut bridge), "stop-reason"), "interrupted");
+    idle(&mut bridge);
+}
+
+#[test]
+fn an_interrupt_without_a_running_call_ends_the_turn_at_once() {
+    let setup = yolo("{:turns [{:steps [{:delta \"part\"} {:sleep-ms 3600000}]}]}");
+    let mut bridge = setup.ready();
+    let answer = bridge.ask("i", "interrupt", "{}");
+    assert_eq!(at(&answer, &["data", "pending"]).unwrap().as_bool(), Some(false), "nothing runs");
+    prompt(&mut bridge, "go");
+    bridge.event("assistant/delta");
+    let answer = bridge.ask("i", "interrupt", "{}");
+    assert_eq!(at(&answer, &["data", "pending"]).unwrap().as_bool(), Some(false));
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "interrupted"));
+}
+
+const LIMITED: &str = "{:steps [{:error {:kind :rate-limited :message \"slow down\" :retry-after-ms 30}}]}";
+const BUSY: &str = "{:steps [{:error {:kind :rate-limited :message \"busy\" :retry-after-ms 100000}}]}";
+
+#[test]
+fn a_passing_failure_is_tried_again_after_a_visible_pause() {
+    let setup = yolo(&format!("{{:turns [{LIMITED} {LIMITED} {{:steps [{{:delta \"ok\"}}]}}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "go");
+    for attempt in 1..=2 {
+        let state =
+            bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
+        assert_eq!(at(&state, &["data", "retry-attempt"]).unwrap().as_i64(), Some(attempt));
+        assert!(at(&state, &["data", "retry", "deadline-ms"]).unwrap().as_i64().is_some());
+    }
+    assert_eq!(data(&end(&mut bridge), "text"), "ok");
+}
+
+#[test]
+fn waiting_for_a_retry_can_be_given_up_or_aborted() {
+    for (op, reason) in [("abort_retry", "error"), ("abort", "aborted"), ("interrupt", "interrupted")] {
+        let setup = yolo(&format!("{{:turns [{BUSY}]}}"));
+        let mut bridge = setup.ready();
+        prompt(&mut bridge, "go");
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
+        bridge.ask("stop", op, "{}");
+        let last = end(&mut bridge);
+        assert_eq!(data(&last, "stop-reason"), reason, "{op}");
+        assert_eq!(data(&last, "error-message").contains("busy"), op == "abort_retry", "{op}");
+        idle(&mut bridge);
+    }
+}
+
+#[test]
+fn what_is_not_passing_or_not_wanted_is_not_tried_again() {
+    let fatal = "{:steps [{:error {:kind :fatal :message \"no\"}}]}";
+    let broken = "{:steps [{:delta \"half\"} {:error {:kind :dropped :message \"gone\"}}]}";
+    for (script, auto, text) in [(fatal, true, ""), (broken, true, "half"), (LIMITED, false, "")] {
+        let setup = yolo(&format!("{{:turns [{script} {{:steps [{{:delta \"again\"}}]}}]}}"));
+        let mut bridge = setup.ready();
+        bridge.ask("r", "set_auto_retry", &format!("{{:enabled {auto}}}"));
+        prompt(&mut bridge, "go");
+        let last = end(&mut bridge);
+        assert_eq!((data(&last, "stop-reason"), data(&last, "text")), ("error", text), "{script}");
+        assert!(!data(&last, "error-message").is_empty());
+    }
+}
+
+#[test]
+fn a_conversation_is_compacted_on_request_and_the_journal_keeps_it() {
+    let setup = yolo(
+        "{:turns [{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]} {:steps [{:delta \"short\"}]} {:steps [{:delta \"c\"}]}]}",
+    );
+    let mut bridge = setup.ready();
+    let nothing = bridge.ask("c0", "compact", "{}");
+    assert_eq!(code(&nothing), "runtime/failed");
+    for _ in 0..2 {
+        prompt(&mut bridge, &"long ".repeat(20_000));
+        end(&mut bridge);
+        idle(&mut bridge);
+    }
+    bridge.request("c", "compact", "{:custom-instructions \"briefly\"}");
+    bridge.until(|frame| {
+        is_event(frame, "session/updated")
+            && at(frame, &["data", "is-compacting"]).and_then(|c| c.as_bool()) == Some(true)
+    });
+    let done = bridge.answer("c");
+    assert_eq!(data(&done, "summary"), "short", "{done}");
+    idle(&mut bridge);
+    assert_eq!(messages(&mut bridge).len(), 4);
+    prompt(&mut bridge, "go on");
+    assert_eq!(data(&end(&mut bridge), "text"), "c");
+}
+
+#[test]
+fn an_overflow_in_mid_turn_is_compacted_once_and_then_an_error() {
+    let overflow = "{:steps [{:error {:kind :context-overflow :message \"too long\"}}]}";
+    let fill = "{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]}";
+    for (rest, reason, text) in [
+        ("{:steps [{:delta \"summary\"}]} {:steps [{:delta \"fits\"}]}".to_owned(), "end-turn", "fits"),
+        (format!("{{:steps [{{:delta \"summary\"}}]}} {overflow}"), "error", ""),
+    ] {
+        let setup = yolo(&format!("{{:turns [{fill} {overflow} {rest}]}}"));
+        let mut bridge = setup.ready();
+        for _ in 0..2 {
+            prompt(&mut bridge, &"long ".repeat(20_000));
+            end(&mut bridge);
+            idle(&mut bridge);
+        }
+        prompt(&mut bridge, "more");
+        let last = end(&mut bridge);
+        assert_eq!((data(&last, "stop-reason"), data(&last, "text")), (reason, text), "{}", last);
+    }
+}
+
+#[test]
+fn a_nearly_full_window_is_compacted_before_the_next_call() {
+    let setup = yolo(
+        "{:turns [{:steps [{:delta \"a\"}] :usage {:input 1000 :output 10}} {:steps [{:delta \"b\"}] :usage {:input 190000 :output 10}}
+                  {:steps [{:delta \"the story so far\"}]} {:steps [{:delta \"c\"}]}]}",
+    );
+    let mut bridge = setup.ready();
+    for _ in 0..2 {
+        prompt(&mut bridge, &"long ".repeat(20_000));
+        end(&mut bridge);
+        idle(&mut bridge);
+    }
+    prompt(&mut bridge, "more");
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "compacting");
+    assert_eq!(data(&end(&mut bridge), "text"), "c");
+}
+
+#[test]
+fn an_unknown_model_is_refused_with_its_neighbours_and_models_cycle() {
+    let setup = yolo(&format!("{{:turns [{ECHO}]}}"));
+    let mut bridge = setup.ready();
+    let refused = bridge.ask("m", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
+    assert_eq!(code(&refused), "request/unknown-model");
+    let nearest = at(&refused, &["data", "nearest"]).unwrap().as_slice().unwrap();
+    assert_eq!(text(&nearest[0], "id"), "claude-sonnet-4-5");
+    let models = bridge.ask("models", "get_available_models", "{}");
+    let models = at(&models, &["data", "models"]).unwrap().as_slice().unwrap().to_vec();
+    let usable: Vec<_> = models.iter().filter(|m| m.get("usable").unwrap().as_bool() == Some(true)).collect();
+    assert!(usable.iter().any(|model| text(model, "provider") == "scripted"));
+    let first = bridge.ask("c", "cycle_model", "{}");
+    let other = at(&first, &["data", "model", "provider"]).unwrap().as_str().unwrap().to_owned();
+    assert_ne!(other, "scripted");
+    let back = bridge.ask("c", "cycle_model", "{:direction \"prev\"}");
+    assert_eq!(at(&back, &["data", "model", "provider"]).unwrap().as_str(), Some("scripted"));
+}
