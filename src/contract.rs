@@ -41,7 +41,7 @@ pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
 /// How to run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names, or beginnings of names, of the checks to run; all where there are none.
+    /// Names of checks and rules, or of their rooms (`framing`, `topic`); all where there are none.
     pub only: Vec<String>,
     /// How long a check waits for one answer or event.
     pub patience: Duration,
@@ -75,8 +75,7 @@ pub fn execute(
 
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
-    let chosen =
-        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|asked| names(asked, name));
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
@@ -90,6 +89,13 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let ledger = ledger.take();
     findings.extend(rule_findings(&ledger).into_iter().filter(|finding| chosen(&finding.name)));
     Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
+}
+
+/// Whether what was asked for names a check or rule: by its whole name or by its room.
+fn names(asked: &str, name: &str) -> bool {
+    let asked = asked.strip_suffix('.').unwrap_or(asked);
+    name.strip_prefix(asked)
+        .is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && !asked.contains('.')))
 }
 
 fn run_one(

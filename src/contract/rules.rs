@@ -51,7 +51,10 @@ pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
     ("approve", &["tool", "tool-id", "call-summary"]),
     ("auth.device-code", &["provider", "url", "code", "expires-at"]),
     ("auth.password", &["prompt"]),
-    ("grant-stage-tool", &["stage-execution-id", "attempt", "proposal-id", "tool", "args-digest", "args-summary"]),
+    (
+        "grant-stage-tool",
+        &["stage-execution-id", "attempt", "proposal-id", "tool", "args-digest", "args-summary"],
+    ),
     (
         "approve-subagent-envelope",
         &["subagent-id", "parent-session-id", "depth", "requested-envelope", "prompt-summary", "model"],
@@ -66,11 +69,14 @@ pub fn rules() -> impl Iterator<Item = (String, String)> {
         (format!("answer.{}", op.name), about)
     });
     let topics = TOPICS.iter().map(|topic| {
-        (format!("topic.{}", topic.name), format!("Every {} has its required keys, in their shapes.", topic.name))
+        (
+            format!("topic.{}", topic.name),
+            format!("Every {} has its required keys, in their shapes.", topic.name),
+        )
     });
-    let kinds = INTERACTION_KINDS
-        .iter()
-        .map(|(kind, _)| (format!("kind.{kind}"), format!("Every question of kind {kind} has its payload's keys.")));
+    let kinds = INTERACTION_KINDS.iter().map(|(kind, _)| {
+        (format!("kind.{kind}"), format!("Every question of kind {kind} has its payload's keys."))
+    });
     general.chain(answers).chain(topics).chain(kinds)
 }
 
@@ -212,7 +218,10 @@ impl Witness {
         look.at("frame.round-trip");
         let again = edn::to_string(&value);
         if edn::read_one(again.as_bytes()).ok().as_ref() != Some(&value) {
-            look.breach("frame.round-trip", format!("written again it reads as something else: {}", excerpt(again.as_bytes())));
+            look.breach(
+                "frame.round-trip",
+                format!("written again it reads as something else: {}", excerpt(again.as_bytes())),
+            );
         }
         match value.get("kind").and_then(Value::as_keyword) {
             Some("response") => {
@@ -241,7 +250,10 @@ impl Witness {
         look.shape("frame.response", map, "ok", "true or false", |value| value.as_bool().is_some());
         look.shape("frame.response", map, "data", "a map", |value| value.as_map().is_some());
         self.answer(map, look);
-        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name)) else { return };
+        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
+        else {
+            return;
+        };
         let rule = format!("answer.{}", op.name);
         look.at(&rule);
         let data = map.get_keyword("data").and_then(Value::as_map);
@@ -277,10 +289,16 @@ impl Witness {
             self.answer(map, look);
         }
         let code = map.get_keyword("error-code").and_then(Value::as_str).unwrap_or_default();
-        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name)) else { return };
+        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
+        else {
+            return;
+        };
         let known = ERROR_CODES.iter().any(|spec| spec.name == code);
         if known && !op.errors.iter().chain(ANYBODYS).any(|own| own.as_str() == code) {
-            look.breach(&format!("answer.{}", op.name), format!("{code} is none of the errors of {}", op.name));
+            look.breach(
+                &format!("answer.{}", op.name),
+                format!("{code} is none of the errors of {}", op.name),
+            );
         }
     }
 
@@ -521,13 +539,21 @@ fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
 /// Keys of answers mean the same whichever op they answer.
 fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
-        "accepted" | "enabled" | "pong" | "logged-in" | "logged-out" | "pending-login" | "uses-callback-server"
-        | "compacted" | "trusted" | "pending" | "more" | "cancelled" | "truncated" => {
-            ("true or false", value.as_bool().is_some())
-        }
-        "session-id" | "active-session-id" | "protocol-version" | "url" | "mode" | "path" | "turn-id" | "behavior" => {
-            ("a non-empty string", filled(value))
-        }
+        "accepted"
+        | "enabled"
+        | "pong"
+        | "logged-in"
+        | "logged-out"
+        | "pending-login"
+        | "uses-callback-server"
+        | "compacted"
+        | "trusted"
+        | "pending"
+        | "more"
+        | "cancelled"
+        | "truncated" => ("true or false", value.as_bool().is_some()),
+        "session-id" | "active-session-id" | "protocol-version" | "url" | "mode" | "path" | "turn-id"
+        | "behavior" => ("a non-empty string", filled(value)),
         "session-name" | "dropped-steering-text" | "output" => ("a string", value.as_str().is_some()),
         "subscribed" | "ignored" | "messages" | "sessions" | "commands" | "models" | "jobs" | "missing" => {
             ("a vector", value.as_slice().is_some())
@@ -554,7 +580,8 @@ mod tests {
         ledger.breaches.into_keys().collect()
     }
 
-    const FINE: &str = "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\"}}";
+    const FINE: &str =
+        "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\"}}";
 
     #[test]
     fn each_rule_bites() {
@@ -577,16 +604,56 @@ mod tests {
                 ],
                 &["frame.plain"],
             ),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :c #:a{:b 1}}}"], &["frame.plain"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :a 1/2 :b \\c}}"], &["frame.plain"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok 1 :data {:pong true :protocol-version \"1.0\"}}"], &["frame.response"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :extra 1 :data {:pong true :protocol-version \"1.0\"}}"], &["frame.response"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :c #:a{:b 1}}}",
+                ],
+                &["frame.plain"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :a 1/2 :b \\c}}",
+                ],
+                &["frame.plain"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok 1 :data {:pong true :protocol-version \"1.0\"}}",
+                ],
+                &["frame.response"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :extra 1 :data {:pong true :protocol-version \"1.0\"}}",
+                ],
+                &["frame.response"],
+            ),
             (&["{:id \"1\" :kind :response :op \"other\" :ok true}"], &["frame.answered-once"]),
             (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true}}"], &["answer.ping"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong 1 :protocol-version \"1.0\"}}"], &["answer.ping"]),
-            (&["{:id \"1\" :kind :error :op \"ping\" :error-code \"request/unknown-model\" :error-message \"m\"}"], &["answer.ping"]),
-            (&["{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"ask\" :correlation-id \"c\" :payload {}}}"], &["kind.ask"]),
-            (&["{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"beg\" :correlation-id \"c\" :payload {}}}"], &["topic.interaction/requested"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong 1 :protocol-version \"1.0\"}}",
+                ],
+                &["answer.ping"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :error :op \"ping\" :error-code \"request/unknown-model\" :error-message \"m\"}",
+                ],
+                &["answer.ping"],
+            ),
+            (
+                &[
+                    "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"ask\" :correlation-id \"c\" :payload {}}}",
+                ],
+                &["kind.ask"],
+            ),
+            (
+                &[
+                    "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"beg\" :correlation-id \"c\" :payload {}}}",
+                ],
+                &["topic.interaction/requested"],
+            ),
             (&[FINE, FINE], &["frame.answered-once"]),
             (&["{:kind :error :error-code \"runtime/failed\"}"], &["frame.error"]),
             (&["{:kind :error :error-code \"no/such\" :error-message \"m\"}"], &["frame.error-code"]),

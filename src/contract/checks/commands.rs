@@ -231,7 +231,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: COMMAND,
         run: |probe| {
             for (command, name, prompt) in CHOICES {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let action = asked(&mut peer, command)?;
                 action.canonical(name, prompt)?;
             }
@@ -244,7 +244,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: COMMAND,
         run: |probe| {
             for (command, name, _) in CHOICES {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let action = asked(&mut peer, command)?;
                 for value in action.values() {
                     let shape = match *name {
@@ -269,11 +269,10 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A level that is chosen is set.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/thinking")?;
             action.answer(&mut peer, "submitted", "\"high\"")?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "thinking-level") == "high", || "the level is not set".to_owned())
+            eventually(&mut peer, "thinking-level", "high")
         },
     },
     Check {
@@ -281,14 +280,13 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A model that is chosen is set.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/model")?;
             let Some(value) = action.values().into_iter().next() else {
                 return Err(Stop::NotApplicable("there is no model to choose".to_owned()));
             };
             action.answer(&mut peer, "submitted", &edn::to_string(&value))?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "model-id") == text(&value, "id"), || "the model is not set".to_owned())
+            eventually(&mut peer, "model-id", text(&value, "id"))
         },
     },
     Check {
@@ -302,20 +300,22 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Op("prompt"),
         ],
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            talk(&mut peer, "hello")?;
-            let first = session_of(&mut peer)?;
-            peer.ask_ok("new_session", "{}")?;
+            let (mut peer, first) = chooser(probe)?;
+            let second = session_of(&mut peer)?;
             let action = asked(&mut peer, "/tree")?;
             let value = format!("{{:action/kind :switch-session :action/session-id {first:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
-            ensure(session_of(&mut peer)? == first, || "the session is not entered".to_owned())?;
+            eventually(&mut peer, "session-id", &first)?;
             let entry =
                 messages(&mut peer, "{}")?.first().map(|m| text(m, "id").to_owned()).unwrap_or_default();
             let action = asked(&mut peer, "/tree")?;
             let value = format!("{{:action/kind :fork-session :action/entry-id {entry:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
-            ensure(session_of(&mut peer)? != first, || "the entry is not forked".to_owned())
+            peer.event("session/resumed of the fork", |topic, payload| {
+                topic == "session/resumed"
+                    && ![&first, &second].contains(&&text(payload, "session-id").to_owned())
+            })?;
+            ensure(session_of(&mut peer)? != first, || "the focus did not move to the fork".to_owned())
         },
     },
     Check {
@@ -329,17 +329,15 @@ pub(super) const CHECKS: &[Check] = &[
             Need::Op("get_state"),
         ],
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            talk(&mut peer, "resume me")?;
-            let kept = state(&mut peer)?;
-            let (first, file) =
-                (text(&kept, "session-id").to_owned(), text(&kept, "session-file").to_owned());
-            opened(&peer.ask_ok("new_session", "{}")?)?;
+            let (mut peer, first) = chooser(probe)?;
+            let data = peer.ask_ok("get_state", &format!("{{:session-id {first:?}}}"))?;
+            let file =
+                data.get("state").map(|state| text(state, "session-file").to_owned()).unwrap_or_default();
             let action = asked(&mut peer, "/resume")?;
             let offered = action.values().iter().any(|value| value.as_str() == Some(file.as_str()));
             ensure(offered, || format!("{file} is not among the choices"))?;
             action.answer(&mut peer, "submitted", &format!("{file:?}"))?;
-            ensure(session_of(&mut peer)? == first, || "the session is not entered".to_owned())
+            eventually(&mut peer, "session-id", &first)
         },
     },
     Check {
@@ -348,7 +346,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: ACTION,
         run: |probe| {
             for status in ["cancelled", "failed"] {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let before = state(&mut peer)?;
                 let action = asked(&mut peer, "/thinking")?;
                 action.answer(&mut peer, status, "nil")?;
@@ -366,12 +364,11 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A choice is answered once.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/thinking")?;
             action.answer(&mut peer, "submitted", "\"low\"")?;
             over(&action, &mut peer)?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "thinking-level") == "low", || "the second answer took effect".to_owned())
+            eventually(&mut peer, "thinking-level", "low")
         },
     },
     Check {
@@ -387,21 +384,39 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.misfit",
-        about: "A value that does not fit the action is request/invalid-params, and the choice stays open.",
+        about: "A value that does not fit the action changes nothing, and that is told: as request/invalid-params, or as a command-result of type error.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            let action = asked(&mut peer, "/thinking")?;
             for value in ["\"loud\"", "{}", "nil"] {
-                let params = action.params("submitted", value);
-                peer.ask_error("frontend_action_result", &params, "request/invalid-params")?;
+                let (mut peer, _) = chooser(probe)?;
+                let before = state(&mut peer)?;
+                let action = asked(&mut peer, "/thinking")?;
+                match peer.ask("frontend_action_result", &action.params("submitted", value))? {
+                    Answer::Error(error) => {
+                        ensure(error.code == "request/invalid-params", || format!("{} came", error.code))?;
+                    }
+                    Answer::Ok(_) => {
+                        let told = peer.topic("command-result")?;
+                        let kind = text(payload(&told), "type");
+                        ensure(kind == "error", || format!("{value} is told as {kind:?}"))?;
+                    }
+                }
+                let after = state(&mut peer)?;
+                let level = |state: &Value<'_>| text(state, "thinking-level").to_owned();
+                ensure(level(&before) == level(&after), || format!("{value} set a level"))?;
             }
-            action.answer(&mut peer, "submitted", "\"minimal\"")
+            Ok(())
         },
     },
 ];
 
-const ACTION: &[Need] = &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("get_state")];
+const ACTION: &[Need] = &[
+    Need::Op("command"),
+    Need::Op("frontend_action_result"),
+    Need::Op("get_state"),
+    Need::Op("prompt"),
+    Need::Op("new_session"),
+];
 
 fn known(probe: &Probe<'_>) -> Result<(), Stop> {
     // These end the connection or the session that the others need, so each has a server of its own.
@@ -439,9 +454,28 @@ fn known(probe: &Probe<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A server whose choices come to the client.
-fn chooser(probe: &Probe<'_>) -> Result<Peer, Stop> {
-    probe.subscribed(None)
+/// A server with something to choose from: a session that was talked in, whose id is returned, and a
+/// new one, which is the focus.
+fn chooser(probe: &Probe<'_>) -> Result<(Peer, String), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    talk(&mut peer, "hello")?;
+    let first = session_of(&mut peer)?;
+    opened(&peer.ask_ok("new_session", "{}")?)?;
+    Ok((peer, first))
+}
+
+/// Waits until the state of the focus says something: a choice is accepted before it has taken effect.
+fn eventually(peer: &mut Peer, key: &str, due: &str) -> Result<(), Stop> {
+    loop {
+        peer.take_events();
+        let state = state(peer)?;
+        if text(&state, key) == due {
+            return Ok(());
+        }
+        peer.event(&format!("news that :{key} is {due:?}"), |topic, _| {
+            ["session/updated", "session/resumed", "command-result"].contains(&topic)
+        })?;
+    }
 }
 
 /// A choice that was asked for.

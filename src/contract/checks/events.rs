@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "subscribe.snapshots",
         about: "The response comes first, then the snapshots of the topics asked for.",
-        needs: &[],
+        needs: &[Need::Op("get_state")],
         run: |probe| {
             for snapshot in ["session/updated", "footer/updated", "context/updated"] {
                 let mut peer = probe.ready()?;
@@ -237,8 +237,10 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("subscribe", "{:topics [\"session/updated\"]}")?;
             peer.pause_reading();
             let names: Vec<String> = (0..200).map(|n| format!("name {n} {}", "x".repeat(1000))).collect();
-            let ids: Vec<String> =
-                names.iter().map(|name| peer.send("set_session_name", &format!("{{:name {name:?}}}"))).collect();
+            let ids: Vec<String> = names
+                .iter()
+                .map(|name| peer.send("set_session_name", &format!("{{:name {name:?}}}")))
+                .collect();
             peer.resume_reading();
             ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))?;
             let last = names.last().cloned().unwrap_or_default();
@@ -247,9 +249,10 @@ pub(super) const CHECKS: &[Check] = &[
                 topic == "session/updated" && text(payload, "session-name") == last
             })?;
             peer.barrier()?;
-            let older = peer.take_events().into_iter().any(|event| {
-                place(&event) > place(&told) && text(payload(&event), "session-name") != last
-            });
+            let older = peer
+                .take_events()
+                .into_iter()
+                .any(|event| place(&event) > place(&told) && text(payload(&event), "session-name") != last);
             ensure(!older, || "an older snapshot came after the last one".to_owned())
         },
     },

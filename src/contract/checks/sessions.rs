@@ -139,14 +139,17 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             peer.ask_ok("new_session", "{}")?;
             let event = peer.topic("context/updated")?;
-            let Some(widget) = payload(&event).get("session-tree-widget").filter(|widget| !widget.is_nil()) else {
+            let Some(widget) = payload(&event).get("session-tree-widget").filter(|widget| !widget.is_nil())
+            else {
                 return Err(Stop::NotApplicable("the server sends no widget".to_owned()));
             };
             for (key, due) in [("extension-id", "psi-session"), ("widget-id", "session-tree")] {
                 ensure(text(widget, key) == due, || format!(":{key} is {:?}", text(widget, key)))?;
             }
             ensure(widget.get("placement").is_some(), || ":placement is missing".to_owned())?;
-            ensure(widget.get("content-lines").and_then(Value::as_slice).is_some(), || ":content-lines is no vector".to_owned())
+            ensure(widget.get("content-lines").and_then(Value::as_slice).is_some(), || {
+                ":content-lines is no vector".to_owned()
+            })
         },
     },
     Check {

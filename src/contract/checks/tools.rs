@@ -174,14 +174,17 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let call = "{:tool-call {:name \"bash\" :arguments {:command \"sleep 0.3\"}}}";
-            let script = format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", [call; 7].join(" "));
+            let script =
+                format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", [call; 7].join(" "));
             let mut peer = caller(probe, &script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let mut running: usize = 0;
             let mut most = 0;
             let mut ended = 0;
             while ended < 7 {
-                let event = peer.event("tool/executing or tool/result", |topic, _| ["tool/executing", "tool/result"].contains(&topic))?;
+                let event = peer.event("tool/executing or tool/result", |topic, _| {
+                    ["tool/executing", "tool/result"].contains(&topic)
+                })?;
                 if topic(&event) == "tool/executing" {
                     running = running.saturating_add(1);
                     most = most.max(running);
@@ -225,7 +228,10 @@ pub(super) const CHECKS: &[Check] = &[
             room.call(probe, "edit", ":edits [{:old \"a\" :new \"A\"} {:old \"b\" :new \"B\"}]")?;
             let held = room.held()?;
             ensure(held == "A B c c", || format!("the file holds {held:?}"))?;
-            for misfit in [":edits [{:old \"A\" :new \"X\"} {:old \"c\" :new \"Y\"}]", ":edits [{:old \"z\" :new \"y\"}]"] {
+            for misfit in [
+                ":edits [{:old \"A\" :new \"X\"} {:old \"c\" :new \"Y\"}]",
+                ":edits [{:old \"z\" :new \"y\"}]",
+            ] {
                 ensure(room.call(probe, "edit", misfit).is_err(), || format!("{misfit} is taken"))?;
             }
             let held = room.held()?;
@@ -239,7 +245,10 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let room = Room::new("search", "needle one\nhay\nneedle two\n")?;
             let said = room.call(probe, "search", ":pattern \"needle\"")?;
-            ensure(said.contains("needle one") && said.contains("needle two") && !said.contains("hay"), || format!("it finds {said:?}"))
+            ensure(
+                said.contains("needle one") && said.contains("needle two") && !said.contains("hay"),
+                || format!("it finds {said:?}"),
+            )
         },
     },
     Check {
@@ -265,7 +274,9 @@ pub(super) const CHECKS: &[Check] = &[
             ensure(kind == "approve-subagent-envelope", || format!("the kind is {kind:?}"))?;
             respond(&mut peer, &question, "accepted", "{:outcome \"deny\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("envelope-denied"), || "the refusal is not typed".to_owned())
+            ensure(text(payload(&result), "result-text").contains("envelope-denied"), || {
+                "the refusal is not typed".to_owned()
+            })
         },
     },
     Check {
@@ -274,15 +285,23 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let name = format!("contract-{}.txt", std::process::id());
-            let script = format!("{{:turns [{{:steps [{{:tool-call {{:name \"write\" :arguments {{:path {name:?} :content \"x\"}}}}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}");
+            let script = format!(
+                "{{:turns [{{:steps [{{:tool-call {{:name \"write\" :arguments {{:path {name:?} :content \"x\"}}}}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+            );
             let mut peer = caller(probe, &script, "accept-edits")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
             // The session's folder is told, so that what was written there can be taken away.
             let data = peer.ask_ok("list_sessions", "{:limit 1}")?;
-            let folder = data.get("sessions").and_then(Value::as_slice).and_then(<[_]>::first).map(|slot| text(slot, "worktree-path").to_owned());
+            let folder = data
+                .get("sessions")
+                .and_then(Value::as_slice)
+                .and_then(<[_]>::first)
+                .map(|slot| text(slot, "worktree-path").to_owned());
             let _ = std::fs::remove_file(std::path::Path::new(&folder.unwrap_or_default()).join(name));
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || "the edit is refused".to_owned())
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                "the edit is refused".to_owned()
+            })
         },
     },
     Check {
@@ -510,13 +529,20 @@ pub(super) const CHECKS: &[Check] = &[
         about: "Every question is of one of the eight kinds.",
         needs: QUESTIONS,
         run: |probe| {
-            for call in ["{:name \"bash\" :arguments {:command \"echo contract\"}}", "{:name \"ask-user\" :arguments {:question \"What?\"}}"] {
-                let script = format!("{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}");
+            for call in [
+                "{:name \"bash\" :arguments {:command \"echo contract\"}}",
+                "{:name \"ask-user\" :arguments {:question \"What?\"}}",
+            ] {
+                let script = format!(
+                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+                );
                 let mut peer = interactor(probe, &script)?;
                 peer.ask_ok("prompt", "{:message \"call\"}")?;
                 let question = peer.topic("interaction/requested")?;
                 let kind = text(payload(&question), "kind").to_owned();
-                ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || format!("{kind:?} is no kind"))?;
+                ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || {
+                    format!("{kind:?} is no kind")
+                })?;
             }
             Ok(())
         },
@@ -913,7 +939,9 @@ impl Room {
         peer.ask_ok("prompt", "{:message \"call\"}")?;
         let result = peer.topic("tool/result")?;
         let said = text(payload(&result), "result-text").to_owned();
-        ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || format!("{tool} failed: {said}"))?;
+        ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+            format!("{tool} failed: {said}")
+        })?;
         Ok(said)
     }
 }

@@ -285,7 +285,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             for op in ["steer", "follow_up"] {
                 let data = peer.ask_ok(op, "{:message \"hello\"}")?;
-                ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+                ensure(data.get("accepted") == Some(&Value::Bool(true)), || {
+                    ":accepted is not true".to_owned()
+                })?;
                 peer.event("assistant/message", |topic, payload| {
                     topic == "assistant/message" && text(payload, "role") == "assistant"
                 })?;
