@@ -46,6 +46,11 @@
 (defvar-local edn-bridge-messages--delta-kind nil
   "What the texts in `edn-bridge-messages--deltas' are: `text' or `thinking'.")
 
+(defvar-local edn-bridge-messages--shown nil
+  "Texts shown of the message that is not complete yet, last first.
+They may be in several places: a tool call or a word of the user's can
+come in between.")
+
 (defvar-local edn-bridge-messages--echoes nil
   "Texts that the user sent and that are shown, but not yet confirmed.")
 
@@ -56,7 +61,7 @@
   "A message that is streaming in."
   kind                       ; `text' or `thinking'
   start                      ; marker where its text starts
-  texts                      ; what came, last first
+  (size 0)                   ; length of its text, for `text'
   markdown)                  ; state of the faces, for `text'
 
 (defun edn-bridge-messages--on-rehydrated (data)
@@ -91,7 +96,10 @@
     (edn-bridge-messages--end-stream)
     (edn-bridge-messages--begin-stream kind))
   (let ((stream edn-bridge-messages--stream))
-    (push text (edn-bridge-messages--stream-texts stream))
+    (when (eq kind 'text)
+      (push text edn-bridge-messages--shown)
+      (setf (edn-bridge-messages--stream-size stream)
+            (+ (edn-bridge-messages--stream-size stream) (length text))))
     (edn-bridge-transcript-add
       (let ((start (point)))
         (insert text)
@@ -134,35 +142,46 @@
   (when (edn-bridge-chat-mine-p data)
     (if (equal (edn-bridge-chat-word (plist-get data :role)) "user")
         (edn-bridge-messages--on-user-message data)
-      (let ((stream edn-bridge-messages--stream)
-            (text (edn-bridge-messages-text data)))
-        (cond
-         ((and stream
-               (eq (edn-bridge-messages--stream-kind stream) 'text)
-               (equal text (apply #'concat
-                                  (reverse
-                                   (edn-bridge-messages--stream-texts stream)))))
-          (edn-bridge-messages--end-stream))
-         ((and stream (eq (edn-bridge-messages--stream-kind stream) 'text))
-          (edn-bridge-messages--replace-stream stream text))
-         (t
-          (edn-bridge-messages--end-stream)
-          (unless (equal text "")
-            (edn-bridge-messages--insert-text "Assistant"
-                                          'edn-bridge-messages-assistant
-                                          text (plist-get data :entry-id)))))
-        (edn-bridge-messages--show-outcome data)))))
+      (edn-bridge-messages--complete (edn-bridge-messages-text data)
+                                     (plist-get data :entry-id))
+      (edn-bridge-messages--show-outcome data))))
+
+(defun edn-bridge-messages--complete (text entry)
+  "Have TEXT, of the journal's ENTRY or nil, shown once as a whole message."
+  (let* ((stream edn-bridge-messages--stream)
+         (shown (apply #'concat (reverse edn-bridge-messages--shown))))
+    (cond
+     ((equal text shown))
+     ((and stream
+           (= (edn-bridge-messages--stream-size stream) (length shown))
+           (not (equal shown "")))
+      (edn-bridge-messages--replace-stream stream text))
+     ((and (not (equal shown "")) (string-prefix-p shown text))
+      (edn-bridge-messages--stream-text 'text
+                                        (substring text (length shown))))
+     (t
+      (edn-bridge-messages--end-stream)
+      (edn-bridge-messages--insert-text
+       "Assistant" 'edn-bridge-messages-assistant text entry)))
+    (when (and entry edn-bridge-messages--stream)
+      (edn-bridge-transcript-edit
+        (put-text-property
+         (edn-bridge-messages--stream-start edn-bridge-messages--stream)
+         (edn-bridge-transcript-end)
+         'edn-bridge-entry entry)))
+    (edn-bridge-messages--end-stream)
+    (setq edn-bridge-messages--shown nil)))
 
 (defun edn-bridge-messages--replace-stream (stream text)
-  "Put TEXT in the place of what came as STREAM, and end it."
+  "Put TEXT in the place of what came as STREAM."
   (let ((start (marker-position (edn-bridge-messages--stream-start stream))))
-    (edn-bridge-transcript-add
+    (edn-bridge-transcript-edit
       (delete-region start (edn-bridge-transcript-end))
-      (goto-char (edn-bridge-transcript-end))
+      (goto-char start)
       (insert text)
-      (edn-bridge-markdown-region start (point)))
-    (setf (edn-bridge-messages--stream-markdown stream) nil)
-    (edn-bridge-messages--end-stream)))
+      (edn-bridge-markdown-region start (edn-bridge-transcript-end))
+      (edn-bridge-transcript-protect start (edn-bridge-transcript-end)))
+    (setf (edn-bridge-messages--stream-markdown stream) nil)))
 
 (defun edn-bridge-messages--show-outcome (message)
   "Show how MESSAGE of the assistant ended, where it did not end well."
@@ -202,6 +221,7 @@ Where `:more' is true there are earlier ones."
     (set-marker (edn-bridge-messages--stream-start stream) nil))
   (setq edn-bridge-messages--stream nil
         edn-bridge-messages--deltas nil
+        edn-bridge-messages--shown nil
         edn-bridge-messages--echoes nil)
   (edn-bridge-transcript-clear)
   (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
@@ -341,7 +361,12 @@ is then not shown again."
   "Collect DATA of `assistant/thinking-delta'."
   (edn-bridge-messages--on-delta 'thinking data))
 
+(defun edn-bridge-messages--on-turn-end ()
+  "Note that no message is coming any more."
+  (setq edn-bridge-messages--shown nil))
+
 (add-hook 'edn-bridge-chat-settle-functions #'edn-bridge-messages--settle)
+(add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-messages--on-turn-end)
 (edn-bridge-chat-handle "assistant/delta"
                         #'edn-bridge-messages--on-text 'collected)
 (edn-bridge-chat-handle "assistant/thinking-delta"

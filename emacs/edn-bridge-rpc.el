@@ -426,7 +426,8 @@ waits for something, it goes on with the next lines: their order holds."
         (edn-bridge-rpc--guard conn "batch"
           (funcall (edn-bridge-rpc-connection-on-batch conn) conn))
         (edn-bridge-rpc--acknowledge conn))
-      (when (edn-bridge-rpc-connection-lines conn)
+      (when (and (edn-bridge-rpc-connection-lines conn)
+                 (edn-bridge-rpc-live-p conn))
         (edn-bridge-rpc--schedule conn 0.001)))))
 
 (defconst edn-bridge-rpc--acknowledge-every 64

@@ -96,6 +96,66 @@
                            :content [(:type :text :text "abc")])
     (should (equal (edn-bridge-test-transcript) "Assistant\nabc\n"))))
 
+(ert-deftest edn-bridge-chat-keeps-the-draft-free-when-a-message-is-shorter ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-transcript-set-draft "draft")
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                           :text "a long text that is taken back")
+    (edn-bridge-test-event conn "assistant/message" :session-id "s1"
+                           :role "assistant"
+                           :content [(:type :text :text "short")])
+    (should (equal (edn-bridge-test-transcript) "Assistant\nshort\n"))
+    (goto-char (edn-bridge-transcript-draft-start))
+    (insert "my ")
+    (should (equal (edn-bridge-transcript-draft) "my draft"))))
+
+(ert-deftest edn-bridge-chat-shows-a-message-once-when-something-comes-between ()
+  (dolist (between
+           (list (lambda (conn)
+                   (edn-bridge-test-event
+                    conn "tool/start" :session-id "s1" :tool-id "c1"
+                    :tool-name "bash" :call-summary "ls"))
+                 (lambda (_conn)
+                   (edn-bridge-chat-notice "notice"))
+                 (lambda (conn)
+                   (edn-bridge-test-event conn "session/updated"
+                                          :session-id "s1" :is-streaming t)
+                   (edn-bridge-transcript-set-draft "wait")
+                   (edn-bridge-input-send))))
+    (dolist (later '("" " and later"))
+      (edn-bridge-test-with-chat (conn _sent)
+        (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                               :text "before")
+        (funcall between conn)
+        (unless (equal later "")
+          (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                                 :text later))
+        (edn-bridge-test-event
+         conn "assistant/message" :session-id "s1" :role "assistant"
+         :content (vector (list :type :text
+                                :text (concat "before" later " end"))))
+        (let ((text (edn-bridge-test-transcript)))
+          (should (= 2 (length (split-string text "before"))))
+          (should (= 2 (length (split-string text " end")))))))))
+
+(ert-deftest edn-bridge-chat-knows-the-entry-of-a-streamed-message ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")
+    (edn-bridge-test-event conn "assistant/message" :session-id "s1"
+                           :role "assistant" :entry-id "e7"
+                           :content [(:type :text :text "abc")])
+    (goto-char (point-min))
+    (search-forward "ab")
+    (should (equal (get-text-property (point) 'edn-bridge-entry) "e7"))))
+
+(ert-deftest edn-bridge-chat-says-that-the-program-is-missing ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (let ((edn-bridge-program "/no/such/program"))
+      (setq edn-bridge-chat--conn nil)
+      (edn-bridge-chat-connect)
+      (should (string-match-p "was not found.*\\[Connect\\]"
+                              (edn-bridge-test-transcript))))))
+
 (ert-deftest edn-bridge-chat-ignores-what-is-not-its-session ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "assistant/delta" :session-id "s2" :text "no")
