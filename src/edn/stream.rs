@@ -115,6 +115,9 @@ impl Stream {
                 return Err(error.clone());
             }
             let ended = self.look_for_end()?;
+            if !ended && end && !self.scan.started && self.start < self.seen {
+                return Err(self.reject(self.place.error(ErrorKind::InvalidUtf8, "UTF-8")));
+            }
             if !ended && (!end || !self.scan.started) {
                 return Ok(None);
             }
@@ -140,8 +143,7 @@ impl Stream {
             let started = self.scan.started;
             let step = self.scan.step(*byte);
             if self.scan.started && !started {
-                // What was before is blanks and comments.
-                self.pass();
+                self.skip()?;
             }
             self.seen += usize::from(!matches!(step, Step::EndedBefore));
             if !matches!(step, Step::On) {
@@ -152,9 +154,26 @@ impl Stream {
             }
         }
         if !self.scan.started {
-            self.pass();
+            self.skip()?;
         }
         Ok(false)
+    }
+
+    /// Leaves blanks and comments behind. They are text too; what may be the start of a character whose rest is
+    /// still to come is kept.
+    fn skip(&mut self) -> Result<(), Error> {
+        let text = self.buffer.get(self.start..self.seen).unwrap_or_default();
+        let Err(error) = std::str::from_utf8(text) else {
+            self.pass();
+            return Ok(());
+        };
+        let valid = error.valid_up_to();
+        self.place.pass(text.get(..valid).unwrap_or_default());
+        self.start += valid;
+        match error.error_len() {
+            None if self.seen == self.buffer.len() => Ok(()),
+            _ => Err(self.reject(self.place.error(ErrorKind::InvalidUtf8, "UTF-8"))),
+        }
     }
 
     /// Leaves what is looked through behind.

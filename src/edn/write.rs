@@ -178,15 +178,21 @@ fn entries<const STYLE: Style>(map: &Map<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The namespace of a name whose part behind the stroke starts with a digit. Only the shorthand for a map of
-/// one namespace can spell it: `#:a{:1 2}`.
+/// The namespace of a name that cannot be spelled with it: one whose part behind the stroke starts with a
+/// digit, or the odd ones. Only the shorthand for a map of one namespace makes such keys, `#:a{:1 2}`, and
+/// only it can spell them.
 #[inline]
 fn needs_shorthand<'v>(key: &'v Value<'_>) -> Option<&'v str> {
     let (Value::Keyword(name) | Value::Symbol(name)) = key else { return None };
     let stroke = memchr::memchr(b'/', name.as_bytes())?;
     let (namespace, rest) = name.split_at_checked(stroke)?;
-    let last = rest.rsplit('/').next()?;
-    (!namespace.is_empty() && last.starts_with(|c: char| c.is_ascii_digit())).then_some(namespace)
+    if namespace.is_empty() {
+        // The namespace is a stroke itself.
+        return (matches!(key, Value::Symbol(_)) && rest.len() > 1).then_some("/");
+    }
+    let digit_first = rest.rsplit('/').next()?.starts_with(|c: char| c.is_ascii_digit());
+    let line_end = !namespace.is_ascii() && namespace.chars().skip(1).any(|c| c == '\u{85}');
+    (digit_first || line_end).then_some(namespace)
 }
 
 /// A map in the shorthand of `namespace`: its keys lose it, and those without one get `_`.
@@ -196,10 +202,13 @@ fn namespaced_entries<const STYLE: Style>(map: &Map<'_>, namespace: &str, out: &
     out.extend_from_slice(namespace.as_bytes());
     out.push(b'{');
     let key_of = |key: &Value<'_>| -> Value<'static> {
-        let renamed = |name: &str| match name.split_once('/') {
-            Some((space, bare)) if space == namespace && !bare.contains('/') => bare.to_owned(),
-            Some((space, _)) if !space.is_empty() => name.to_owned(),
-            _ => ["_/", name].concat(),
+        let renamed = |name: &str| {
+            let bare = name.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
+            match bare {
+                Some(bare) if !bare.contains('/') || bare == "/" => bare.to_owned(),
+                _ if name.contains('/') && name != "/" => name.to_owned(),
+                _ => ["_/", name].concat(),
+            }
         };
         match key {
             Value::Keyword(name) => Value::keyword(renamed(name)),
