@@ -3,6 +3,7 @@
 
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
+    ("prompt.stages", "the stages of a turn"),
     ("sessions.export", "the export as a page"),
     ("sessions.unknown", "compaction, which is to look for its session first"),
     ("query.session-attributes", "the query engine"),
