@@ -231,9 +231,6 @@ impl Event {
                 let mut map = Map::new();
                 map.put("error-code", code.as_str());
                 map.put("error-message", message.as_ref().to_owned());
-                if let Some(cause) = &self.cause {
-                    map.put("id", cause.request.as_ref().to_owned());
-                }
                 map
             }
         };

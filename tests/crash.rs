@@ -55,7 +55,7 @@ fn killing_the_process_loses_nothing_that_was_acknowledged() {
         let resume = (dice.roll(2) == 0).then_some(known);
         let mut bridge = setup.ready();
         let sessions = sessions(&mut bridge, resume.unwrap_or_default());
-        let patience = Duration::from_micros(dice.roll(120_000));
+        let patience = Duration::from_micros(dice.roll(120_000) as u64);
         let mut sent = load(&mut bridge, &sessions, kill, patience, &mut told);
         bridge.kill();
         // What was written to the pipe before was acknowledged too; the last line may be cut off.
@@ -85,7 +85,10 @@ fn killing_the_process_loses_nothing_that_was_acknowledged() {
             None => lost += expected.names.len() + expected.entries.len(),
         }
     }
-    println!("kills {kills}, torn tails {torn}, sessions {}, acknowledged {acknowledged}, lost {lost}", told.len());
+    println!(
+        "kills {kills}, torn tails {torn}, sessions {}, acknowledged {acknowledged}, lost {lost}",
+        told.len()
+    );
     assert_eq!(lost, 0);
     assert!(acknowledged > kills * 3, "{acknowledged} acknowledged: the load was no load");
 }
@@ -143,11 +146,7 @@ fn load(
     }
 }
 
-fn note(
-    frame: &edn_bridge::value::Value<'static>,
-    sent: &mut Sent,
-    told: &mut BTreeMap<String, Told>,
-) {
+fn note(frame: &edn_bridge::value::Value<'static>, sent: &mut Sent, told: &mut BTreeMap<String, Told>) {
     if is_event(frame, "assistant/message")
         && let Some(entry) = at(frame, &["data", "entry-id"]).and_then(|id| id.as_str())
     {

@@ -14,7 +14,6 @@
 mod store_support;
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use edn_bridge::store::{Durability, Fault, Files, Repaired, StoreError, SystemFiles};
@@ -299,8 +298,8 @@ fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
         let mut kept: Vec<String> = Vec::new();
         for number in 0..12 {
             if dice.roll(3) == 0 {
-                let size = dice.roll(80) as usize;
-                let errno = [EIO, ENOSPC][dice.roll(2) as usize];
+                let size = dice.roll(80);
+                let errno = [EIO, ENOSPC][dice.roll(2)];
                 let (call, act) = [
                     (Call::Write, Act::Short(size)),
                     (Call::Write, Act::Full(size)),
@@ -308,11 +307,11 @@ fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
                     (Call::Sync, Act::Errno(errno)),
                     (Call::Cut, Act::Errno(errno)),
                     (Call::SyncFolder, Act::Errno(errno)),
-                ][dice.roll(6) as usize];
+                ][dice.roll(6)];
                 place.disk.plan(call, act);
             }
             let id = format!("r{round}-{number}");
-            let one = entry(&id, kept.last().map(String::as_str), &"x".repeat(dice.roll(200) as usize));
+            let one = entry(&id, kept.last().map(String::as_str), &"x".repeat(dice.roll(200)));
             match append(&journal, &[one]) {
                 Ok(()) => kept.push(id),
                 Err(_) => refused += 1,
@@ -327,10 +326,10 @@ fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
         // The power goes: of what was not synced, some part is there, or none, or zeros.
         let bytes = fs::read(&path).unwrap();
         let sure = usize::try_from(place.disk.synced(&path)).unwrap().min(bytes.len());
-        let some = sure + dice.roll((bytes.len() - sure + 1) as u64) as usize;
+        let some = sure + dice.roll(bytes.len() - sure + 1);
         let mut left = bytes[..some].to_vec();
         if dice.roll(2) == 0 {
-            left.extend(vec![0; dice.roll(40) as usize]);
+            left.extend(vec![0; dice.roll(40)]);
         }
         cuts += 1;
         fs::write(&path, &left).unwrap();
@@ -452,5 +451,4 @@ fn line_numbers_are_right_in_a_file_that_is_read_in_parts() {
     let content = place.store.read(&path).unwrap();
     assert_eq!(content.entries.len(), 19_999);
     assert_eq!(content.faults[0], Fault::Unreadable { line: 17_001, offset });
-    let _: &Arc<_> = &content.entries[0];
 }

@@ -73,7 +73,7 @@
       (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
       (unwind-protect
           (progn
-            (edn-bridge-chat-send)
+            (edn-bridge-input-send)
             (edn-bridge-test-wait ended))
         (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
 
@@ -129,7 +129,7 @@
   (edn-bridge-live-tests-with-chat "slow.edn"
     (goto-char (point-max))
     (insert "Take your time")
-    (edn-bridge-chat-send)
+    (edn-bridge-input-send)
     (edn-bridge-test-wait (string-match-p "Begin" (edn-bridge-test-transcript)))
     (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
                     'SIGKILL)
@@ -149,11 +149,11 @@
     (let ((ended nil))
       (add-hook 'edn-bridge-chat-turn-end-hook (lambda () (setq ended t)) nil t)
       (insert "Take your time")
-      (edn-bridge-chat-send)
+      (edn-bridge-input-send)
       (edn-bridge-test-wait
        (string-match-p "Begin" (edn-bridge-test-transcript)))
       (should (edn-bridge-chat-running-p))
-      (edn-bridge-chat-abort)
+      (edn-bridge-input-abort)
       (edn-bridge-test-wait ended)
       (should (string-match-p "(aborted)" (edn-bridge-test-transcript)))
       (should-not (string-match-p "End" (edn-bridge-test-transcript))))))
@@ -262,6 +262,92 @@
                  (edn-bridge-live-tests-batch "no-such-script.edn")))
       (should (= status 1))
       (should (= 1 (length (split-string errors "\n" t)))))))
+
+;;;; Faults on the way
+
+(defmacro edn-bridge-live-tests-with-faults (fault &rest body)
+  "Run BODY where what comes from the program goes through FAULT.
+FAULT is a function of a chunk that returns the chunks that arrive, each
+a little later than the one before."
+  (declare (indent 1) (debug t))
+  `(let ((receive (symbol-function 'edn-bridge-rpc--receive))
+         (queue nil)
+         (timer nil))
+     (cl-labels ((deliver ()
+                   (setq timer nil)
+                   (pcase (pop queue)
+                     (`(,conn . ,chunk) (funcall receive conn chunk)))
+                   (arm))
+                 (arm ()
+                   (when (and queue (not timer))
+                     (setq timer (run-at-time 0.001 nil #'deliver)))))
+       (cl-letf (((symbol-function 'edn-bridge-rpc--receive)
+                  (lambda (conn chunk)
+                    (dolist (piece (funcall ,fault chunk))
+                      (setq queue (nconc queue (list (cons conn piece)))))
+                    (arm))))
+         (unwind-protect
+             (progn ,@body)
+           (setq queue nil))))))
+
+(ert-deftest edn-bridge-live-bears-splits-and-delays ()
+  (random "edn-bridge")
+  (edn-bridge-live-tests-with-faults
+      (lambda (chunk)
+        (let ((pieces nil)
+              (start 0))
+          (while (< start (length chunk))
+            (let ((end (min (length chunk) (+ start 1 (random 97)))))
+              (push (substring chunk start end) pieces)
+              (setq start end)))
+          (nreverse pieces)))
+    (edn-bridge-live-tests-with-chat "hello.edn"
+      (edn-bridge-live-tests-say "Hi")
+      (should (equal (edn-bridge-test-transcript)
+                     edn-bridge-live-tests-hello)))))
+
+(ert-deftest edn-bridge-live-recovers-from-lost-deltas ()
+  (edn-bridge-live-tests-with-faults
+      (lambda (chunk)
+        ;; Whole lines of deltas go missing, and one is torn.
+        (list (replace-regexp-in-string
+               "(:kind :event :event \"assistant/delta\"[^\n]*world"
+               "(:kind :event :ev"
+               (replace-regexp-in-string
+                "^(:kind :event :event \"assistant/delta\"[^\n]*Hello[^\n]*\n" ""
+                chunk t t)
+               t t)))
+    (edn-bridge-live-tests-with-chat "hello.edn"
+      (edn-bridge-live-tests-say "Hi")
+      (should (equal (edn-bridge-test-transcript)
+                     edn-bridge-live-tests-hello)))))
+
+(declare-function edn-bridge-example "edn-bridge-example")
+
+(ert-deftest edn-bridge-live-serves-another-frontend ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (require 'edn-bridge-example)
+    (let ((buffer (save-window-excursion
+                    (edn-bridge-example
+                     "Hi" `(,edn-bridge-program
+                            "serve" ,@edn-bridge-program-args)))))
+      (unwind-protect
+          (with-current-buffer buffer
+            (edn-bridge-test-wait (string-match-p "hi" (buffer-string))))
+        (kill-buffer buffer)))))
+
+(ert-deftest edn-bridge-live-runs-slash-commands ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (insert "/thinking high")
+    (edn-bridge-chat-settle)
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait
+     (string-match-p "Thinking level set to high"
+                     (edn-bridge-test-transcript)))
+    (insert "/no-such-thing")
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait
+     (equal (edn-bridge-transcript-draft) "/no-such-thing"))))
 
 (provide 'edn-bridge-live-tests)
 

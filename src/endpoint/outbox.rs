@@ -21,7 +21,9 @@ use crate::catalogue::Class;
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
-use crate::limits::{OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES};
+use crate::limits::{
+    OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
+};
 use crate::session::Pressure;
 use crate::transport::Output;
 
@@ -35,6 +37,8 @@ pub struct Outbox {
     wake: Condvar,
     /// Wakes who waits for the last byte to be written.
     drained: Condvar,
+    /// Wakes the reader thread, which waits while answers pile up.
+    room: Condvar,
     /// Whether producers must wait.
     full: watch::Sender<bool>,
 }
@@ -49,7 +53,10 @@ struct Inner {
     /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
     waiting_bytes: usize,
     seq: u64,
+    /// The style of what is encoded next.
     style: Style,
+    /// The style of what is pushed next: the same, unless a change of style waits.
+    newest_style: Style,
     stamp: CachedStamp,
     /// Somebody writes, outside the lock.
     writing: bool,
@@ -67,6 +74,8 @@ struct Inner {
 
 enum Waiting {
     Frame(Vec<u8>),
+    /// From here on frames are written in that style.
+    Style(Style),
     Event(Event),
     /// A delta and the text that was joined to it.
     Delta(Event, String),
@@ -97,6 +106,7 @@ impl Outbox {
                 waiting_bytes: 0,
                 seq: 0,
                 style: Style::Maps,
+                newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
                 writing: false,
                 held: false,
@@ -107,6 +117,7 @@ impl Outbox {
             }),
             wake: Condvar::new(),
             drained: Condvar::new(),
+            room: Condvar::new(),
             full: watch::Sender::new(false),
         }
     }
@@ -114,25 +125,44 @@ impl Outbox {
     /// Adds a whole frame: `encode` appends it, in the style of the connection.
     pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
         let mut inner = self.lock();
-        if inner.dead {
-            return;
-        }
+        inner.push_frame(encode);
+        self.notify(inner);
+    }
+
+    /// Adds a whole frame, and changes the style of all that comes after it.
+    pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, Style), style: Style) {
+        let mut inner = self.lock();
+        inner.push_frame(encode);
+        inner.newest_style = style;
         if inner.waiting.is_empty() {
-            let style = inner.style;
-            encode(&mut inner.ready, style);
+            inner.style = style;
         } else {
-            let mut frame = Vec::new();
-            encode(&mut frame, inner.style);
-            inner.waiting_bytes = inner.waiting_bytes.saturating_add(frame.len());
-            inner.waiting.push_back(Waiting::Frame(frame));
+            inner.waiting.push_back(Waiting::Style(style));
         }
         self.notify(inner);
     }
 
-    /// Adds an event and says whether its maker has to wait before the next.
-    pub fn push_event(&self, event: &Event) -> Pressure {
+    /// Waits until there is room for a further answer: whoever asks without reading is asked to wait.
+    /// What is urgent is still read as long as less than the bound is waiting.
+    pub fn wait_for_room(&self) {
+        let inner = self.lock();
+        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+            return;
+        }
+        drop(inner);
+        self.flush();
+        let crowded =
+            |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
+        let mut inner = self.room.wait_while(self.lock(), crowded).unwrap_or_else(PoisonError::into_inner);
+        inner.held = true;
+    }
+
+    /// Adds an event, if it is still `wanted` when its turn comes, and says whether its maker has to
+    /// wait before the next. Asked under the lock that orders frames: no event follows the answer that
+    /// ended its subscription.
+    pub fn push_event(&self, event: &Event, wanted: impl FnOnce() -> bool) -> Pressure {
         let mut inner = self.lock();
-        if inner.dead {
+        if inner.dead || !wanted() {
             return Pressure::Fine;
         }
         if inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES {
@@ -151,11 +181,6 @@ impl Outbox {
             return Pressure::Full(self.full.subscribe());
         }
         Pressure::Fine
-    }
-
-    /// Changes how frames are written from the next one on.
-    pub fn set_style(&self, style: Style) {
-        self.lock().style = style;
     }
 
     /// Says that the reader thread will push several frames and then call [`Outbox::flush`].
@@ -187,7 +212,8 @@ impl Outbox {
             }
             Err(_) => inner.dead = true,
         }
-        if !inner.ready.is_empty() || inner.dead {
+        // A close that came meanwhile woke the writer in vain.
+        if !inner.ready.is_empty() || inner.dead || inner.closing {
             self.notify(inner);
         }
     }
@@ -202,7 +228,8 @@ impl Outbox {
             if inner.dead {
                 return Err(self.bury(inner, std::io::ErrorKind::BrokenPipe.into()));
             }
-            if inner.writing || (inner.held && !inner.closing) || inner.ready.is_empty() {
+            let held = inner.held && !inner.closing && inner.ready.len() < OUTBOX_READY_BYTES;
+            if inner.writing || held || inner.ready.is_empty() {
                 if inner.closing && inner.ready.is_empty() && !inner.writing {
                     inner.drained = true;
                     self.drained.notify_all();
@@ -232,6 +259,7 @@ impl Outbox {
         let mut inner = self.lock();
         inner.closing = true;
         self.wake.notify_one();
+        self.room.notify_all();
         let unwritten = |inner: &mut Inner| !inner.dead && !inner.drained;
         inner = self
             .drained
@@ -244,11 +272,7 @@ impl Outbox {
     /// How it stands.
     pub fn depth(&self) -> Depth {
         let inner = self.lock();
-        Depth {
-            waiting: inner.waiting.len(),
-            bytes: inner.waiting_bytes.saturating_add(inner.ready.len()),
-            seq: inner.seq,
-        }
+        Depth { waiting: inner.waiting.len(), bytes: inner.unwritten(), seq: inner.seq }
     }
 
     /// After a write: encodes what waited, and lets producers go on.
@@ -257,6 +281,9 @@ impl Outbox {
         inner.refill(self.connection, self.clock.as_ref());
         if *self.full.borrow() && inner.has_room() {
             self.full.send_replace(false);
+        }
+        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+            self.room.notify_all();
         }
     }
 
@@ -267,13 +294,15 @@ impl Outbox {
         inner.waiting_bytes = 0;
         self.full.send_replace(false);
         self.drained.notify_all();
+        self.room.notify_all();
         drop(inner);
         self.output.shut();
         error
     }
 
     fn notify(&self, inner: MutexGuard<'_, Inner>) {
-        let wake = inner.asleep && !inner.held && !inner.writing;
+        let held = inner.held && inner.ready.len() < OUTBOX_READY_BYTES && !inner.closing;
+        let wake = inner.asleep && !held && !inner.writing;
         drop(inner);
         if wake {
             self.wake.notify_one();
@@ -286,6 +315,26 @@ impl Outbox {
 }
 
 impl Inner {
+    fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
+        if self.dead {
+            return;
+        }
+        if self.waiting.is_empty() {
+            let style = self.style;
+            encode(&mut self.ready, style);
+        } else {
+            let mut frame = Vec::new();
+            encode(&mut frame, self.newest_style);
+            self.waiting_bytes = self.waiting_bytes.saturating_add(frame.len());
+            self.waiting.push_back(Waiting::Frame(frame));
+        }
+    }
+
+    /// Bytes that wait to be written, encoded or not.
+    fn unwritten(&self) -> usize {
+        self.ready.len().saturating_add(self.waiting_bytes)
+    }
+
     fn take_ready(&mut self) -> Vec<u8> {
         let empty = std::mem::take(&mut self.spare);
         std::mem::replace(&mut self.ready, empty)
@@ -378,6 +427,7 @@ impl Inner {
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
                     return;
                 }
+                Some(Waiting::Style(style)) => self.style = style,
                 Some(Waiting::Frame(frame)) => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
@@ -406,10 +456,12 @@ fn same_stream(older: &Event, newer: &Event) -> bool {
         }
         _ => None,
     };
+    // Text belongs to a turn and to the request that began it; a snapshot replaces any older one.
+    let same_origin =
+        newer.body.class() == Class::Latest || (older.turn == newer.turn && older.cause == newer.cause);
     older.body.topic() == newer.body.topic()
         && older.session == newer.session
-        && older.turn == newer.turn
-        && older.cause == newer.cause
+        && same_origin
         && tool(older) == tool(newer)
 }
 
@@ -498,14 +550,17 @@ mod tests {
         }
 
         fn event(&self, body: Body) -> Pressure {
-            self.outbox.push_event(&Event {
-                session: Some(SessionId::from("s")),
-                offset: 0,
-                turn: Some(TurnId::from("t")),
-                entry: None,
-                cause: None,
-                body,
-            })
+            self.outbox.push_event(
+                &Event {
+                    session: Some(SessionId::from("s")),
+                    offset: 0,
+                    turn: Some(TurnId::from("t")),
+                    entry: None,
+                    cause: None,
+                    body,
+                },
+                || true,
+            )
         }
 
         fn delta(&self, text: &str) -> Pressure {

@@ -1,14 +1,16 @@
 //! What a session's history shows: pages of messages, the newest part for a frontend that begins, figures.
 //!
-//! Pure: reads a snapshot. Pages are bounded in messages and in bytes, so that coming into a session
+//! Reads a snapshot. Pages are bounded in messages and in bytes, so that coming into a session
 //! costs the same however long it is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::event::Rehydration;
+use crate::export::{self, Format, Transcript};
 use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, count};
 use crate::projection;
@@ -160,6 +162,31 @@ impl Snapshot {
         stats.put("working-ms", Value::int(working));
         stats.put("bytes", count(bytes));
         stats
+    }
+}
+
+impl Snapshot {
+    /// Writes the session as a page: to `path`, which may be relative to the session's folder, or a
+    /// folder; by default into the session's folder, named by the session. Answers the path.
+    ///
+    /// # Errors
+    /// When there is a file of another kind, or the system refuses.
+    pub fn save_page(&self, path: Option<&str>) -> Result<String, ApiError> {
+        let facts = &self.facts;
+        let mut path = Path::new(&*facts.cwd).join(path.unwrap_or_default());
+        if path.is_dir() {
+            path.push(format!("{}.html", facts.id));
+        }
+        let transcript = Transcript {
+            session: facts.id.clone(),
+            title: facts.display_name().to_owned(),
+            created_at: facts.created_at.clone(),
+            cwd: facts.cwd.clone(),
+            messages: self.messages().cloned().collect(),
+        };
+        export::save(&path, &export::export(&transcript, Format::Html))
+            .map_err(|error| ApiError::failed(format!("Cannot write {}: {error}.", path.display())))?;
+        Ok(path.to_string_lossy().into_owned())
     }
 }
 

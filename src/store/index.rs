@@ -45,6 +45,7 @@ const TABLES: &str = "
         name TEXT, first TEXT, messages INTEGER,
         -- How much of the file the search table knows, in bytes and in its rows.
         read INTEGER NOT NULL DEFAULT 0,
+        read_messages INTEGER NOT NULL DEFAULT 0,
         rows INTEGER NOT NULL DEFAULT 0);
     CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5 (body, tokenize = 'unicode61 remove_diacritics 2');
 ";
@@ -62,6 +63,8 @@ struct Known {
     inode: i64,
     info: SessionInfo,
     read: i64,
+    /// Messages in the part that was read.
+    messages: i64,
     rows: i64,
 }
 
@@ -206,7 +209,7 @@ fn refresh(connection: &Connection, found: &[Found], all: bool) -> rusqlite::Res
     let mut rows: HashMap<PathBuf, Known> = connection
         .prepare_cached(
             "SELECT id, path, inode, bytes, modified, session, created, cwd, parent, parent_path,
-                    parent_entry, name, first, messages, read, rows FROM sessions",
+                    parent_entry, name, first, messages, read, rows, read_messages FROM sessions",
         )?
         .query_map([], known)?
         .map(|known| known.map(|known| (known.info.path.clone(), known)))
@@ -227,24 +230,30 @@ fn refresh(connection: &Connection, found: &[Found], all: bool) -> rusqlite::Res
     if changed.is_empty() && gone.is_empty() {
         return Ok(current);
     }
-    let looked = listing::side_by_side(&changed, |found| Some((found.clone(), listing::glance(found)?)));
+    // Of one that grew, what was known stays true.
+    let grew = |found: &Found| {
+        let known = before.get(&found.path)?;
+        (known.inode == number(found.inode) && known.info.bytes <= found.bytes).then(|| known.info.clone())
+    };
+    let looked = listing::side_by_side(&changed, |found| {
+        let info = match grew(found) {
+            Some(info) => (true, listing::glance_on(info, found)?),
+            None => (false, listing::glance(found)?),
+        };
+        Some((found.clone(), info))
+    });
     let transaction = connection.unchecked_transaction()?;
     for id in gone {
         forget(&transaction, id)?;
     }
-    for (found, mut info) in looked {
+    for (found, (grew, info)) in looked {
         let mut row = match before.remove(&found.path) {
-            // It grew: what the middle told stays true.
-            Some(known) if known.inode == number(found.inode) && known.info.bytes <= found.bytes => {
-                info.name = info.name.or(known.info.name.clone());
-                info.first_message = info.first_message.or(known.info.first_message.clone());
-                known
-            }
+            Some(known) if grew => known,
             other => {
                 if let Some(other) = other {
                     forget(&transaction, other.id)?;
                 }
-                Known { id: 0, inode: number(found.inode), info: info.clone(), read: 0, rows: 0 }
+                Known { id: 0, inode: number(found.inode), info: info.clone(), read: 0, messages: 0, rows: 0 }
             }
         };
         row.info = info;
@@ -265,10 +274,9 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
             let mut insert = transaction.prepare_cached("INSERT INTO texts (rowid, body) VALUES (?1, ?2)")?;
             for known in batch {
                 let Some(bytes) = added(known) else { continue };
-                let mut messages = if known.read == 0 { 0 } else { known.info.messages.unwrap_or(0) };
                 for entry in bytes.split(|byte| *byte == b'\n').filter_map(Entry::read) {
-                    messages =
-                        messages.saturating_add(u64::from(matches!(entry.body, EntryBody::Message(_))));
+                    known.messages =
+                        known.messages.saturating_add(i64::from(matches!(entry.body, EntryBody::Message(_))));
                     known.info.take(&entry);
                     if let Some(text) = listing::searched(&entry)
                         && known.rows < ROWS
@@ -280,7 +288,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
                         known.rows = known.rows.saturating_add(1);
                     }
                 }
-                known.info.messages = Some(messages);
+                known.info.messages = u64::try_from(known.messages).ok();
                 known.read = known.read.saturating_add(length(&bytes));
                 save(&transaction, known)?;
             }
@@ -317,8 +325,8 @@ fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO sessions (id, path, inode, bytes, modified, session, created, cwd, parent,
-                 parent_path, parent_entry, name, first, messages, read, rows)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                 parent_path, parent_entry, name, first, messages, read, rows, read_messages)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         )?
         .execute(params![
             id,
@@ -337,6 +345,7 @@ fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
             info.messages.map(number),
             known.read,
             known.rows,
+            known.messages,
         ])?;
     known.id = id.unwrap_or_else(|| connection.last_insert_rowid());
     Ok(())
@@ -361,7 +370,14 @@ fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
         first_message: row.get(12)?,
         messages: row.get::<_, Option<i64>>(13)?.and_then(|messages| u64::try_from(messages).ok()),
     };
-    Ok(Known { id: row.get(0)?, inode: row.get(2)?, info, read: row.get(14)?, rows: row.get(15)? })
+    Ok(Known {
+        id: row.get(0)?,
+        inode: row.get(2)?,
+        info,
+        read: row.get(14)?,
+        messages: row.get(16)?,
+        rows: row.get(15)?,
+    })
 }
 
 fn same(known: &Known, found: &Found) -> bool {

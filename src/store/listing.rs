@@ -152,6 +152,27 @@ pub(super) fn glance(found: &Found) -> Option<SessionInfo> {
     Some(info)
 }
 
+/// What was known of a session whose file has grown since, and what its new end tells. A name that was
+/// given in between, too far from the end, is not seen.
+#[cfg(feature = "index")]
+pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> Option<SessionInfo> {
+    let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
+    let gap = from > info.bytes;
+    let mut file = File::open(&found.path).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut tail = Vec::new();
+    file.take(LISTING_BYTES).read_to_end(&mut tail).ok()?;
+    for entry in tail.split(|byte| *byte == b'\n').filter_map(Entry::read) {
+        let new = u64::from(matches!(entry.body, EntryBody::Message(_)));
+        info.messages = info.messages.map(|messages| messages.saturating_add(new));
+        info.take(&entry);
+    }
+    info.messages = info.messages.filter(|_| !gap);
+    info.modified = found.modified;
+    info.bytes = found.bytes;
+    Some(info)
+}
+
 impl SessionInfo {
     /// Takes an entry into account that follows those that were taken so far.
     pub(super) fn take(&mut self, entry: &Entry) {

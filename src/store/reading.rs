@@ -3,7 +3,7 @@
 //! Pure: knows the lines and nothing of files, locks or repairs. A large file is read on several
 //! threads, a part of its lines on each.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,31 @@ pub struct Content {
     pub faults: Vec<Fault>,
     /// Bytes of the file without a torn tail.
     pub good: usize,
+}
+
+impl Content {
+    /// The entries from the first to the current leaf. A parent that is not there ends the way: what
+    /// can be shown is shown.
+    pub fn branch(&self) -> Vec<Arc<Entry>> {
+        let places: HashMap<&EntryId, usize> =
+            self.entries.iter().enumerate().map(|(place, entry)| (&entry.id, place)).collect();
+        let mut next = self.entries.last().map(|entry| match &entry.body {
+            EntryBody::Leaf(leaf) => leaf,
+            _ => &entry.id,
+        });
+        let mut branch: Vec<Arc<Entry>> = Vec::new();
+        while let Some(entry) = next.and_then(|id| places.get(id)).and_then(|place| self.entries.get(*place))
+        {
+            next = entry.parent.as_ref();
+            branch.push(entry.clone());
+            // A damaged file could claim a cycle.
+            if branch.len() > self.entries.len() {
+                break;
+            }
+        }
+        branch.reverse();
+        branch
+    }
 }
 
 /// Something in a file that is not as it should be.

@@ -246,10 +246,10 @@ pub fn ids(entries: &[Arc<Entry>]) -> Vec<String> {
 pub struct Dice(pub u64);
 
 impl Dice {
-    pub fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % sides
+        usize::try_from(self.0 % sides as u64).unwrap()
     }
 }
