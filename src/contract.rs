@@ -26,7 +26,8 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-use check::Probe;
+use check::{Probe, client_info};
+use peer::Peer;
 
 pub use check::{Abilities, Check, Need, Stop};
 pub use checks::{
@@ -57,8 +58,8 @@ impl Default for Options {
 /// Returns whether all that applies holds.
 ///
 /// # Errors
-/// When there is no command, when no folder can be made for what the servers keep, or when the report
-/// cannot be written.
+/// When the command cannot be started or says nothing to a handshake, when no folder can be made for what
+/// the servers keep, or when the report cannot be written.
 pub fn execute(
     words: Vec<OsString>,
     format: Format,
@@ -67,10 +68,23 @@ pub fn execute(
 ) -> std::io::Result<bool> {
     let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
     let launch = CommandLine::new(words, folder)?;
+    greet(&launch, options.patience)?;
     let report = run(&launch, options);
     let bindings = bindings().map_err(std::io::Error::other)?;
     report.write(format, &bindings, out)?;
     Ok(report.holds())
+}
+
+/// Says hello once, so that a command that is no server is told in a line and not by every check.
+fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
+    let link = launch.launch(Wish { script: None, state: "greeting" })?;
+    let mut peer = Peer::new(link, patience, Rc::default(), Rc::default());
+    match peer.ask("handshake", &client_info("1.0", &[])) {
+        Ok(_) => Ok(()),
+        Err(Stop::Failed(why) | Stop::NotApplicable(why)) => {
+            Err(std::io::Error::other(format!("the command is no server that answers a handshake: {why}")))
+        }
+    }
 }
 
 /// Runs the checks, one after the other, then the rules over all that was received.

@@ -246,7 +246,8 @@ impl Peer {
     /// Fails where none comes in time.
     pub fn answer(&mut self, id: &str) -> Result<Answer, Stop> {
         let what = format!("an answer to {id:?}");
-        match self.wait_frame(&what, |frame| frame.text("id") == Some(id))? {
+        let answers = |frame: &Frame| !matches!(frame, Frame::Other(_)) && frame.text("id") == Some(id);
+        match self.wait_frame(&what, answers)? {
             Frame::Error(frame) => Ok(Answer::Error(error_answer(frame))),
             frame => Ok(Answer::Ok(frame.data().clone())),
         }

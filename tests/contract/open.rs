@@ -1,8 +1,9 @@
 //! Checks of the contract that this server does not pass yet, each with what is to come for it. A check
-//! that passes must leave the list: a test says so.
+//! that passes must leave the list: a test says so. A topic stands here until something real emits it.
 
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
+    ("prompt.stages", "the stages of a turn"),
     ("sessions.export", "the export as a page"),
     ("sessions.unknown", "compaction, which is to look for its session first"),
     ("query.session-attributes", "the query engine"),
@@ -62,4 +63,19 @@ pub const OPEN: &[(&str, &str)] = &[
     ("dialog.another", "the interactions"),
     ("jobs.lifecycle", "background jobs"),
     ("bash.answer", "the user's own commands"),
+    ("topic.tool/start", "the tools"),
+    ("topic.tool/delta", "the tools"),
+    ("topic.tool/executing", "the tools"),
+    ("topic.tool/update", "the tools"),
+    ("topic.tool/result", "the tools"),
+    ("topic.ui/dialog-requested", "the interactions"),
+    ("topic.ui/widgets-updated", "the workflows"),
+    ("topic.ui/widget-specs-updated", "the workflows"),
+    ("topic.ui/status-updated", "the workflows"),
+    ("topic.ui/notification", "the notifications"),
+    ("topic.interaction/requested", "the interactions"),
+    ("topic.interaction/answered", "the interactions"),
+    ("topic.turn/stage", "the stages of a turn"),
+    ("topic.job/updated", "background jobs"),
+    ("topic.error", "failures that no request waits for"),
 ];

@@ -350,7 +350,7 @@ pub(super) fn session_of(peer: &mut Peer) -> Result<String, Stop> {
 
 fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
     // Far more than a pipe holds, so that the server has to wait or to merge.
-    let script = "{:turns [{:steps [{:deltas 40000 :of \"0123456789\"}]}]}";
+    let script = "{:turns [{:steps [{:deltas 10000 :of \"0123456789\"}]}]}";
     let mut peer = probe.ready_with(Some(script), &[])?;
     peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
     peer.pause_reading();
@@ -374,6 +374,6 @@ fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
         })?;
         length = length.saturating_add(part.len());
     }
-    ensure(length == 400_000, || format!("{length} of 400000 bytes of text came"))?;
+    ensure(length == 100_000, || format!("{length} of 100000 bytes of text came"))?;
     ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))
 }
