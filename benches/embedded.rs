@@ -98,11 +98,16 @@ async fn main() {
     let story = "Write a short story about a lighthouse keeper who finds a letter on the beach.";
 
     let cold = call(&model, "", &[say(Role::User, "Hi")], 1).await;
-    println!("load and one token           {:>7.3} s, then {} MB resident", cold.first.as_secs_f64(), resident_mb());
+    println!(
+        "load and one token           {:>7.3} s, then {} MB resident",
+        cold.first.as_secs_f64(),
+        resident_mb()
+    );
     let first = call(&model, &system, &[say(Role::User, "Say hello in one short sentence.")], 64).await;
     show("first turn", &first);
     println!("{:?}", first.text);
-    let mut talk = vec![say(Role::User, "Say hello in one short sentence."), say(Role::Assistant, &first.text)];
+    let mut talk =
+        vec![say(Role::User, "Say hello in one short sentence."), say(Role::Assistant, &first.text)];
     talk.push(say(Role::User, story));
     let second = call(&model, &system, &talk, 256).await;
     show("second turn", &second);

@@ -21,5 +21,8 @@ async fn main() {
     while let Some(chunk) = answer.next().await {
         let _ = black_box(chunk);
     }
-    println!("scripted deltas: {:.1} million a second", f64::from(DELTAS) / begun.elapsed().as_secs_f64() / 1e6);
+    println!(
+        "scripted deltas: {:.1} million a second",
+        f64::from(DELTAS) / begun.elapsed().as_secs_f64() / 1e6
+    );
 }

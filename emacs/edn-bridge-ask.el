@@ -11,6 +11,7 @@
 
 (require 'project)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-input)
 
 (defvar edn-bridge-ask-open-function #'ignore
   "Function that returns the chat buffer for this buffer's project.
@@ -78,7 +79,7 @@ It opens one where there is none.")
         (chat (edn-bridge-ask--chat)))
     (display-buffer chat)
     (with-current-buffer chat
-      (edn-bridge-chat-send-text text "queue"))))
+      (edn-bridge-input-send-text text "queue"))))
 
 ;;;###autoload
 (defun edn-bridge-add-region (start end)
@@ -138,9 +139,9 @@ It opens one where there is none.")
 NAME is what the user is told that it is."
   (push (list :mime-type (format "%s" mime-type)
               :data (base64-encode-string data t))
-        edn-bridge-chat-images)
+        edn-bridge-input-images)
   (message "%s goes with the next message (%d in all)"
-           (or name "The image") (length edn-bridge-chat-images)))
+           (or name "The image") (length edn-bridge-input-images)))
 
 (defun edn-bridge-ask--on-drop (uri _action)
   "Take the image or file of URI that was dropped on a chat."

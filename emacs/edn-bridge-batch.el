@@ -10,6 +10,7 @@
 ;;; Code:
 
 (require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
 
 (defvar edn-bridge-batch-timeout 600
   "How many seconds a turn may take.")
@@ -70,7 +71,7 @@ error says what failed."
                 (unless (equal (edn-bridge-chat-word (plist-get data :role))
                                "user")
                   (unless streamed
-                    (funcall emit (edn-bridge-chat-message-text data)))
+                    (funcall emit (edn-bridge-messages-text data)))
                   (setq streamed nil)
                   (unless bol (funcall emit "\n"))
                   (let ((message (plist-get data :error-message)))
@@ -98,7 +99,7 @@ error says what failed."
     (princ (format "> %s\n\n" prompt))
     (edn-bridge-batch--flush)
     (while (and (not done) (< (float-time) deadline))
-      (accept-process-output (edn-bridge-rpc-connection-process conn) 0.2))
+      (accept-process-output nil 0.2))
     (cond (failure)
           ((not done)
            (format "no end of the turn within %s seconds"

@@ -4,23 +4,21 @@
 
 ;;; Commentary:
 
-;; A buffer that talks with one session over one connection: it shows the
-;; session's messages as they come and sends what the user drafts.
+;; A buffer that talks with one session over one connection.  This file
+;; has the buffer, its state, its connection and its header line.
 ;;
-;; What else is to be shown (tool calls, questions, notifications) is the
-;; business of other files, which register for a topic with
-;; `edn-bridge-chat-handle' or for a type of content block with
+;; What is to be shown (messages, tool calls, questions, notifications) and
+;; what can be said is the business of other files, which register for a
+;; topic with `edn-bridge-chat-handle' or for a type of content block with
 ;; `edn-bridge-chat-handle-block'.
 
 ;;; Code:
 
 (require 'cl-lib)
-(require 'ring)
 (require 'subr-x)
 (require 'edn-bridge-edn)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-transcript)
-(require 'edn-bridge-markdown)
 
 ;;;; Options
 
@@ -38,26 +36,6 @@
   "How many messages of a session are shown at once when it is opened.
 Earlier ones are shown on demand, as many at a time."
   :type 'natnum
-  :group 'edn-bridge)
-
-(defcustom edn-bridge-chat-show-thinking t
-  "Non-nil means that what the model thinks aloud is shown."
-  :type 'boolean
-  :group 'edn-bridge)
-
-(defface edn-bridge-chat-user
-  '((t :inherit font-lock-keyword-face :weight bold))
-  "Face of the heading of the user's messages."
-  :group 'edn-bridge)
-
-(defface edn-bridge-chat-assistant
-  '((t :inherit font-lock-type-face :weight bold))
-  "Face of the heading of the assistant's messages."
-  :group 'edn-bridge)
-
-(defface edn-bridge-chat-thinking
-  '((t :inherit (italic shadow)))
-  "Face of what the model thinks aloud."
   :group 'edn-bridge)
 
 (defface edn-bridge-chat-notice
@@ -81,6 +59,11 @@ Earlier ones are shown on demand, as many at a time."
 It was emptied; the functions are called with the data that will be
 shown, which has `:messages' and perhaps `:tool-calls'.")
 
+(defvar edn-bridge-chat-settle-functions nil
+  "Abnormal hook that shows what was collected of events.
+The functions are called in a chat buffer, with non-nil where something
+else will be added to the transcript.")
+
 (defvar edn-bridge-chat-rebuilt-hook nil
   "Normal hook run in a chat buffer whose transcript was built again.")
 
@@ -101,43 +84,11 @@ shown, which has `:messages' and perhaps `:tool-calls'.")
 (defvar-local edn-bridge-chat--statuses nil
   "Lines above the footer: an alist of a symbol and a list of strings.")
 
-(defvar-local edn-bridge-chat--stream nil
-  "The message that is streaming in, an `edn-bridge-chat--stream', or nil.")
-
-(defvar-local edn-bridge-chat--deltas nil
-  "Texts that came and are not shown yet, last first.")
-
-(defvar-local edn-bridge-chat--delta-kind nil
-  "What the texts in `edn-bridge-chat--deltas' are: `text' or `thinking'.")
-
-(defvar-local edn-bridge-chat--echoes nil
-  "Texts that the user sent and that are shown, but not yet confirmed.")
-
 (defvar-local edn-bridge-chat--last-prompt nil
   "The text that began the last turn.")
 
 (defvar-local edn-bridge-chat--cut nil
   "Non-nil if the connection was lost while a turn was running.")
-
-(defvar-local edn-bridge-chat--oldest nil
-  "Id of the oldest message shown.")
-
-(defvar-local edn-bridge-chat-images nil
-  "Images that go with the next message, last first.
-Each is a property list of `:mime-type' and `:data', in base64.")
-
-(defvar-local edn-bridge-chat--history nil
-  "Ring of the texts sent.")
-
-(defvar-local edn-bridge-chat--history-index nil
-  "Place in the history that the draft came from, or nil.")
-
-(cl-defstruct (edn-bridge-chat--stream (:copier nil))
-  "A message that is streaming in."
-  kind                       ; `text' or `thinking'
-  start                      ; marker where its text starts
-  texts                      ; what came, last first
-  markdown)                  ; state of the faces, for `text'
 
 ;;;; Registering
 
@@ -147,13 +98,24 @@ Each is a property list of `:mime-type' and `:data', in base64.")
 (defvar edn-bridge-chat--block-handlers (make-hash-table :test #'eq)
   "Functions by type of content block.")
 
-(defun edn-bridge-chat-handle (topic function)
+(defvar edn-bridge-chat--collected (make-hash-table :test #'equal)
+  "Topics whose events are collected and shown together.")
+
+(defun edn-bridge-chat-handle (topic function &optional collected)
   "Call FUNCTION with the data of each event of TOPIC, in its chat buffer.
-Functions are called in the order in which they are registered."
+Functions are called in the order in which they are registered.
+COLLECTED non-nil means that what events of TOPIC show is collected, and
+shown by a function of `edn-bridge-chat-settle-functions'."
   (let ((functions (gethash topic edn-bridge-chat--handlers)))
     (unless (memq function functions)
       (puthash topic (append functions (list function))
-               edn-bridge-chat--handlers))))
+               edn-bridge-chat--handlers)))
+  (when collected
+    (puthash topic t edn-bridge-chat--collected)))
+
+(defun edn-bridge-chat-block-handler (type)
+  "Return the function that shows content blocks of TYPE, or nil."
+  (gethash type edn-bridge-chat--block-handlers))
 
 (defun edn-bridge-chat-handle-block (type function)
   "Call FUNCTION to show content blocks of TYPE, a keyword.
@@ -165,21 +127,15 @@ block and the message that has it."
 
 (defvar edn-bridge-chat-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "C-c RET") #'edn-bridge-chat-send)
-    (define-key map (kbd "C-c C-q") #'edn-bridge-chat-queue)
-    (define-key map (kbd "C-c C-k") #'edn-bridge-chat-abort)
-    (define-key map (kbd "C-c C-i") #'edn-bridge-chat-interrupt)
     (define-key map (kbd "C-c C-r") #'edn-bridge-chat-reconnect)
-    (define-key map (kbd "M-p") #'edn-bridge-chat-previous-input)
-    (define-key map (kbd "M-n") #'edn-bridge-chat-next-input)
-    (define-key map (kbd "M-r") #'edn-bridge-chat-search-input)
     (define-key map (kbd "TAB") #'completion-at-point)
     map)
   "Keymap of `edn-bridge-chat-mode'.")
 
 (define-derived-mode edn-bridge-chat-mode nil "Chat"
   "Major mode of a chat with a session of a coding agent.
-The transcript is above, the draft below the line.  \\<edn-bridge-chat-mode-map>\\[edn-bridge-chat-send] sends the draft.
+The transcript is above, the draft below the line.
+\\<edn-bridge-chat-mode-map>\\[edn-bridge-input-send] sends the draft.
 
 \\{edn-bridge-chat-mode-map}"
   :group 'edn-bridge
@@ -187,7 +143,6 @@ The transcript is above, the draft below the line.  \\<edn-bridge-chat-mode-map>
               word-wrap t
               scroll-conservatively 101
               header-line-format '(:eval (edn-bridge-chat--header-line))
-              edn-bridge-chat--history (make-ring 200)
               bidi-paragraph-direction nil)
   (buffer-enable-undo)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)
@@ -322,6 +277,34 @@ They replace those that were set under KEY, a symbol, before."
                    (copy-sequence edn-bridge-chat--statuses))
            edn-bridge-chat--footer)))
 
+;;;; Adding to the transcript
+
+(defun edn-bridge-chat-heading (title face)
+  "Begin a message with TITLE in FACE at the end of the transcript."
+  (edn-bridge-transcript-add
+    (edn-bridge-transcript-fresh-line 'blank)
+    (insert (propertize title 'face face) "\n")))
+
+(defun edn-bridge-chat-notice (text &optional face &rest buttons)
+  "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
+BUTTONS are lists of a label and a command, shown after it."
+  (edn-bridge-chat-settle 'end)
+  (edn-bridge-transcript-add
+    (edn-bridge-transcript-fresh-line 'blank)
+    (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
+    (pcase-dolist (`(,label ,command) buttons)
+      (insert " ")
+      (edn-bridge-chat-insert-button label command))
+    (edn-bridge-transcript-fresh-line)))
+
+(defun edn-bridge-chat-insert-button (label command)
+  "Insert a button with LABEL that calls COMMAND interactively."
+  (insert-text-button (concat "[" label "]")
+                      'follow-link t
+                      'help-echo (format "mouse-1, RET: %s" label)
+                      'action (lambda (_button)
+                                (call-interactively command))))
+
 ;;;; Connecting
 
 (defun edn-bridge-chat-connect ()
@@ -358,7 +341,7 @@ The draft is kept.  The transcript is built again from the journal."
     (when (edn-bridge-rpc-live-p old)
       (setf (edn-bridge-rpc-connection-on-close old) #'ignore)
       (edn-bridge-rpc-close old "connecting again"))
-    (setq edn-bridge-chat--deltas nil)
+    (edn-bridge-chat-settle 'end)
     (edn-bridge-chat-connect)))
 
 (defmacro edn-bridge-chat-with-buffer (conn &rest body)
@@ -372,11 +355,11 @@ The draft is kept.  The transcript is built again from the journal."
            ,@body)))))
 
 (defun edn-bridge-chat-turn-to (session-id)
-  "Show the session SESSION-ID, on which the connection now is."
+  "Turn to the session SESSION-ID, on which the connection now is.
+Its messages follow, by `session/rehydrated'."
   (setq edn-bridge-chat--session-id session-id
         edn-bridge-chat--last-prompt nil
-        edn-bridge-chat--cut nil)
-  (edn-bridge-chat--load edn-bridge-chat--conn))
+        edn-bridge-chat--cut nil))
 
 (defun edn-bridge-chat--on-ready (conn)
   "Subscribe on CONN, whose handshake is done, and show its session."
@@ -391,7 +374,8 @@ The draft is kept.  The transcript is built again from the journal."
       (if (and wanted (not (equal wanted (plist-get server :session-id))))
           (edn-bridge-rpc-request
            conn "switch_session" (list :session-id wanted)
-           :on-success (lambda (_data) (edn-bridge-chat--load conn))
+           ;; `session/rehydrated' follows.
+           :on-success #'ignore
            :on-error
            (lambda (frame)
              (edn-bridge-chat-with-buffer conn
@@ -418,15 +402,13 @@ Dialogs are for bridges that do not ask by interactions."
    :on-success
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
-       (edn-bridge-chat--flush)
-       (edn-bridge-chat--rebuild data)
-       (run-hooks 'edn-bridge-chat-ready-hook)))))
+       (edn-bridge-chat-settle 'end)
+       (edn-bridge-chat--dispatch "session/rehydrated" data)))))
 
 (defun edn-bridge-chat--on-close (conn reason)
   "Show in the chat buffer of CONN that the connection ended for REASON."
   (edn-bridge-chat-with-buffer conn
-    (edn-bridge-chat--flush)
-    (edn-bridge-chat-end-stream)
+    (edn-bridge-chat-settle 'end)
     (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
       (setq edn-bridge-chat--cut t))
     (setq edn-bridge-chat--session
@@ -445,20 +427,24 @@ Dialogs are for bridges that do not ask by interactions."
 (defun edn-bridge-chat--on-event (conn topic data)
   "Hand DATA of an event of TOPIC on CONN to who registered for it."
   (edn-bridge-chat-with-buffer conn
-    (pcase topic
-      ("assistant/delta"
-       (edn-bridge-chat--on-delta 'text data))
-      ("assistant/thinking-delta"
-       (edn-bridge-chat--on-delta 'thinking data))
-      (_
-       (edn-bridge-chat--flush)
-       (dolist (function (gethash topic edn-bridge-chat--handlers))
-         (funcall function data))))))
+    (unless (gethash topic edn-bridge-chat--collected)
+      (edn-bridge-chat-settle))
+    (edn-bridge-chat--dispatch topic data)))
+
+(defun edn-bridge-chat--dispatch (topic data)
+  "Hand DATA of TOPIC to who registered for it."
+  (dolist (function (gethash topic edn-bridge-chat--handlers))
+    (funcall function data)))
 
 (defun edn-bridge-chat--on-batch (conn)
   "Show what came on CONN and is not shown yet."
   (edn-bridge-chat-with-buffer conn
-    (edn-bridge-chat--flush)))
+    (edn-bridge-chat-settle)))
+
+(defun edn-bridge-chat-settle (&optional end)
+  "Have shown what was collected of events and is not shown yet.
+With END non-nil, something else will be added to the transcript."
+  (run-hook-with-args 'edn-bridge-chat-settle-functions end))
 
 (defun edn-bridge-chat-mine-p (data)
   "Return non-nil if DATA of an event concerns the session shown here."
@@ -476,7 +462,7 @@ Dialogs are for bridges that do not ask by interactions."
             edn-bridge-chat--session-id (or (plist-get data :session-id)
                                             edn-bridge-chat--session-id))
       (when (and was-running (not (edn-bridge-chat-running-p)))
-        (edn-bridge-chat-end-stream)
+        (edn-bridge-chat-settle 'end)
         (run-hooks 'edn-bridge-chat-turn-end-hook)))
     (force-mode-line-update)))
 
@@ -484,11 +470,6 @@ Dialogs are for bridges that do not ask by interactions."
   "Turn to the session that DATA of `session/resumed' names."
   (setq edn-bridge-chat--session-id (plist-get data :session-id)
         edn-bridge-chat--session nil))
-
-(defun edn-bridge-chat--on-rehydrated (data)
-  "Show the messages in DATA of `session/rehydrated'."
-  (when (edn-bridge-chat-mine-p data)
-    (edn-bridge-chat--rebuild data)))
 
 (defun edn-bridge-chat--on-error (data)
   "Show DATA of an `error' event."
@@ -508,448 +489,10 @@ Dialogs are for bridges that do not ask by interactions."
     (when (equal type "quit")
       (edn-bridge-rpc-close edn-bridge-chat--conn))))
 
-;;;; Streaming
-
-(defun edn-bridge-chat--on-delta (kind data)
-  "Keep the text in DATA, of KIND, until the next flush."
-  (when (edn-bridge-chat-mine-p data)
-    (unless (eq kind edn-bridge-chat--delta-kind)
-      (edn-bridge-chat--flush)
-      (setq edn-bridge-chat--delta-kind kind))
-    (push (plist-get data :text) edn-bridge-chat--deltas)))
-
-(defun edn-bridge-chat--flush ()
-  "Add the texts that came to the transcript, all at once."
-  (when edn-bridge-chat--deltas
-    (let ((text (apply #'concat (nreverse edn-bridge-chat--deltas))))
-      (setq edn-bridge-chat--deltas nil)
-      (unless (and (eq edn-bridge-chat--delta-kind 'thinking)
-                   (not edn-bridge-chat-show-thinking))
-        (edn-bridge-chat--stream-text edn-bridge-chat--delta-kind text)))))
-
-(defun edn-bridge-chat--stream-text (kind text)
-  "Add TEXT of KIND to the message that streams in, beginning it if need be."
-  (unless (and edn-bridge-chat--stream
-               (eq kind (edn-bridge-chat--stream-kind edn-bridge-chat--stream)))
-    (edn-bridge-chat-end-stream)
-    (edn-bridge-chat--begin-stream kind))
-  (let ((stream edn-bridge-chat--stream))
-    (push text (edn-bridge-chat--stream-texts stream))
-    (edn-bridge-transcript-add
-      (let ((start (point)))
-        (insert text)
-        (let ((end (point)))
-          (if (eq kind 'thinking)
-              (put-text-property start end 'face 'edn-bridge-chat-thinking)
-            (edn-bridge-markdown-feed (edn-bridge-chat--stream-markdown stream)
-                                      start end)))))))
-
-(defun edn-bridge-chat--begin-stream (kind)
-  "Begin a message of KIND at the end of the transcript."
-  (edn-bridge-chat-heading (if (eq kind 'thinking) "Thinking" "Assistant")
-                            (if (eq kind 'thinking)
-                                'edn-bridge-chat-thinking
-                              'edn-bridge-chat-assistant))
-  (let ((start (edn-bridge-transcript-end)))
-    (setq edn-bridge-chat--stream
-          (make-edn-bridge-chat--stream
-           :kind kind
-           :start (copy-marker start)
-           :markdown (and (eq kind 'text)
-                          (edn-bridge-markdown-begin start))))))
-
-(defun edn-bridge-chat-end-stream ()
-  "End the message that streams in, if there is one."
-  (when-let ((stream edn-bridge-chat--stream))
-    (setq edn-bridge-chat--stream nil)
-    (edn-bridge-transcript-add
-      (when (edn-bridge-chat--stream-markdown stream)
-        (edn-bridge-markdown-finish (edn-bridge-chat--stream-markdown stream)
-                                    (edn-bridge-transcript-end)))
-      (goto-char (edn-bridge-transcript-end))
-      (edn-bridge-transcript-fresh-line))
-    (set-marker (edn-bridge-chat--stream-start stream) nil)))
-
-;;;; Messages
-
-(defun edn-bridge-chat--on-message (data)
-  "Show DATA of `assistant/message': complete what streamed in, or add it."
-  (when (edn-bridge-chat-mine-p data)
-    (if (equal (edn-bridge-chat-word (plist-get data :role)) "user")
-        (edn-bridge-chat--on-user-message data)
-      (let ((stream edn-bridge-chat--stream)
-            (text (edn-bridge-chat-message-text data)))
-        (cond
-         ((and stream
-               (eq (edn-bridge-chat--stream-kind stream) 'text)
-               (equal text (apply #'concat
-                                  (reverse
-                                   (edn-bridge-chat--stream-texts stream)))))
-          (edn-bridge-chat-end-stream))
-         ((and stream (eq (edn-bridge-chat--stream-kind stream) 'text))
-          (edn-bridge-chat--replace-stream stream text))
-         (t
-          (edn-bridge-chat-end-stream)
-          (unless (equal text "")
-            (edn-bridge-chat--insert-text "Assistant"
-                                          'edn-bridge-chat-assistant
-                                          text (plist-get data :entry-id)))))
-        (edn-bridge-chat--show-outcome data)))))
-
-(defun edn-bridge-chat--replace-stream (stream text)
-  "Put TEXT in the place of what came as STREAM, and end it."
-  (let ((start (marker-position (edn-bridge-chat--stream-start stream))))
-    (edn-bridge-transcript-add
-      (delete-region start (edn-bridge-transcript-end))
-      (goto-char (edn-bridge-transcript-end))
-      (insert text)
-      (edn-bridge-markdown-region start (point)))
-    (setf (edn-bridge-chat--stream-markdown stream) nil)
-    (edn-bridge-chat-end-stream)))
-
-(defun edn-bridge-chat--show-outcome (message)
-  "Show how MESSAGE of the assistant ended, where it did not end well."
-  (let ((reason (edn-bridge-chat-word (plist-get message :stop-reason)))
-        (failure (plist-get message :error-message)))
-    (cond
-     ((and (stringp failure) (not (equal failure "")))
-      (edn-bridge-chat-notice failure 'edn-bridge-chat-error))
-     ((member reason '("aborted" "interrupted"))
-      (edn-bridge-chat-notice (concat "(" reason ")"))))))
-
-(defun edn-bridge-chat--on-user-message (data)
-  "Show DATA of a user's message, unless it was shown when it was sent."
-  (let ((text (edn-bridge-chat-message-text data)))
-    (if (member text edn-bridge-chat--echoes)
-        (setq edn-bridge-chat--echoes
-              (remove text edn-bridge-chat--echoes))
-      (edn-bridge-chat-end-stream)
-      (edn-bridge-chat--insert-text "You" 'edn-bridge-chat-user text
-                                    (plist-get data :entry-id)))))
-
-(defun edn-bridge-chat-message-text (message)
-  "Return the text of MESSAGE, its text blocks joined."
-  (let ((content (plist-get message :content)))
-    (if (stringp content)
-        content
-      (mapconcat (lambda (block)
-                   (if (eq (plist-get block :type) :text)
-                       (or (plist-get block :text) "")
-                     ""))
-                 content ""))))
-
-(defun edn-bridge-chat--rebuild (data)
-  "Show the `:messages' in DATA instead of what the transcript shows.
-Where `:more' is true there are earlier ones."
-  (setq edn-bridge-chat--stream nil
-        edn-bridge-chat--deltas nil
-        edn-bridge-chat--echoes nil)
-  (edn-bridge-transcript-clear)
-  (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
-  (let* ((messages (plist-get data :messages))
-         (count (length messages))
-         (first (max 0 (- count edn-bridge-chat-page))))
-    (edn-bridge-chat--insert-messages (substring messages first))
-    (when (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))
-      (edn-bridge-chat--insert-more-button)))
-  (when edn-bridge-chat--cut
-    (setq edn-bridge-chat--cut nil)
-    (edn-bridge-chat--show-cut))
-  (run-hooks 'edn-bridge-chat-rebuilt-hook))
-
-(defun edn-bridge-chat--insert-messages (messages)
-  "Add MESSAGES, a vector, to the transcript."
-  (when (> (length messages) 0)
-    (setq edn-bridge-chat--oldest (plist-get (aref messages 0) :id))
-    (mapc #'edn-bridge-chat--insert-message messages)))
-
-(defun edn-bridge-chat--insert-message (message)
-  "Add MESSAGE to the transcript."
-  (pcase (edn-bridge-chat-word (plist-get message :role))
-    ("user"
-     (edn-bridge-chat--insert-text "You" 'edn-bridge-chat-user
-                                   (edn-bridge-chat-message-text message)
-                                   (plist-get message :id)))
-    ("assistant"
-     (edn-bridge-chat--insert-blocks message)
-     (edn-bridge-chat--show-outcome message))
-    ("tool"
-     (when-let ((function (gethash :tool-result
-                                   edn-bridge-chat--block-handlers)))
-       (funcall function message message)))
-    (_
-     (let ((text (edn-bridge-chat-message-text message)))
-       (unless (equal text "")
-         (edn-bridge-chat-notice text))))))
-
-(defun edn-bridge-chat--insert-blocks (message)
-  "Add the content blocks of MESSAGE of the assistant to the transcript."
-  (let ((content (plist-get message :content)))
-    (if (stringp content)
-        (edn-bridge-chat--insert-text "Assistant" 'edn-bridge-chat-assistant
-                                      content (plist-get message :id))
-      (seq-do
-       (lambda (block)
-         (let ((text (plist-get block :text)))
-           (pcase (plist-get block :type)
-             (:text
-              (unless (equal text "")
-                (edn-bridge-chat--insert-text
-                 "Assistant" 'edn-bridge-chat-assistant
-                 text (plist-get message :id))))
-             (:thinking
-              (when edn-bridge-chat-show-thinking
-                (edn-bridge-chat--insert-thinking text)))
-             (type
-              (when-let ((function (gethash type
-                                            edn-bridge-chat--block-handlers)))
-                (funcall function block message))))))
-       content))))
-
-(defun edn-bridge-chat-heading (title face)
-  "Begin a message with TITLE in FACE at the end of the transcript."
-  (edn-bridge-transcript-add
-    (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize title 'face face) "\n")))
-
-(defun edn-bridge-chat--insert-text (title face text entry)
-  "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil."
-  (let ((start (edn-bridge-transcript-end)))
-    (edn-bridge-chat-heading title face)
-    (edn-bridge-transcript-add
-      (let ((from (point)))
-        (insert text)
-        (edn-bridge-markdown-region from (point))
-        (goto-char (edn-bridge-transcript-end))
-        (edn-bridge-transcript-fresh-line)
-        (when entry
-          (put-text-property start (point) 'edn-bridge-entry entry))))))
-
-(defun edn-bridge-chat--insert-thinking (text)
-  "Add TEXT that the model thought to the transcript."
-  (edn-bridge-chat-heading "Thinking" 'edn-bridge-chat-thinking)
-  (edn-bridge-transcript-add
-    (insert (propertize text 'face 'edn-bridge-chat-thinking))
-    (edn-bridge-transcript-fresh-line)))
-
-(defun edn-bridge-chat-notice (text &optional face &rest buttons)
-  "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
-BUTTONS are lists of a label and a command, shown after it."
-  (edn-bridge-chat-end-stream)
-  (edn-bridge-transcript-add
-    (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
-    (pcase-dolist (`(,label ,command) buttons)
-      (insert " ")
-      (edn-bridge-chat-insert-button label command))
-    (edn-bridge-transcript-fresh-line)))
-
-(defun edn-bridge-chat-insert-button (label command)
-  "Insert a button with LABEL that calls COMMAND interactively."
-  (insert-text-button (concat "[" label "]")
-                      'follow-link t
-                      'help-echo (format "mouse-1, RET: %s" label)
-                      'action (lambda (_button)
-                                (call-interactively command))))
-
-;;;; Earlier messages
-
-(defun edn-bridge-chat--insert-more-button ()
-  "Put a button for earlier messages at the top of the transcript."
-  (edn-bridge-transcript-at-top
-    (edn-bridge-transcript-add
-      (edn-bridge-chat-insert-button "Earlier messages"
-                                     #'edn-bridge-chat-show-earlier)
-      (insert "\n"))))
-
-(defun edn-bridge-chat-show-earlier ()
-  "Show earlier messages above those that are shown."
-  (interactive nil edn-bridge-chat-mode)
-  (let ((conn (edn-bridge-chat-current)))
-    (edn-bridge-rpc-request
-     conn "get_messages" (list :before edn-bridge-chat--oldest
-                               :limit edn-bridge-chat-page)
-     :on-success
-     (lambda (data)
-       (edn-bridge-chat-with-buffer conn
-         (edn-bridge-transcript-edit
-           (delete-region (point-min)
-                          (progn (goto-char (point-min))
-                                 (line-beginning-position 2))))
-         (edn-bridge-transcript-at-top
-           (edn-bridge-chat--insert-messages (plist-get data :messages)))
-         (when (edn-bridge-edn-true-p (plist-get data :more))
-           (edn-bridge-chat--insert-more-button)))))))
-
-;;;; Sending
-
-(defconst edn-bridge-chat--command-regexp "\\`/[a-z?][a-z-]*\\(?:[ \t\n]\\|\\'\\)"
-  "Matches a draft that is a slash command.")
-
-(defun edn-bridge-chat-send ()
-  "Send the region where it is active, else the draft.
-While a turn is running the text steers it: the model sees it after the
-running tool call."
-  (interactive nil edn-bridge-chat-mode)
-  (edn-bridge-chat--send-input "steer"))
-
-(defun edn-bridge-chat-queue ()
-  "Queue the region where it is active, else the draft, for after the turn."
-  (interactive nil edn-bridge-chat-mode)
-  (edn-bridge-chat--send-input "queue"))
-
-(defun edn-bridge-chat--send-input (behavior)
-  "Send the region or the draft; with BEHAVIOR while a turn is running."
-  (edn-bridge-chat-current)
-  (let* ((region (use-region-p))
-         (text (string-trim
-                (if region
-                    (buffer-substring-no-properties (region-beginning)
-                                                    (region-end))
-                  (edn-bridge-transcript-draft)))))
-    (when (equal text "")
-      (user-error "There is nothing to send"))
-    (if region
-        (deactivate-mark)
-      (edn-bridge-transcript-reset-draft))
-    (edn-bridge-chat--remember-input text)
-    (edn-bridge-chat-send-text text behavior (not region))))
-
-(defun edn-bridge-chat-send-text (text &optional behavior draft)
-  "Send TEXT: a slash command, or what the model is to see.
-BEHAVIOR is \"steer\" or \"queue\", what becomes of it while a turn is
-running.  With DRAFT non-nil, TEXT is put back where it is refused."
-  (let* ((conn (edn-bridge-chat-current))
-         (case-fold-search nil)
-         (command (string-match-p edn-bridge-chat--command-regexp text))
-         (images (and (not command)
-                      (prog1 (vconcat (reverse edn-bridge-chat-images))
-                        (setq edn-bridge-chat-images nil))))
-         (running (edn-bridge-chat-running-p)))
-    (edn-bridge-chat--flush)
-    (edn-bridge-chat--echo text (and running (not command) behavior))
-    (unless command
-      (push text edn-bridge-chat--echoes)
-      (unless running
-        (setq edn-bridge-chat--last-prompt text)))
-    (edn-bridge-rpc-request
-     conn
-     ;; The bridge starts a turn for what it cannot add to one, so that a
-     ;; turn which ends meanwhile does no harm.
-     (cond (command "command")
-           ((not running) "prompt")
-           ((equal behavior "queue") "follow_up")
-           (t "steer"))
-     (append (list (if command :text :message) text)
-             (and (> (length images) 0) (list :images images)))
-     :on-success #'ignore
-     :on-error
-     (lambda (frame)
-       (edn-bridge-chat-with-buffer conn
-         (setq edn-bridge-chat--echoes (remove text edn-bridge-chat--echoes))
-         (when (edn-bridge-rpc-live-p conn)
-           (edn-bridge-chat-notice (edn-bridge-chat--failure frame)
-                                   'edn-bridge-chat-error))
-         (when (and draft (equal (edn-bridge-transcript-draft) ""))
-           (edn-bridge-transcript-set-draft text)))))))
-
-(defun edn-bridge-chat--failure (frame)
-  "Return what to tell the user about the error FRAME."
-  (let ((nearest (append (plist-get (plist-get frame :data) :nearest) nil)))
-    (concat (plist-get frame :error-message)
-            (if nearest
-                (format "  Did you mean %s?"
-                        (mapconcat #'edn-bridge-chat-word nearest ", "))
-              ""))))
-
-(defun edn-bridge-chat--echo (text behavior)
-  "Show TEXT as sent by the user, with BEHAVIOR where it is not nil."
-  (edn-bridge-chat-end-stream)
-  (edn-bridge-chat--insert-text (if behavior (format "You (%s)" behavior) "You")
-                                'edn-bridge-chat-user text nil)
-  ;; Whoever sends wants to see what comes.
-  (dolist (window (get-buffer-window-list nil nil t))
-    (set-window-point window (point-max))))
-
-(defun edn-bridge-chat-abort ()
-  "Abort the turn that is running."
-  (interactive nil edn-bridge-chat-mode)
-  (edn-bridge-rpc-request (edn-bridge-chat-current) "abort" nil
-                          :on-success #'ignore))
-
-(defun edn-bridge-chat-interrupt ()
-  "End the turn after the tool call that is running.
-Steering text that the model did not see comes back as the draft."
-  (interactive nil edn-bridge-chat-mode)
-  (let ((conn (edn-bridge-chat-current)))
-    (edn-bridge-rpc-request
-     conn "interrupt" nil
-     :on-success
-     (lambda (data)
-       (let ((text (plist-get data :dropped-steering-text)))
-         (edn-bridge-chat-with-buffer conn
-           (when (and (stringp text) (not (equal text ""))
-                      (equal (edn-bridge-transcript-draft) ""))
-             (edn-bridge-transcript-set-draft text))))))))
-
-(defun edn-bridge-chat--show-cut ()
-  "Show that the last turn was cut, with a button that sends it again."
-  (let ((prompt edn-bridge-chat--last-prompt))
-    (edn-bridge-chat-notice
-     "The connection was lost while the last turn was running."
-     'edn-bridge-chat-error
-     (list "Send again"
-           (lambda ()
-             (interactive)
-             (if prompt
-                 (edn-bridge-chat-send-text prompt)
-               (user-error "There is nothing to send again")))))))
-
-;;;; History
-
-(defun edn-bridge-chat--remember-input (text)
-  "Add TEXT to the history."
-  (setq edn-bridge-chat--history-index nil)
-  (unless (and (not (ring-empty-p edn-bridge-chat--history))
-               (equal text (ring-ref edn-bridge-chat--history 0)))
-    (ring-insert edn-bridge-chat--history text)))
-
-(defun edn-bridge-chat-previous-input (count)
-  "Make the draft what was sent COUNT inputs before."
-  (interactive "p" edn-bridge-chat-mode)
-  (when (ring-empty-p edn-bridge-chat--history)
-    (user-error "Nothing was sent yet"))
-  (let ((index (+ (or edn-bridge-chat--history-index -1) count)))
-    (cond
-     ((< index 0)
-      (setq edn-bridge-chat--history-index nil)
-      (edn-bridge-transcript-set-draft ""))
-     ((>= index (ring-length edn-bridge-chat--history))
-      (user-error "This is the first input"))
-     (t
-      (setq edn-bridge-chat--history-index index)
-      (edn-bridge-transcript-set-draft
-       (ring-ref edn-bridge-chat--history index))))))
-
-(defun edn-bridge-chat-next-input (count)
-  "Make the draft what was sent COUNT inputs later."
-  (interactive "p" edn-bridge-chat-mode)
-  (edn-bridge-chat-previous-input (- count)))
-
-(defun edn-bridge-chat-search-input (text)
-  "Make TEXT, read with completion from what was sent, the draft."
-  (interactive
-   (list (completing-read "Input: "
-                          (ring-elements edn-bridge-chat--history) nil t))
-   edn-bridge-chat-mode)
-  (edn-bridge-transcript-set-draft text))
-
 ;;;; Handlers
 
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-chat--on-session)
 (edn-bridge-chat-handle "session/resumed" #'edn-bridge-chat--on-resumed)
-(edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-chat--on-rehydrated)
-(edn-bridge-chat-handle "assistant/message" #'edn-bridge-chat--on-message)
 (edn-bridge-chat-handle "footer/updated" #'edn-bridge-chat--on-footer)
 (edn-bridge-chat-handle "command-result" #'edn-bridge-chat--on-command-result)
 (edn-bridge-chat-handle "error" #'edn-bridge-chat--on-error)

@@ -20,6 +20,7 @@
 (require 'cl-lib)
 (require 'subr-x)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-tools)
 
@@ -169,7 +170,7 @@ Those of a connection that is gone wait no more."
 
 (defun edn-bridge-interact--show (question)
   "Show QUESTION at the end of the transcript."
-  (edn-bridge-chat-end-stream)
+  (edn-bridge-chat-settle 'end)
   (let* ((kind (edn-bridge-interact--question-kind question))
          (payload (edn-bridge-interact--question-payload question))
          (row (or (assoc kind edn-bridge-interact--kinds)
@@ -181,7 +182,7 @@ Those of a connection that is gone wait no more."
         (when (edn-bridge-interact--question-agent question)
           (insert (propertize
                    (format "[%s] " (edn-bridge-interact--question-agent question))
-                   'face 'edn-bridge-chat-assistant)))
+                   'face 'edn-bridge-messages-assistant)))
         (insert (propertize title
                             'face (if (edn-bridge-edn-true-p
                                        (plist-get payload :danger))

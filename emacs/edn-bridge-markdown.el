@@ -264,8 +264,10 @@ Stop when a key is pressed, and go on later."
          (start (text-property-not-all from (point-max)
                                        'edn-bridge-markdown-mode nil)))
     (if (not start)
-        (when edn-bridge-markdown--first-block
-          (set-marker edn-bridge-markdown--first-block nil))
+        (progn
+          (when edn-bridge-markdown--first-block
+            (set-marker edn-bridge-markdown--first-block nil))
+          nil)
       (let ((mode (get-text-property start 'edn-bridge-markdown-mode))
             (end (next-single-property-change
                   start 'edn-bridge-markdown-mode nil (point-max))))

@@ -71,6 +71,7 @@
   (server nil :documentation "Property list of the handshake's answer.")
   (features nil :documentation "List of the features agreed on.")
   (seq 0 :documentation "Number of the last event dispatched.")
+  (acknowledged 0 :documentation "Number of the last event acknowledged.")
   (close-reason nil :documentation "Why it is closed, a line of text.")
   (plist-frames nil :documentation "Non-nil once frames come as plists.")
   (pending nil :documentation "Hash table from id to pending request.")
@@ -164,7 +165,8 @@ and the error frame where the answer is an error, or there is none within
      :on-success (lambda (data) (setq answer (list 'data data)))
      :on-error (lambda (frame) (setq answer (list 'error frame))))
     (while (and (not answer) (< (float-time) deadline))
-      (accept-process-output (edn-bridge-rpc-connection-process conn) 0.05)
+      ;; Not for this process alone: its end would then not be noticed.
+      (accept-process-output nil 0.05)
       (edn-bridge-rpc--dispatch conn))
     (pcase answer
       (`(data ,data) data)
@@ -234,6 +236,10 @@ passed on to the debugger."
 
 (defun edn-bridge-rpc--start (conn command)
   "Start COMMAND as the process of CONN."
+  ;; Emacs would start the process and have it fail.
+  (unless (executable-find (car command) t)
+    (signal 'file-missing (list "Searching for program"
+                                "No such program" (car command))))
   (let* ((errors (edn-bridge-rpc-connection-errors conn))
          (process-adaptive-read-buffering nil)
          (process
@@ -253,25 +259,42 @@ passed on to the debugger."
     (setf (edn-bridge-rpc-connection-process conn) process)
     (when-let ((pipe (get-buffer-process errors)))
       (set-process-query-on-exit-flag pipe nil)
-      (set-process-sentinel pipe #'ignore))))
+      (set-process-sentinel pipe (lambda (_pipe _change)
+                                   (edn-bridge-rpc--look conn '(0.02 0.2 1)))))))
+
+(defun edn-bridge-rpc--look (conn delays)
+  "Look after each of DELAYS, in seconds, whether the process of CONN ended.
+Emacs on a terminal may notice that only at the next key.  The end of a
+process's stderr it notices at once, and so this is called then."
+  (when (and delays (edn-bridge-rpc-live-p conn))
+    (run-at-time
+     (car delays) nil
+     (lambda ()
+       (let ((process (edn-bridge-rpc-connection-process conn)))
+         (if (process-live-p process)
+             (edn-bridge-rpc--look conn (cdr delays))
+           (edn-bridge-rpc--ended conn process)))))))
 
 (defun edn-bridge-rpc--ended (conn process)
   "Close CONN, whose PROCESS has ended, once its last lines are dispatched."
-  (edn-bridge-rpc--drain-stderr conn)
-  (while (and (edn-bridge-rpc-connection-lines conn)
-              (not (edn-bridge-rpc-connection-dispatching conn)))
-    (edn-bridge-rpc--dispatch conn))
-  (edn-bridge-rpc--closed
-   conn
-   (pcase (process-status process)
-     ('exit (format "the process ended with status %d"
-                    (process-exit-status process)))
-     ('signal (format "the process was ended by signal %d"
+  (when (edn-bridge-rpc-live-p conn)
+    (edn-bridge-rpc--drain conn process)
+    (while (and (edn-bridge-rpc-connection-lines conn)
+                (edn-bridge-rpc-live-p conn)
+                (not (edn-bridge-rpc-connection-dispatching conn)))
+      (edn-bridge-rpc--dispatch conn))
+    (edn-bridge-rpc--closed
+     conn
+     (pcase (process-status process)
+       ('exit (format "the process ended with status %d"
                       (process-exit-status process)))
-     (status (format "the process is gone (%s)" status)))))
+       ('signal (format "the process was ended by signal %d"
+                        (process-exit-status process)))
+       (status (format "the process is gone (%s)" status))))))
 
-(defun edn-bridge-rpc--drain-stderr (conn)
-  "Take what the process of CONN left on stderr."
+(defun edn-bridge-rpc--drain (conn process)
+  "Take what PROCESS of CONN, which has ended, left on stdout and stderr."
+  (while (accept-process-output process 0))
   (when-let ((pipe (get-buffer-process (edn-bridge-rpc-connection-errors conn))))
     (while (accept-process-output pipe 0.02))))
 
@@ -279,9 +302,12 @@ passed on to the debugger."
   "Mark CONN as closed for REASON and tell everyone who waits for it."
   (unless (eq (edn-bridge-rpc-connection-state conn) 'closed)
     (setf (edn-bridge-rpc-connection-state conn) 'closed
+          (edn-bridge-rpc-connection-lines conn) nil
+          (edn-bridge-rpc-connection-pieces conn) nil
           (edn-bridge-rpc-connection-close-reason conn) reason)
     (when-let ((timer (edn-bridge-rpc-connection-timer conn)))
-      (cancel-timer timer))
+      (cancel-timer timer)
+      (setf (edn-bridge-rpc-connection-timer conn) nil))
     (edn-bridge-rpc--log conn 'note reason)
     (let ((requests (hash-table-values (edn-bridge-rpc-connection-pending conn))))
       (clrhash (edn-bridge-rpc-connection-pending conn))
@@ -359,7 +385,8 @@ passed on to the debugger."
     (when (< start (length chunk))
       (push (if (zerop start) chunk (substring chunk start))
             (edn-bridge-rpc-connection-pieces conn)))
-    (when (edn-bridge-rpc-connection-lines conn)
+    (when (and (edn-bridge-rpc-connection-lines conn)
+               (edn-bridge-rpc-live-p conn))
       (edn-bridge-rpc--schedule conn 0))))
 
 (defun edn-bridge-rpc--enqueue (conn line)
@@ -397,9 +424,25 @@ waits for something, it goes on with the next lines: their order holds."
                       (< (float-time) deadline))
                     (not (input-pending-p))))
         (edn-bridge-rpc--guard conn "batch"
-          (funcall (edn-bridge-rpc-connection-on-batch conn) conn)))
+          (funcall (edn-bridge-rpc-connection-on-batch conn) conn))
+        (edn-bridge-rpc--acknowledge conn))
       (when (edn-bridge-rpc-connection-lines conn)
         (edn-bridge-rpc--schedule conn 0.001)))))
+
+(defconst edn-bridge-rpc--acknowledge-every 64
+  "After how many events the bridge is told that they are shown.")
+
+(defun edn-bridge-rpc--acknowledge (conn)
+  "Tell the bridge how far the events of CONN are shown, where it asks.
+It merges what piles up before a client that is slow to show it."
+  (let ((seq (edn-bridge-rpc-connection-seq conn)))
+    (when (and (edn-bridge-rpc-ready-p conn)
+               (edn-bridge-rpc-feature-p conn "flow-credit")
+               (>= (- seq (edn-bridge-rpc-connection-acknowledged conn))
+                   edn-bridge-rpc--acknowledge-every))
+      (setf (edn-bridge-rpc-connection-acknowledged conn) seq)
+      (edn-bridge-rpc-request conn "ack" (list :seq seq)
+                              :on-success #'ignore :on-error #'ignore))))
 
 (defun edn-bridge-rpc--dispatch-line (conn line)
   "Read LINE, bytes that CONN received, and call who is concerned."

@@ -11,6 +11,7 @@
 
 (require 'cl-lib)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
 
 ;;;; Choosing
@@ -102,7 +103,7 @@ choose the message."
                                     "get_messages" nil))
          (messages
           (seq-filter (lambda (message)
-                        (not (equal "" (edn-bridge-chat-message-text message))))
+                        (not (equal "" (edn-bridge-messages-text message))))
                       (append (plist-get data :messages) nil))))
     (unless messages
       (user-error "There is no message to fork at"))
@@ -112,7 +113,7 @@ choose the message."
       (lambda (message)
         (truncate-string-to-width
          (replace-regexp-in-string
-          "[ \t\n]+" " " (edn-bridge-chat-message-text message))
+          "[ \t\n]+" " " (edn-bridge-messages-text message))
          70 nil nil "…"))
       (lambda (message)
         (edn-bridge-chat-word (plist-get message :role))))

@@ -16,6 +16,7 @@
 (require 'cl-lib)
 (require 'diff-mode)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
 
 ;;;; Options
 
@@ -176,7 +177,7 @@ A marker that is kept would make every later insertion slower."
   (when-let ((call (edn-bridge-tools--get (plist-get message :tool-call-id))))
     (unless (memq (edn-bridge-tools--call-state call) '(done failed))
       (setf (edn-bridge-tools--call-text call)
-            (edn-bridge-chat-message-text message))
+            (edn-bridge-messages-text message))
       (edn-bridge-tools--finish
        call (edn-bridge-edn-true-p (plist-get message :is-error)))
       (when (edn-bridge-tools--call-marker call)
@@ -195,7 +196,7 @@ A marker that is kept would make every later insertion slower."
 
 (defun edn-bridge-tools--insert (call)
   "Add the line of CALL to the transcript."
-  (edn-bridge-chat-end-stream)
+  (edn-bridge-chat-settle 'end)
   (edn-bridge-transcript-add
     (unless (get-text-property (max (point-min) (1- (point))) 'edn-bridge-tool)
       (edn-bridge-transcript-fresh-line 'blank))

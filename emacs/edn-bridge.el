@@ -26,7 +26,9 @@
 ;;   -rpc                  process, requests, events; a library
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown             faces for markdown as it streams in
-;;   -chat                 the chat buffer
+;;   -chat                 the chat buffer, its connection and state
+;;   -messages             the messages, streaming and from the journal
+;;   -input                sending, aborting, history
 ;;   -complete             choosing, and completion in the draft
 ;;   -tools                tool calls, output, diffs
 ;;   -interact             questions of the agent
@@ -40,6 +42,8 @@
 
 (require 'project)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
+(require 'edn-bridge-input)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-tools)
 (require 'edn-bridge-interact)
@@ -100,10 +104,10 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
 
 (defconst edn-bridge--menu
   '(("Talk"
-     ("RET" edn-bridge-chat-send "send")
-     ("q" edn-bridge-chat-queue "queue for after the turn")
-     ("k" edn-bridge-chat-abort "abort")
-     ("i" edn-bridge-chat-interrupt "stop after the tool call")
+     ("RET" edn-bridge-input-send "send")
+     ("q" edn-bridge-input-queue "queue for after the turn")
+     ("k" edn-bridge-input-abort "abort")
+     ("i" edn-bridge-input-interrupt "stop after the tool call")
      ("a" edn-bridge-interact-next "go to the next question")
      ("y" edn-bridge-interact-accept "say yes to it"))
     ("Session"

@@ -1,7 +1,9 @@
 //! The command line: what each command needs is put together here, and nothing else is decided.
 
 mod client;
+mod repl;
 mod serve;
+mod sessions;
 mod show;
 
 use std::ffi::OsString;
@@ -14,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use edn_bridge::config::{self, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::provider::embedded;
+use edn_bridge::store::Durability;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -53,6 +56,11 @@ struct Options {
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
+    /// When what was said counts as saved: full waits for the disk, relaxed survives the process, and
+    /// a power failure may cost the last second.
+    #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
+          value_parser = ["full", "relaxed"])]
+    durability: String,
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
@@ -66,7 +74,16 @@ enum Command {
     Query {
         /// The query: an EDN vector of attributes.
         query: String,
-        /// Ask this session from disk.
+        /// Ask this session, live in a running bridge or on disk.
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        /// Show how the query would be answered instead.
+        #[arg(long)]
+        explain: bool,
+    },
+    /// Queries and ops by hand, on the running bridge of the project or on the state itself.
+    Repl {
+        /// Ask this session, live in a running bridge or on disk.
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },
@@ -74,6 +91,11 @@ enum Command {
     Prompt {
         /// The message.
         text: String,
+    },
+    /// The sessions on disk.
+    Sessions {
+        #[command(subcommand)]
+        command: Option<sessions::SessionsCommand>,
     },
     /// The models.
     Models {
@@ -91,7 +113,7 @@ enum Command {
         /// How the report is written.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]
         format: Format,
-        /// Only checks and rules whose names begin so; may be given several times.
+        /// Only this check or rule, or this room of them (framing, topic); may be given several times.
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
         /// How long to wait for one answer or event, in seconds.
@@ -127,13 +149,15 @@ pub fn main() -> ExitCode {
     log(&options.log);
     let result = match arguments.command {
         Command::Serve => serve::run(&options),
-        Command::Query { query, session } => client::query(&options, query, session),
+        Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
+        Command::Repl { session } => repl::run(&options, session),
         Command::Prompt { text } => client::prompt(&options, text),
+        Command::Sessions { command } => sessions::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
-        Command::Edn => return show::edn(),
+        Command::Edn => show::edn(),
         Command::Contract { format, only, patience, server } => {
             show::contract(server, format, only, Duration::from_secs(patience))
         }
@@ -159,6 +183,11 @@ fn log(filter: &str) {
 }
 
 impl Options {
+    /// When an append to a session is acknowledged.
+    fn durability(&self) -> Durability {
+        Durability::parse(&self.durability).unwrap_or_default()
+    }
+
     /// The settings that the options come to.
     fn settings(&self) -> Result<Settings, String> {
         let state_dir = match &self.state_dir {

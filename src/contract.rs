@@ -5,7 +5,7 @@
 //! server is made: it uses the codec and the catalogue's names alone.
 //!
 //! Two kinds of thing are reported. A [`Check`] provokes something and looks at the answer; each starts
-//! a server of its own. A rule ([`RULES`]) holds of every frame, whichever check receives it. The
+//! a server of its own. A rule ([`rules`]) holds of every frame, whichever check receives it. The
 //! obligations that `allium plan` derives from `spec/*.allium` are bound to both by name, in one table.
 //!
 //! It is fair: what the contract leaves open is a note, what a server does not offer is not applicable,
@@ -27,7 +27,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use check::Probe;
-use rules::Ledger;
 
 pub use check::{Abilities, Check, Need, Stop};
 pub use checks::{
@@ -37,14 +36,12 @@ pub use checks::{
 pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
-pub use rules::{Breach, Frame, RULES, Witness};
-
-use crate::catalogue::TOPICS;
+pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
 
 /// How to run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names, or beginnings of names, of the checks to run; all where there are none.
+    /// Names of checks and rules, or of their rooms (`framing`, `topic`); all where there are none.
     pub only: Vec<String>,
     /// How long a check waits for one answer or event.
     pub patience: Duration,
@@ -78,8 +75,7 @@ pub fn execute(
 
 /// Runs the checks, one after the other, then the rules over all that was received.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
-    let chosen =
-        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|asked| names(asked, name));
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let abilities = OnceCell::new();
     let mut findings: Vec<Finding> = CHECKS
@@ -93,6 +89,13 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let ledger = ledger.take();
     findings.extend(rule_findings(&ledger).into_iter().filter(|finding| chosen(&finding.name)));
     Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
+}
+
+/// Whether what was asked for names a check or rule: by its whole name or by its room.
+fn names(asked: &str, name: &str) -> bool {
+    let asked = asked.strip_suffix('.').unwrap_or(asked);
+    name.strip_prefix(asked)
+        .is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && !asked.contains('.')))
 }
 
 fn run_one(
@@ -119,13 +122,6 @@ fn run_one(
 
 /// What the rules have to say about all frames of a run.
 fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
-    let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
-    let topics = TOPICS.iter().map(|topic| {
-        (
-            format!("topic.{}", topic.name),
-            format!("Every {} has its required keys, in their shapes.", topic.name),
-        )
-    });
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();
         let status = match breaches.first() {
@@ -137,5 +133,5 @@ fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
             breaches.iter().map(|breach| format!("< {}  ({})", breach.line, breach.why)).collect();
         Finding { name, about, status, frames: shown.into_iter().collect(), notes: Vec::new() }
     };
-    general.chain(topics).map(finding).collect()
+    rules().map(finding).collect()
 }

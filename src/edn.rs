@@ -1,17 +1,29 @@
 //! The codec: bytes into [`Value`]s and back. Pure; it knows no frame, no stream and no session.
 //!
 //! The oracle for what is EDN is Clojure's own `clojure.edn` reader; the grammar stands in
-//! `grammar/edn.ebnf`.
+//! `grammar/edn.ebnf`. What the oracle leaves to its host is decided here:
+//!
+//! - Metadata is checked and then left out: it is no part of a value.
+//! - Half of a surrogate pair in a string is rejected: Rust's strings hold characters only.
+//! - Points in time count days by the Gregorian calendar in every year.
+//! - Depth, length, digits and elements are bounded ([`Options`]).
 
 pub use error::{Error, ErrorKind};
+pub use interop::InteropError;
 pub use read::{Options, Reader, read_all, read_one, read_one_with};
+pub use serde::{SerdeError, borrowed, from_slice, from_value, to_value, to_vec};
+pub use stream::Stream;
 pub use write::{to_string, write_canonical, write_compact, write_pretty, write_wire};
 
 #[cfg(doc)]
 use crate::value::Value;
 
+pub mod cli;
 mod error;
+mod interop;
 mod read;
+mod serde;
+mod stream;
 mod write;
 
 #[cfg(test)]

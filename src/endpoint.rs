@@ -27,7 +27,7 @@ use crate::frame::{Line, Splitter, Style};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
 use crate::message::SessionId;
 use crate::router;
-use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi};
+use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi, Standing};
 use crate::transport::Transport;
 use crate::value::{Map, Value};
 
@@ -147,6 +147,7 @@ impl Connection {
             self.outbox.hold();
             while let Some(line) = splitter.next_line() {
                 self.serve(&line);
+                self.outbox.wait_for_room();
             }
             self.outbox.flush();
             if !matches!(filled, Ok(count) if count > 0) {
@@ -206,9 +207,11 @@ impl Connection {
                 .with("expected", invalid.expected);
             return self.refuse(&request.id, request.op, &error);
         }
+        if op == Op::Handshake {
+            return self.handshake(&request);
+        }
         let reply = self.begin(&request.id, op);
         match op {
-            Op::Handshake => self.handshake(&request.params, reply),
             Op::Ping => {
                 let mut data = Map::new();
                 data.put("pong", true);
@@ -263,17 +266,7 @@ impl Connection {
     }
 
     fn refuse(&self, id: &str, op: &str, error: &ApiError) {
-        self.outbox.push_frame(|out, style| {
-            let frame = ErrorFrame {
-                id: Some(id),
-                op: Some(op),
-                code: error.code,
-                message: &error.message,
-                retryable: error.retryable,
-                data: error.data.as_ref(),
-            };
-            encode::error(out, style, &frame);
-        });
+        self.outbox.push_frame(|out, style| encode::error(out, style, &error_frame(id, op, error)));
     }
 
     fn reject(&self, rejection: Rejection) {
@@ -295,8 +288,10 @@ impl Connection {
         if named.explicitly(Topic::DialogRequested) {
             self.dialogs.store(true, Ordering::Release);
         }
-        let subscribed = self.topics.fetch_or(named.mask, Ordering::AcqRel) | named.mask;
+        // The response comes first. Only this thread changes what is subscribed.
+        let subscribed = self.topics.load(Ordering::Acquire) | named.mask;
         reply.ok(named.answer(subscribed));
+        self.topics.store(subscribed, Ordering::Release);
         let call = self.call(request);
         for spec in TOPICS.iter().filter(|spec| named.mask & spec.topic.bit() != 0) {
             if let Some(event) = self.api.snapshot(&call, spec.topic) {
@@ -319,6 +314,17 @@ impl Connection {
     }
 }
 
+fn error_frame<'f>(id: &'f str, op: &'f str, error: &'f ApiError) -> ErrorFrame<'f> {
+    ErrorFrame {
+        id: Some(id),
+        op: Some(op),
+        code: error.code,
+        message: &error.message,
+        retryable: error.retryable,
+        data: error.data.as_ref(),
+    }
+}
+
 impl Client for Connection {
     fn wants(&self, topic: Topic, session: Option<&SessionId>) -> bool {
         self.topics.load(Ordering::Acquire) & topic.bit() != 0
@@ -332,9 +338,9 @@ impl Client for Connection {
         }
         if let Body::ContextUpdated(context) = &event.body {
             let body = Body::ContextUpdated(Arc::new(active_in(context, &self.focused())));
-            return self.outbox.push_event(&Event { body, ..event.clone() });
+            return self.outbox.push_event(&Event { body, ..event.clone() }, || true);
         }
-        self.outbox.push_event(event)
+        self.outbox.push_event(event, || self.wants(topic, event.session.as_ref()))
     }
 
     fn focus(&self, session: SessionId) {
@@ -351,6 +357,12 @@ impl Client for Connection {
 
     fn close(&self) {
         (self.on_end)(End::Closed);
+    }
+
+    fn standing(&self) -> Standing {
+        let pending = self.pending().len();
+        let Depth { waiting, bytes, seq } = self.outbox.depth();
+        Standing { pending, waiting, bytes, seq }
     }
 }
 
@@ -412,12 +424,14 @@ impl TopicList {
 }
 
 impl Connection {
-    /// Changes what the handshake agreed on. The style holds from the frame after the response.
-    fn agree(&self, features: &[&str], reply: Reply<Map<'static>>, data: Map<'static>) {
+    /// Ends a handshake: what was agreed on holds from the frame after the response.
+    fn agree(&self, features: &[&str], id: &str, data: &Map<'static>) {
         let has = |name| features.contains(&name);
         self.interactor.store(has("interactor"), Ordering::Release);
         self.ready.store(true, Ordering::Release);
-        reply.ok(data);
-        self.outbox.set_style(if has("plist-frames") { Style::Plists } else { Style::Maps });
+        let style = if has("plist-frames") { Style::Plists } else { Style::Maps };
+        let name = Op::Handshake.spec().name;
+        self.outbox
+            .push_frame_then_style(|out, written| encode::response(out, written, id, name, data), style);
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::catalogue::{Class, ErrorCode, Topic};
-use crate::message::{EntryId, Message, SessionId, TurnId};
+use crate::message::{Block, EntryId, Message, SessionId, TurnId};
 use crate::value::{Map, Value};
 
 /// The request that caused something: which connection sent it, and its id there.
@@ -125,6 +125,9 @@ pub struct ToolOutput {
     pub details: Value<'static>,
 }
 
+/// What a payload without a text of its own counts for: a few keys with short values.
+const PAYLOAD_WEIGHT: usize = 512;
+
 impl Body {
     /// The topic.
     pub fn topic(&self) -> Topic {
@@ -149,6 +152,27 @@ impl Body {
     /// What happens to it when the client is slow.
     pub fn class(&self) -> Class {
         self.topic().class()
+    }
+
+    /// About how many bytes of text it holds, for the bounds of those who keep it.
+    pub fn weight(&self) -> usize {
+        let blocks = |message: &Message| {
+            let length = |block: &Block| match block {
+                Block::Text(text) | Block::Thinking(text) => text.len(),
+                Block::Image { data, .. } => data.len(),
+                Block::ToolCall { .. } => PAYLOAD_WEIGHT,
+            };
+            message.content.iter().map(length).fold(0, usize::saturating_add)
+        };
+        match self {
+            Self::AssistantMessage(message) => blocks(message),
+            Self::SessionRehydrated(history) => {
+                history.messages.iter().map(|message| blocks(message)).fold(0, usize::saturating_add)
+            }
+            Self::ToolUpdate(output) | Self::ToolResult(output) => output.text.len(),
+            Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
+            body => body.text().map_or(PAYLOAD_WEIGHT, |text| text.len()),
+        }
     }
 
     /// The text of an event that can be joined with a neighbour of its stream.
@@ -207,9 +231,6 @@ impl Event {
                 let mut map = Map::new();
                 map.put("error-code", code.as_str());
                 map.put("error-message", message.as_ref().to_owned());
-                if let Some(cause) = &self.cause {
-                    map.put("id", cause.request.as_ref().to_owned());
-                }
                 map
             }
         };

@@ -29,6 +29,10 @@ pub const OUTBOX_EVENTS: usize = 4096;
 /// line, so that a merged delta always fits in one.
 pub const OUTBOX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 
+/// Bytes of answers and events that wait in an outbox before no further request is read (32 MiB): two
+/// of the longest lines, so that even a client that pipelines large answers never makes more wait.
+pub const OUTBOX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+
 /// Events waiting in an outbox from which on adjacent deltas are merged. Below it the client keeps up
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;
@@ -43,8 +47,9 @@ pub const PAGE_MESSAGES: usize = 200;
 /// Most messages that one `get_messages` carries.
 pub const MAX_PAGE_MESSAGES: usize = 10_000;
 
-/// Longest answer of a model, in bytes of text (8 MiB): what fits into one frame with room for escapes.
-pub const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+/// Longest answer of a model, in bytes of text (4 MiB): `assistant/message` carries it twice, as blocks
+/// and as text, and that has to fit into one frame with room for escapes.
+pub const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes of a kept output that one `read_output` answers with (1 MiB).
 pub const OUTPUT_PART_BYTES: usize = 1024 * 1024;
@@ -122,8 +127,61 @@ pub const COMMIT_QUEUE: usize = 4096;
 /// Appends that are written and synced together. More would only make the first one wait.
 pub const COMMIT_BATCH: usize = 512;
 
-/// Bytes of a session's file that a listing reads (16 KiB): the header and the first exchange.
+/// Pause after which relaxed durability puts on disk what it acknowledged: what a power failure may
+/// cost, at most.
+pub const RELAXED_SYNC: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Largest file of a session that is opened (4 GiB). A year of the busiest session is far smaller; the
+/// whole of it is held while it is read.
+pub const JOURNAL_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Bytes that a fork writes at a time (1 MiB).
+pub const FORK_PART_BYTES: usize = 1024 * 1024;
+
+/// Threads that read one session's file. More would only wait for memory.
+pub const READING_THREADS: usize = 4;
+
+/// Bytes of lines from which on a thread of its own is worth its start (256 KiB, about a millisecond).
+pub const READING_PART_BYTES: usize = 256 * 1024;
+
+/// Bytes at either end of a session's file that a listing reads (16 KiB): the header and the first
+/// exchange, and what was last said and named.
 pub const LISTING_BYTES: u64 = 16 * 1024;
+
+/// Characters of a first message that a listing keeps.
+pub const LISTING_TEXT: usize = 200;
+
+/// Characters of a session's name: a line on a screen.
+pub const NAME_CHARS: usize = 200;
+
+/// Most sessions that a search answers with.
+pub const SEARCH_HITS: usize = 200;
+
+/// Bytes of one message's text that are searched (256 KiB). What is longer is a tool's output.
+pub const SEARCH_TEXT_BYTES: usize = 256 * 1024;
+
+/// Bytes of messages that one page carries, from its second message on (1 MiB): what a frontend draws
+/// at once, and far below the longest line.
+pub const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Bytes of messages that a page carries where the client named its length (8 MiB): half the longest
+/// line.
+pub const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Longest note that is remembered, in bytes (16 KiB). It is shown to a model whole or not at all.
+pub const NOTE_BYTES: usize = 16 * 1024;
+
+/// Notes that are kept for one project. A search reads all of them.
+pub const NOTES: usize = 10_000;
+
+/// Bytes of a project's notes that are read (256 MiB): as many notes as may be kept, and what was removed.
+pub const NOTES_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Bytes of notes that a system prompt holds, at most (8 KiB, about 2,000 tokens).
+pub const PROMPT_NOTES_BYTES: usize = 8 * 1024;
+
+/// Part of a model's window that notes may take: of 10 tokens, one byte, which is a fortieth.
+pub const PROMPT_NOTES_SHARE: u64 = 10;
 
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.
@@ -135,6 +193,44 @@ pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 /// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
 /// collection holds 96 MiB.
 pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
+
+/// Longest EQL query, in bytes (256 KiB). A query that a person or a program writes has a few KiB.
+pub const MAX_QUERY_BYTES: usize = 256 * 1024;
+
+/// Deepest nesting of joins in a query, and of what recursion may unfold. Deeper data than this is asked
+/// for in steps.
+pub const MAX_QUERY_DEPTH: usize = 64;
+
+/// Values that one query may gather before it is ended: some hundred MB at most.
+pub const MAX_QUERY_VALUES: usize = 2_000_000;
+
+/// How long one query may take, in milliseconds. A frontend that asks on every keystroke has given up
+/// long before.
+pub const QUERY_MILLIS: u64 = 5_000;
+
+/// Parsed queries that are kept for the next time, with their plans. A frontend has some dozens.
+pub const QUERY_CACHE: usize = 256;
+
+/// Longest query that is kept for the next time, in bytes (8 KiB).
+pub const QUERY_CACHE_BYTES: usize = 8 * 1024;
+
+/// Plans that one level of a query keeps: one for each kind of entity that it meets.
+pub const QUERY_PLANS: usize = 16;
+
+/// Most entries under `:missing` and `:errors` of one answer: enough to see what is wrong.
+pub const QUERY_FAILURES: usize = 256;
+
+/// Sessions on disk that a query lists unless it says `:limit`.
+pub const QUERY_SESSIONS: usize = 10_000;
+
+/// Most connections of one process. Each costs two threads; the goal is two hundred.
+pub const MAX_CONNECTIONS: usize = 256;
+
+/// Inputs that the REPL keeps across runs.
+pub const REPL_HISTORY: usize = 2_000;
+
+/// Events that wait in the REPL to be shown. What comes faster than a terminal shows it is left out.
+pub const REPL_EVENTS: usize = 1_024;
 
 /// Choices that frontends were asked for and have not answered. A person makes one at a time.
 pub const MAX_FRONTEND_ACTIONS: usize = 64;

@@ -1,55 +1,148 @@
-//! Queries in EQL.
+//! Queries in EQL over a graph that describes itself.
 //!
-//! Knows EDN and the plain types of the session API; what an attribute is worth, the caller resolves.
+//! A query is text; [`parse`] makes it a tree, `compile` gives it the graph's numbers, `plan` finds the
+//! ways from what is known, `run` answers. What can be asked is declared in `resolvers`, one file for
+//! each namespace. Knows EDN and the plain types of the session API; what the process is at the moment of
+//! a query, a [`world::World`] says, which the runtime makes from its snapshots.
+
+pub mod ast;
+pub mod compile;
+pub mod explain;
+pub mod graph;
+pub mod parse;
+pub mod plan;
+pub mod resolvers;
+pub mod run;
+pub mod world;
+
+use std::collections::HashMap;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use crate::catalogue::ErrorCode;
 use crate::edn;
-use crate::session::{ApiError, Query, QueryAnswer};
+use crate::limits::{QUERY_CACHE, QUERY_CACHE_BYTES};
+use crate::query::compile::{Level, What};
+use crate::query::run::Outcomes;
+use crate::query::world::World;
+use crate::session::{ApiError, Call, Query, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
 
-/// Runs a query of plain attributes: `resolve` is given a keyword's name, such as
-/// `psi.agent-session/phase`, and knows its value or does not.
-///
-/// # Errors
-/// `request/invalid-query` where the text is no EDN vector of keywords or the entity no map,
-/// `runtime/query-failed` where a strict query names an attribute that is not known.
-pub fn run(query: &Query, resolve: &dyn Fn(&str) -> Option<Value<'static>>) -> Result<QueryAnswer, ApiError> {
-    let form = edn::read_one(query.text.as_bytes()).map_err(|error| {
-        invalid(format!("The query is not EDN: {error}")).with("offset", Value::from(error.offset()))
-    })?;
-    let Value::Vector(attributes) = &form else {
-        return Err(invalid(format!("A query is a vector of attributes, not {}.", form.kind_name())));
-    };
-    let entity = match &query.entity {
-        None => Map::new(),
-        Some(text) => edn::read_one(text.as_bytes())
-            .ok()
-            .and_then(|value| value.as_map().map(|map| map.clone().into_owned()))
-            .ok_or_else(|| invalid(":entity must be an EDN map as a string.".to_owned()))?,
-    };
-    let mut result = Map::new();
-    let mut missing = Vec::new();
-    for attribute in attributes {
-        let Some(name) = attribute.as_keyword() else {
-            return Err(invalid(format!("An attribute is a keyword, not {}.", attribute.kind_name())));
-        };
-        match entity.get_keyword(name).cloned().or_else(|| resolve(name)) {
-            Some(value) => {
-                result.insert(attribute.clone().into_owned(), value);
-            }
-            None => missing.push(attribute.clone().into_owned()),
-        }
-    }
-    if query.strict && !missing.is_empty() {
-        let error = ApiError::new(
-            ErrorCode::QueryFailed,
-            "The query is strict, and not all of it could be resolved.",
-        );
-        return Err(error.with("missing", Value::vector(missing)));
-    }
-    Ok(QueryAnswer { result: Value::from(result), missing, errors: None })
+pub use resolvers::graph;
+
+/// A query that is ready to be run.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    level: Arc<Level>,
+    entity: Map<'static>,
+    strict: bool,
 }
 
-fn invalid(message: String) -> ApiError {
-    ApiError::new(ErrorCode::InvalidQuery, message)
+/// Queries by their text, with all that was planned for them.
+static PREPARED: LazyLock<RwLock<HashMap<Box<str>, Arc<Level>>>> = LazyLock::new(RwLock::default);
+
+/// How many queries are kept.
+pub fn kept() -> usize {
+    PREPARED.read().unwrap_or_else(PoisonError::into_inner).len()
+}
+
+/// Reads a query, or takes it from those that were read before.
+///
+/// # Errors
+/// `request/invalid-query` with `:data {:offset …}` where the text is no query, or `:entity` no map.
+pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
+    let entity = match &query.entity {
+        None => Map::new(),
+        Some(text) => entity(text)?,
+    };
+    let kept = PREPARED.read().unwrap_or_else(PoisonError::into_inner).get(query.text.as_str()).cloned();
+    let level = match kept {
+        Some(level) => level,
+        None => {
+            let parsed = parse::parse(&query.text).map_err(|error| {
+                ApiError::new(ErrorCode::InvalidQuery, format!("The query is no EQL. {error}"))
+                    .with("offset", Value::from(error.offset))
+                    .with("expected", error.expected)
+            })?;
+            let level = Arc::new(Level::new(&parsed, &|name| graph().attr(name)));
+            keep(&query.text, &level);
+            level
+        }
+    };
+    Ok(Prepared { level, entity, strict: query.strict })
+}
+
+fn keep(text: &str, level: &Arc<Level>) {
+    if text.len() > QUERY_CACHE_BYTES {
+        return;
+    }
+    let mut kept = PREPARED.write().unwrap_or_else(PoisonError::into_inner);
+    if kept.len() >= QUERY_CACHE {
+        kept.clear();
+    }
+    kept.insert(text.into(), level.clone());
+}
+
+fn entity(text: &str) -> Result<Map<'static>, ApiError> {
+    let invalid = |message: String, offset: usize| {
+        ApiError::new(ErrorCode::InvalidQuery, message).with("offset", Value::from(offset))
+    };
+    match edn::read_one(text.as_bytes()) {
+        Ok(Value::Map(map)) => Ok(map.into_owned()),
+        Ok(other) => Err(invalid(format!(":entity must be an EDN map, not a {}.", other.kind_name()), 0)),
+        Err(error) => Err(invalid(format!(":entity is not EDN: {error}"), error.offset())),
+    }
+}
+
+impl Prepared {
+    /// Whether answering waits for the disk or for a change, so that it needs a thread of its own.
+    pub fn waits(&self) -> bool {
+        self.level.mutates() || self.level.is_slow(graph())
+    }
+
+    /// Makes the query's changes, one after the other, each when the one before is done.
+    pub fn mutate(&self, api: &dyn SessionApi, call: &Call) -> Outcomes {
+        let mut outcomes = Vec::new();
+        for (place, ask) in self.level.asks.iter().enumerate() {
+            let What::Mutation { name, params, .. } = &ask.what else { continue };
+            let outcome = match graph().mutations().iter().find(|mutation| mutation.name == name.as_str()) {
+                None => Err(ApiError::not_found("mutation", name)),
+                Some(mutation) => {
+                    let mut call = call.clone();
+                    if let Some(session) = params.get_keyword("session-id").and_then(Value::as_str) {
+                        call.session = session.into();
+                    }
+                    let (sender, receiver) = channel();
+                    let reply = Reply::new(move |result| {
+                        let _ = sender.send(result);
+                    });
+                    mutation.call(api, call, params, reply);
+                    receiver.recv().unwrap_or_else(|_| Err(ApiError::failed("The change was not answered.")))
+                }
+            };
+            outcomes.push((place, outcome));
+        }
+        outcomes
+    }
+
+    /// Answers from one moment of the process.
+    ///
+    /// # Errors
+    /// `runtime/query-failed` where a bound was reached, or where the query is strict and not all of it
+    /// could be resolved.
+    pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<QueryAnswer, ApiError> {
+        let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes)
+            .map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
+        let errors = Some(answered.errors).filter(|errors| !errors.is_empty());
+        if self.strict && (!answered.missing.is_empty() || errors.is_some()) {
+            let message = "The query is strict, and not all of it could be resolved.";
+            let mut error = ApiError::new(ErrorCode::QueryFailed, message)
+                .with("missing", Value::vector(answered.missing));
+            if let Some(errors) = errors {
+                error = error.with("errors", Value::from(errors));
+            }
+            return Err(error);
+        }
+        Ok(QueryAnswer { result: answered.result, missing: answered.missing, errors })
+    }
 }

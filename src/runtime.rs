@@ -6,11 +6,14 @@
 
 mod api;
 mod commands;
+mod history;
 mod hub;
 mod live;
 mod mailbox;
+mod moment;
 mod open;
 mod prompt;
+mod remember;
 mod turn;
 
 use std::collections::VecDeque;
@@ -23,6 +26,7 @@ use crate::catalogue::Topic;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::event::{Body, Event};
+use crate::memory::Memory;
 use crate::message::SessionId;
 use crate::projection::{self, SessionFacts};
 use crate::provider::Provider;
@@ -41,8 +45,11 @@ pub struct Runtime {
 /// What all sessions share.
 pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
+    /// When the process was started.
+    started: jiff::Timestamp,
     settings: Settings,
     store: Store,
+    memory: Memory,
     hub: hub::Hub,
     providers: Providers,
     /// The live sessions. Handles only: a session's state is its task's.
@@ -66,10 +73,13 @@ impl Runtime {
         providers: Providers,
         executor: tokio::runtime::Handle,
     ) -> Self {
+        let memory = Memory::new(&settings.state_dir);
         let shared = Shared {
+            started: clock.now(),
             clock,
             settings,
             store,
+            memory,
             hub: hub::Hub::default(),
             providers,
             sessions: DashMap::new(),

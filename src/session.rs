@@ -134,6 +134,19 @@ pub enum Pressure {
     Full(tokio::sync::watch::Receiver<bool>),
 }
 
+/// How a connection stands, for the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Requests that are not answered yet.
+    pub pending: usize,
+    /// Events that wait for the client, not yet encoded.
+    pub waiting: usize,
+    /// Bytes that wait for the client, encoded or not.
+    pub bytes: usize,
+    /// The number of the last event that was encoded for it.
+    pub seq: u64,
+}
+
 /// A connected frontend, as the runtime sees it.
 pub trait Client: Send + Sync {
     /// Whether an event of the topic and session would be sent: subscribed, and the focus or a topic
@@ -154,6 +167,11 @@ pub trait Client: Send + Sync {
 
     /// Asks the connection to end, after what is queued was sent.
     fn close(&self);
+
+    /// How the connection stands; nothing for a client without an outbox.
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
 }
 
 /// An opened session.

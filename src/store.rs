@@ -8,27 +8,35 @@
 
 mod commit;
 mod entry;
+mod files;
+#[cfg(feature = "index")]
+mod index;
 mod journal;
 mod listing;
+mod reading;
+mod verify;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
+use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
+use crate::project;
 
 pub use commit::Committer;
 pub use entry::{Entry, EntryBody, Header, Parent};
-pub use journal::{Journal, Loaded, Repair};
-pub use listing::SessionInfo;
+pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
+pub use journal::{Journal, Loaded};
+pub use listing::{Hit, SessionInfo};
+pub use reading::{Content, Fault};
+pub use verify::{Repaired, Report};
 
 /// Why a session's file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused.
-    #[error("{action} {}: {source}", path.display())]
+    #[error("{action} {}: {source}.{}", path.display(), what_to_do(source))]
     Io {
         /// What was tried, such as `Cannot write`.
         action: &'static str,
@@ -44,7 +52,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file's first line is no header.
-    #[error("{} is no session file: {reason}", path.display())]
+    #[error("{} is no session file: {reason}.", path.display())]
     NoHeader {
         /// The file.
         path: PathBuf,
@@ -60,18 +68,12 @@ pub enum StoreError {
         format: i64,
     },
     /// Another process has the session open.
-    #[error("{} is open in another process ({holder}). End that one, or fork the session.", path.display())]
+    #[error("{} is open already, in {holder}. End that one, or fork the session.", path.display())]
     Locked {
         /// The file.
         path: PathBuf,
         /// Who holds it, as far as that is known.
         holder: String,
-    },
-    /// An earlier write failed and could not be undone, so that nothing more may be appended.
-    #[error("{} is damaged since a write failed; open the session again.", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
     },
     /// The store is shutting down.
     #[error("The program is ending.")]
@@ -87,11 +89,54 @@ impl StoreError {
     }
 }
 
+/// What a person can do about a refusal of the system's.
+fn what_to_do(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " Nothing that was saved is lost. Make room and try again."
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " It must be possible to write there, or name another folder with --state-dir. What is there \
+             can be read with `edn-bridge sessions show`."
+        }
+        _ => "",
+    }
+}
+
+/// When an append is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// When it is on the disk: it outlives a power failure.
+    #[default]
+    Full,
+    /// When the system has it: it outlives the process, and a power failure costs a second at most.
+    Relaxed,
+}
+
+impl Durability {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Relaxed => "relaxed",
+        }
+    }
+
+    /// The durability of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Full, Self::Relaxed].into_iter().find(|durability| durability.as_str() == name)
+    }
+}
+
 /// The folder that holds all sessions, and the thread that writes them.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
+    durability: Durability,
+    files: Arc<dyn Files>,
     committer: Arc<Committer>,
+    #[cfg(feature = "index")]
+    index: Arc<index::Index>,
 }
 
 impl Store {
@@ -99,8 +144,23 @@ impl Store {
     ///
     /// # Errors
     /// When the writing thread cannot be started.
-    pub fn new(state_dir: &Path) -> io::Result<Self> {
-        Ok(Self { root: state_dir.join("sessions"), committer: Arc::new(Committer::start()?) })
+    pub fn new(state_dir: &Path, durability: Durability) -> io::Result<Self> {
+        Self::with_files(state_dir, durability, Arc::new(SystemFiles))
+    }
+
+    /// A store whose journals are written through `files`.
+    ///
+    /// # Errors
+    /// As [`Store::new`].
+    pub fn with_files(state_dir: &Path, durability: Durability, files: Arc<dyn Files>) -> io::Result<Self> {
+        Ok(Self {
+            root: state_dir.join("sessions"),
+            durability,
+            files,
+            committer: Arc::new(Committer::start(durability)?),
+            #[cfg(feature = "index")]
+            index: Arc::new(index::Index::new(state_dir.join("sessions-index.db"))),
+        })
     }
 
     /// The folder of all sessions.
@@ -108,21 +168,37 @@ impl Store {
         &self.root
     }
 
-    /// The folder of one project's sessions: readable, and different for different folders.
+    /// When an append is acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// The folder of one project's sessions.
     pub fn project_dir(&self, cwd: &Path) -> PathBuf {
-        let path = cwd.to_string_lossy();
-        let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
-        let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
-        let name: String =
-            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-        self.root.join(format!("{name}-{short}"))
+        self.root.join(project::name(cwd))
+    }
+
+    fn path(&self, header: &Header) -> PathBuf {
+        self.project_dir(Path::new(&*header.cwd)).join(format!("{}.edn", header.session))
     }
 
     /// A journal for a new session. Its file is made with the first entry.
     pub fn create(&self, header: Header) -> Journal {
-        let path = self.project_dir(Path::new(&*header.cwd)).join(format!("{}.edn", header.session));
-        Journal::create(path, header, self.committer.clone())
+        Journal::create(self.path(&header), header, self.files.clone(), self.committer.clone())
+    }
+
+    /// A journal for a session that begins with many entries. They are on disk when this returns; other
+    /// sessions are written meanwhile.
+    ///
+    /// # Errors
+    /// When they could not be written; there is no file then.
+    pub fn create_with(
+        &self,
+        header: &Header,
+        entries: impl Iterator<Item = Arc<Entry>>,
+    ) -> Result<Journal, StoreError> {
+        let (files, committer) = (self.files.clone(), self.committer.clone());
+        journal::write_whole(self.path(header), header, entries, files, committer)
     }
 
     /// Opens a session's file, takes its lock, and repairs a torn tail.
@@ -130,7 +206,15 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub fn open(&self, path: &Path) -> Result<Loaded, StoreError> {
-        journal::open(path, self.committer.clone())
+        journal::open(path, self.files.clone(), self.committer.clone())
+    }
+
+    /// Reads a session's file without a lock, and changes nothing.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn read(&self, path: &Path) -> Result<Content, StoreError> {
+        reading::read(path, &bytes_of(path)?)
     }
 
     /// Finds a session's file by its id, in any project.
@@ -140,6 +224,74 @@ impl Store {
 
     /// The sessions on disk, newest first: of one project, or with `None` of all.
     pub fn list(&self, cwd: Option<&Path>) -> Vec<SessionInfo> {
-        listing::list(&self.root, cwd.map(|cwd| self.project_dir(cwd)))
+        let project = cwd.map(|cwd| self.project_dir(cwd));
+        #[cfg(feature = "index")]
+        if let Some(list) = self.index.list(&self.root, project.as_deref()) {
+            return list;
+        }
+        listing::list(&self.root, project.as_deref())
     }
+
+    /// The sessions with all words of `text` in one of their messages or in their name: of one project,
+    /// or with `None` of all.
+    pub fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Vec<Hit> {
+        let project = cwd.map(|cwd| self.project_dir(cwd));
+        let limit = limit.min(SEARCH_HITS);
+        #[cfg(feature = "index")]
+        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit) {
+            return hits;
+        }
+        listing::search(&self.root, project.as_deref(), text, limit)
+    }
+
+    /// Reads all sessions into the index, so that the next search does not have to. Does nothing in a
+    /// program without one.
+    pub fn index_all(&self) {
+        #[cfg(feature = "index")]
+        self.index.complete(&self.root);
+    }
+
+    /// Checks a session's file, without a lock and without changing it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or was written by a newer program.
+    pub fn verify(&self, path: &Path) -> Result<Report, StoreError> {
+        verify::check(path, &bytes_of(path)?)
+    }
+
+    /// Repairs a file that a check found faults in, and keeps the file as it was beside it; `None` where
+    /// nothing was wrong.
+    ///
+    /// # Errors
+    /// When a process has the session open, or the system refuses.
+    pub fn repair(&self, path: &Path) -> Result<Option<Repaired>, StoreError> {
+        verify::repair(path, self.files.as_ref())
+    }
+
+    /// The files that a check of everything looks at: sessions, and forks that were never finished.
+    pub fn all_files(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> =
+            children(&self.root).iter().flat_map(|folder| children(folder)).collect();
+        let extension = |path: &PathBuf| path.extension().is_some_and(|e| e == "edn" || e == "part");
+        paths.retain(extension);
+        paths.sort();
+        paths
+    }
+}
+
+fn children(folder: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(folder)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default()
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, StoreError> {
+    std::fs::File::open(path)
+        .and_then(|file| LogFile::read(&file))
+        .map_err(|error| StoreError::io("Cannot open", path, error))
+}
+
+/// A length in bytes.
+fn size(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

@@ -4,6 +4,8 @@
 //! blocking threads, or a readiness loop in between, would cost more than the work on a frame. Knows
 //! bytes and descriptors; nothing of lines or frames.
 
+pub mod socket;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

@@ -17,7 +17,7 @@ use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
 use uuid::Uuid;
 
-pub use map::{Map, Set};
+pub use map::{IntoEntries, Map, Set};
 pub use number::{Inst, Ratio};
 
 mod map;

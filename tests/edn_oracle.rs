@@ -10,6 +10,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     missing_docs,
+    dead_code,
     reason = "tests"
 )]
 
@@ -18,7 +19,10 @@ use std::process::{Command, Stdio};
 
 use edn_bridge::edn::{self, ErrorKind};
 
+#[path = "edn_support/shared.rs"]
 mod edn_support;
+#[path = "edn_support/grammar.rs"]
+mod grammar;
 use edn_support::{PIECES, Random, dump, mutate};
 
 /// What both are asked about beside the generated cases.
@@ -53,8 +57,16 @@ fn cases() -> Vec<String> {
         }
     }
     let mut random = Random::new(1);
-    let count = std::env::var("EDN_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let count = std::env::var("EDN_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(6_000);
     let seeds: Vec<&str> = CASES.lines().collect();
+    let grammar = grammar::parse(include_str!("../grammar/edn.ebnf"));
+    for _ in 0..count / 2 {
+        let sentence = grammar.sentence("form", &mut random);
+        if sentence.len() < 1000 {
+            cases.push(mutate(&mut random, &sentence));
+            cases.push(sentence);
+        }
+    }
     for _ in 0..count {
         let text = random.pick(&seeds);
         cases.push(mutate(&mut random, text));

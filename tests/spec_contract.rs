@@ -11,15 +11,25 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use edn_bridge::catalogue::{
     COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
 };
+use edn_bridge::contract;
 use edn_bridge::limits;
+use edn_bridge::message::StopReason;
+use edn_bridge::value::Value;
 
+#[path = "contract/open.rs"]
+mod open;
+#[path = "contract/server.rs"]
+mod server;
 #[path = "contract/spec.rs"]
 mod spec;
 
+use open::OPEN;
 use spec::Keys;
 
 fn keys(required: &[&str], optional: &[&str]) -> Keys {
@@ -152,4 +162,243 @@ fn config_values() {
     for (name, value) in code {
         assert_eq!(config[name], value, "{name}");
     }
+}
+
+/// What the runner carries in its own tables.
+#[test]
+fn tables_of_the_runner() {
+    let spec = spec::read();
+    let qualified = |namespace: &str, names: &[&str]| -> Vec<String> {
+        names
+            .iter()
+            .map(|name| if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") })
+            .collect()
+    };
+    for (name, namespace, names) in [
+        ("SessionAttribute", "psi.agent-session", contract::SESSION_ATTRIBUTES),
+        ("TurnAttribute", "psi.turn", contract::TURN_ATTRIBUTES),
+        ("RootAttribute", "", contract::ROOT_ATTRIBUTES),
+        ("SessionInfoAttribute", "psi.session-info", contract::SESSION_INFO_ATTRIBUTES),
+        ("ToolSummaryAttribute", "psi.tool-lifecycle.summary", contract::TOOL_SUMMARY_ATTRIBUTES),
+        ("GraphAttribute", "psi.graph", contract::GRAPH_ATTRIBUTES),
+        ("MemoryAttribute", "psi.memory", contract::MEMORY_ATTRIBUTES),
+    ] {
+        assert_eq!(spec.enums[name], qualified(namespace, names), "{name}");
+    }
+    let stated = &spec.contracts["InteractionPayloads"];
+    for (kind, keys) in contract::INTERACTION_KINDS {
+        let required: Vec<&str> = stated[&spec::plain(kind)]
+            .iter()
+            .filter(|(_, required)| **required)
+            .map(|(key, _)| key.as_str())
+            .collect();
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        assert_eq!(required, keys, "{kind}");
+    }
+    same_names(
+        "kinds",
+        &spec.enums["InteractionKind"],
+        contract::INTERACTION_KINDS.iter().map(|(kind, _)| *kind),
+    );
+    let reasons = ["end-turn", "tool-use", "max-tokens", "refusal", "aborted", "interrupted", "error"];
+    assert_eq!(spec.enums["StopReason"], reasons);
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| StopReason::parse(reason).is_some_and(|parsed| parsed.as_str() == *reason))
+    );
+    let prompts = ["resume_prompt", "session_prompt", "model_prompt", "thinking_prompt"];
+    for (name, (_, action, prompt)) in prompts.iter().zip(contract::CHOICES) {
+        assert_eq!(spec.config[&format!("frontend-action-rpc.{name}")], *prompt);
+        assert!(spec.enums["ActionName"].contains(&(*action).to_owned()));
+    }
+    let texts = ["thinking_set_prefix", "model_usage", "history_heading"];
+    for (name, (_, text)) in texts.iter().zip(contract::DIRECT) {
+        let stated = &spec.config[&format!("prompt-slash-commands.{name}")];
+        assert!(text.starts_with(stated.as_str()), "{name}: {stated:?} and {text:?}");
+    }
+}
+
+/// Every obligation that the specs have, with its file: `file/id`.
+fn obligations() -> BTreeSet<String> {
+    let program = allium();
+    let planned = |name: &String| -> Vec<String> {
+        let file = spec::folder().join(format!("{name}.allium"));
+        let output =
+            std::process::Command::new(&program).arg("plan").arg(&file).output().unwrap_or_else(|error| {
+                panic!("{}: {error}; `make test` installs it, or name it in ALLIUM", program.display())
+            });
+        assert!(output.status.success(), "allium plan {name}: {}", String::from_utf8_lossy(&output.stderr));
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ids = plan["obligations"].as_array().unwrap().iter();
+        ids.map(|obligation| format!("{name}/{}", obligation["id"].as_str().unwrap())).collect()
+    };
+    spec::files().keys().flat_map(planned).collect()
+}
+
+/// The `allium` program: where the variable ALLIUM says, in the tools of the build folder, or on the path.
+fn allium() -> PathBuf {
+    if let Some(named) = std::env::var_os("ALLIUM") {
+        return named.into();
+    }
+    let target = Path::new(env!("CARGO_BIN_EXE_edn-bridge")).ancestors().nth(2).unwrap();
+    let built = target.join("tools/bin/allium");
+    if built.exists() { built } else { "allium".into() }
+}
+
+#[test]
+fn specs_are_without_findings() {
+    let output = std::process::Command::new(allium()).arg("check").arg(spec::folder()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found: Vec<serde_json::Value> = serde_json::Deserializer::from_str(&text)
+        .into_iter::<serde_json::Value>()
+        .flat_map(|report| report.unwrap()["diagnostics"].as_array().cloned().unwrap_or_default())
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn every_obligation_is_bound_to_a_check_that_exists() {
+    let obligations = obligations();
+    let bindings = contract::bindings().unwrap();
+    let mut bound = BTreeSet::new();
+    for binding in &bindings {
+        assert!(bound.insert(binding.obligation.clone()), "{} is bound twice", binding.obligation);
+    }
+    let unbound: Vec<_> = obligations.difference(&bound).collect();
+    let stale: Vec<_> = bound.difference(&obligations).collect();
+    assert!(unbound.is_empty() && stale.is_empty(), "unbound {unbound:#?}\nstale {stale:#?}");
+
+    let checks: BTreeSet<String> =
+        contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned()).collect();
+    let rules: BTreeSet<String> = contract::rules().map(|(name, _)| name).collect();
+    let source = std::fs::read_to_string(file!()).unwrap();
+    for binding in bindings.iter().filter(|binding| binding.waived.is_none()) {
+        let exists = match binding.check.strip_prefix("test:") {
+            Some(test) => source.contains(&format!("\nfn {test}()")),
+            None => checks.contains(&binding.check) || rules.contains(&binding.check),
+        };
+        assert!(exists, "{} is bound to {}, which does not exist", binding.obligation, binding.check);
+    }
+    let waived = bindings.iter().filter(|binding| binding.waived.is_some()).count();
+    assert!(waived * 20 <= obligations.len(), "{waived} of {} are waived", obligations.len());
+}
+
+#[test]
+fn names_of_checks_are_unique() {
+    let mut seen = BTreeSet::new();
+    let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned());
+    for name in checks.chain(contract::rules().map(|(name, _)| name)) {
+        assert!(seen.insert(name.clone()), "{name} is there twice");
+    }
+}
+
+/// Runs a room of the contract against this server. Fails where a check or rule fails that is not
+/// known to be open, and where an open one passes.
+fn live(room: &str) {
+    let launch = server::command_line();
+    let mut problems = Vec::new();
+    for (open, patience) in [(false, 20), (true, 2)] {
+        let is_open = |name: &str| OPEN.iter().any(|(known, _)| *known == name);
+        let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name);
+        let chosen: Vec<String> = checks
+            .filter(|name| name.starts_with(room) && is_open(name) == open)
+            .map(str::to_owned)
+            .collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let only = if open { chosen } else { chosen.into_iter().chain(rule_names()).collect() };
+        let options = contract::Options { only, patience: Duration::from_secs(patience) };
+        let report = contract::run(&launch, &options);
+        for finding in &report.findings {
+            match (&finding.status, open) {
+                (contract::Status::Failed(why), false) => {
+                    problems.push(format!("{}: {why}\n  {}", finding.name, finding.frames.join("\n  ")));
+                }
+                (contract::Status::Passed, true) => {
+                    problems.push(format!("{} passes: take it off tests/contract/open.rs", finding.name));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+fn rule_names() -> impl Iterator<Item = String> {
+    contract::rules().map(|(name, _)| name)
+}
+
+macro_rules! live {
+    ($($test:ident $($room:literal)+;)*) => {
+        $(#[test]
+        fn $test() {
+            for room in [$($room),+] {
+                live(room);
+            }
+        })*
+
+        /// No check is left out of the rooms above.
+        #[test]
+        fn every_check_is_run_against_this_server() {
+            let rooms = [$($($room),+),*];
+            for check in contract::CHECKS.iter().copied().flatten() {
+                let run = rooms.iter().filter(|room| check.name.starts_with(**room)).count();
+                assert_eq!(run, 1, "{} is run {run} times", check.name);
+            }
+        }
+    };
+}
+
+live! {
+    live_framing "framing.";
+    live_envelope "envelope." "id." "op." "params." "order." "gate.";
+    live_handshake "handshake." "ping." "end.";
+    live_pending "pending.";
+    live_events "subscribe." "unsubscribe." "events." "ack.";
+    live_sessions "sessions.";
+    live_query "query.";
+    live_prompt "prompt." "abort.";
+    live_steering "steer." "follow-up." "interrupt." "retry." "compact.";
+    live_models "models." "thinking." "login." "logout.";
+    live_commands "command.";
+    live_actions "action.";
+    live_tools "tool.";
+    live_modes "mode." "trust." "runtime.";
+    live_interactions "interaction.";
+    live_dialogs "dialog.";
+    live_jobs "output." "jobs." "bash.";
+    live_plists "plist.";
+    live_persistence "persistence.";
+}
+
+/// Every frame of every transcript keeps the rules.
+#[test]
+fn transcripts_keep_the_rules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut frames = 0;
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let mut ledger = contract::Ledger::default();
+        let mut witness = contract::Witness::default();
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            // `>` before what the client sent, `<` before what came; other lines are for the reader.
+            if let Some(sent) = line.strip_prefix("> ") {
+                // A line that is refused for its op, or for the lack of one, is answered under its id too.
+                let request = edn_bridge::edn::read_one(sent.as_bytes()).unwrap_or(Value::Nil);
+                let text = |key| request.get(key).and_then(Value::as_str).unwrap_or_default();
+                if !text("id").is_empty() {
+                    witness.sends(text("id"), text("op"));
+                }
+            } else if let Some(came) = line.strip_prefix("< {").map(|_| &line[2..]) {
+                // Frames that are lists by agreement are looked at by the checks of that feature.
+                witness.receives(came.as_bytes(), &mut ledger);
+                frames += 1;
+            }
+        }
+        assert!(ledger.breaches.is_empty(), "{}: {:#?}", path.display(), ledger.breaches);
+    }
+    assert!(frames > 0, "no transcript has a frame");
 }

@@ -12,14 +12,14 @@
     (dolist (size '(1 5 100 nil))
       (edn-bridge-test-with-chat (conn sent)
         (edn-bridge-transcript-set-draft "Hi")
-        (edn-bridge-chat-send)
+        (edn-bridge-input-send)
         (should (equal (plist-get (car sent) :op) "prompt"))
         (edn-bridge-test-feed conn bytes size)
         (should (equal (edn-bridge-test-transcript) expected))
         (should (equal (edn-bridge-transcript-draft) ""))
         (should-not (edn-bridge-chat-running-p))))))
 
-(ert-deftest edn-bridge-chat-sends-by-what-the-text-is-and-whether-a-turn-runs ()
+(ert-deftest edn-bridge-input-sends-by-what-the-text-is-and-whether-a-turn-runs ()
   (pcase-dolist (`(,running ,text ,op ,key)
                  '((nil "hello" "prompt" :message)
                    (nil "/model" "command" :text)
@@ -33,7 +33,7 @@
         (edn-bridge-test-event conn "session/updated"
                                :session-id "s1" :is-streaming t))
       (edn-bridge-transcript-set-draft text)
-      (edn-bridge-chat-send)
+      (edn-bridge-input-send)
       (ert-info (text :prefix "text: ")
         (should (equal (plist-get (car sent) :op) op))
         (should (equal (plist-get (plist-get (car sent) :params) key) text))))))
@@ -41,7 +41,7 @@
 (ert-deftest edn-bridge-chat-gives-the-draft-back-when-it-is-refused ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-transcript-set-draft "hello")
-    (edn-bridge-chat-send)
+    (edn-bridge-input-send)
     (edn-bridge-rpc--dispatch-frame
      conn (list :kind :error :id (plist-get (car sent) :id) :op "prompt"
                 :error-code "request/session-not-idle"
@@ -136,7 +136,7 @@
        :messages (vconcat (mapcar message (number-sequence 11 30))))
       (should-not (string-match-p "m20\\." (edn-bridge-test-transcript)))
       (should (string-match-p "m21\\." (edn-bridge-test-transcript)))
-      (edn-bridge-chat-show-earlier)
+      (edn-bridge-messages-show-earlier)
       (should (equal (plist-get (plist-get (car sent) :params) :before) "e21"))
       (edn-bridge-test-answer
        conn sent "get_messages"
@@ -151,13 +151,13 @@
   (edn-bridge-test-with-chat (_conn _sent)
     (dolist (text '("one" "two"))
       (edn-bridge-transcript-set-draft text)
-      (edn-bridge-chat-send))
-    (edn-bridge-chat-previous-input 1)
+      (edn-bridge-input-send))
+    (edn-bridge-input-previous 1)
     (should (equal (edn-bridge-transcript-draft) "two"))
-    (edn-bridge-chat-previous-input 1)
+    (edn-bridge-input-previous 1)
     (should (equal (edn-bridge-transcript-draft) "one"))
-    (should-error (edn-bridge-chat-previous-input 1) :type 'user-error)
-    (edn-bridge-chat-next-input 2)
+    (should-error (edn-bridge-input-previous 1) :type 'user-error)
+    (edn-bridge-input-next 2)
     (should (equal (edn-bridge-transcript-draft) ""))))
 
 (ert-deftest edn-bridge-chat-says-that-it-is-disconnected ()

@@ -113,6 +113,32 @@
     (should (equal (edn-bridge-rpc-connection-features conn) '("plist-frames")))
     (should (equal events '(("a" :b :false))))))
 
+(ert-deftest edn-bridge-rpc-dispatches-nothing-once-closed ()
+  (edn-bridge-test-with-connection (conn _sent events)
+    (edn-bridge-rpc--receive
+     conn "{:kind :event :event \"a\" :seq 1 :data {}}\n{:kind :ev")
+    (edn-bridge-rpc--closed conn "gone")
+    (edn-bridge-rpc--receive
+     conn "ent}\n{:kind :event :event \"b\" :seq 2 :data {}}\n")
+    (edn-bridge-rpc--dispatch conn)
+    (edn-bridge-rpc--ended conn nil)
+    (should-not events)
+    (should-not (edn-bridge-rpc-connection-timer conn))))
+
+(ert-deftest edn-bridge-rpc-acknowledges-what-is-shown-where-asked ()
+  (edn-bridge-test-with-connection (conn sent _events)
+    (let ((events (mapconcat
+                   (lambda (seq)
+                     (format "{:kind :event :event \"a\" :seq %d :data {}}\n"
+                             seq))
+                   (number-sequence 1 150) "")))
+      (edn-bridge-test-feed conn events)
+      (should-not sent)
+      (setf (edn-bridge-rpc-connection-features conn) '("flow-credit"))
+      (edn-bridge-test-feed conn events)
+      (should (equal (plist-get (car sent) :op) "ack"))
+      (should (equal (plist-get (car sent) :params) '(:seq 150))))))
+
 (ert-deftest edn-bridge-rpc-keeps-the-order-when-a-handler-waits ()
   (edn-bridge-test-with-connection (conn _sent _events)
     (let ((seen nil))

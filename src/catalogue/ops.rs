@@ -120,9 +120,9 @@ ops! {
         "Ends the running turn at once.";
     Interrupt "interrupt" Urgent true {} ["accepted" "pending" "dropped-steering-text"] []
         "Ends the running turn after the tool call that runs.";
-    AbortRetry "abort_retry" Urgent true {} ["accepted"] []
+    AbortRetry "abort_retry" Write true {} ["accepted"] []
         "Gives up waiting for a retry.";
-    NewSession "new_session" Write true { "parent-session" Shape::Any ;? } ["session-id" "session-file?"] []
+    NewSession "new_session" Write true { "parent-session" Shape::Filled ;? } ["session-id" "session-file?"] [NotFound]
         "Opens a session and moves the connection's focus to it.";
     SwitchSession "switch_session" Write false
         { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
@@ -174,13 +174,13 @@ ops! {
     Bash "bash" Write true { "command" Shape::Filled, "timeout-seconds" Shape::Count ;? }
         ["output" "exit-code" "cancelled" "truncated" "handle?"] [SessionNotIdle]
         "Runs a command for the user, in the session's folder.";
-    AbortBash "abort_bash" Urgent true {} ["accepted"] []
+    AbortBash "abort_bash" Write true {} ["accepted"] []
         "Ends the command that `bash` runs.";
     ListBackgroundJobs "list_background_jobs" Read true { "statuses" Shape::Texts ;? } ["jobs"] []
         "The background jobs.";
     InspectBackgroundJob "inspect_background_job" Read true { "job-id" Shape::Filled } ["job"] [NotFound]
         "One background job.";
-    CancelBackgroundJob "cancel_background_job" Urgent true { "job-id" Shape::Filled } ["accepted" "job"] [NotFound]
+    CancelBackgroundJob "cancel_background_job" Write true { "job-id" Shape::Filled } ["accepted" "job"] [NotFound]
         "Ends a background job.";
     ExportHtml "export_html" Read true { "path" Shape::Filled ;? } ["path"] [NotFound]
         "Writes the session as one self-contained page.";

@@ -1,4 +1,4 @@
-//! `edn-bridge query` and `edn-bridge prompt`: a session API without a wire.
+//! `edn-bridge prompt`: a session API without a wire.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -6,43 +6,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use edn_bridge::catalogue::Topic;
-use edn_bridge::edn;
 use edn_bridge::event::{Body, Event};
 use edn_bridge::message::{Message, SessionId, StopReason};
-use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Query, Reply, SessionApi, SwitchTarget};
+use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Reply, SessionApi};
 
 use super::serve::Process;
 use super::{FAILED, Options};
 
 const CONNECTION: u64 = 1;
-
-pub(super) fn query(options: &Options, query: String, session: Option<String>) -> Result<ExitCode, String> {
-    let process = Process::new(options)?;
-    let client = Arc::new(Console::new());
-    let mut session = {
-        let first = process.runtime.attach(CONNECTION, client.clone());
-        client.focus(first.clone());
-        session.map_or(first, SessionId::from)
-    };
-    if session != client.focused() {
-        let target = SwitchTarget::Id(session.clone());
-        session =
-            wait(|reply| process.runtime.switch_session(call(&client.focused()), target, reply))?.session;
-    }
-    let query = Query { text: query, entity: None, strict: false };
-    let answer = wait(|reply| process.runtime.query(call(&session), query, reply))?;
-    let mut text = Vec::new();
-    edn::write_pretty(&answer.result, 100, &mut text);
-    text.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    out.write_all(&text).and_then(|()| out.flush()).map_err(|error| error.to_string())?;
-    if !answer.missing.is_empty() {
-        let names: Vec<String> = answer.missing.iter().map(ToString::to_string).collect();
-        let _ = writeln!(std::io::stderr(), "edn-bridge: not resolved: {}", names.join(" "));
-    }
-    process.end();
-    Ok(ExitCode::SUCCESS)
-}
 
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
     let process = Process::new(options)?;

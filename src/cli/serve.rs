@@ -1,16 +1,23 @@
 //! `edn-bridge serve`, and the process that `query` and `prompt` run without an editor.
 
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use edn_bridge::clock::{Clock, FixedClock, SystemClock};
-use edn_bridge::endpoint::{self, End};
+use edn_bridge::config::Settings;
+use edn_bridge::endpoint::{self, Connection, End};
+use edn_bridge::limits::MAX_CONNECTIONS;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::store::Store;
 use edn_bridge::transport::Transport;
+use edn_bridge::transport::socket::Listener;
 
 use super::Options;
 
@@ -37,7 +44,8 @@ impl Process {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
-        let store = Store::new(&settings.state_dir).map_err(|error| format!("cannot start: {error}"))?;
+        let store = Store::new(&settings.state_dir, options.durability())
+            .map_err(|error| format!("cannot start: {error}"))?;
         // A transcript that is compared byte for byte needs the same times and names in every run.
         let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
             Some(_) => Arc::new(FixedClock::default()),
@@ -47,9 +55,35 @@ impl Process {
         Ok(Self { runtime, clock, executor })
     }
 
-    /// Ends the executor. What still runs is not waited for: it was told to stop before.
+    /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
+    /// not waited for long: it was told to stop before.
     pub(super) fn end(self) {
-        self.executor.shutdown_background();
+        self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
+    }
+}
+
+/// A runtime of this program's own, behind a pair of sockets, for a client without a running bridge.
+pub(super) struct Own {
+    connection: Arc<Connection>,
+    process: Process,
+}
+
+impl Own {
+    pub(super) fn start(options: &Options) -> Result<(Self, UnixStream), String> {
+        let process = Process::new(options)?;
+        let failed = |error: std::io::Error| format!("cannot start: {error}");
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let transport = Transport::socket(theirs).map_err(failed)?;
+        let api = Arc::new(process.runtime.clone());
+        let connection =
+            endpoint::start(1, transport, api, process.clock.clone(), Box::new(|_| {})).map_err(failed)?;
+        Ok((Self { connection, process }, ours))
+    }
+
+    /// Ends what runs, and keeps what it did.
+    pub(super) fn end(self) {
+        self.connection.finish(PATIENCE);
+        self.process.end();
     }
 }
 
@@ -66,10 +100,13 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
     });
-    let connection = endpoint::start(1, transport, api, process.clock.clone(), on_end)
+    let connection = endpoint::start(1, transport, api.clone(), process.clock.clone(), on_end)
         .map_err(|error| format!("cannot start: {error}"))?;
+    let guests = Guests::listen(options.settings()?, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
+    // The process is the editor's: when that one goes, everyone goes.
+    guests.finish();
     connection.finish(PATIENCE);
     process.end();
     Ok(match why {
@@ -77,6 +114,91 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
         Ok(Err(signal)) => ExitCode::from(128u8.saturating_add(signal)),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// The connections of the socket.
+#[derive(Clone)]
+struct Guests(Arc<GuestList>);
+
+#[derive(Default)]
+struct GuestList {
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    /// The socket's path, once it listens.
+    path: Mutex<Option<PathBuf>>,
+}
+
+impl Guests {
+    /// Listens on a thread of its own, so that the first handshake does not wait for it. Where there can be
+    /// no socket, the bridge goes on without one and says so in the log.
+    fn listen(settings: Settings, api: Arc<Runtime>, clock: Arc<dyn Clock>) -> Self {
+        let guests = Self(Arc::default());
+        let mine = guests.clone();
+        let listening = std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
+            let listener = match Listener::bind(&settings.state_dir, &settings.cwd) {
+                Ok(listener) => listener,
+                Err(error) => return tracing::warn!(%error, "no socket for further clients"),
+            };
+            *mine.0.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.path().to_owned());
+            // The editor's connection is number 1.
+            for id in 2.. {
+                match listener.accept() {
+                    Ok(stream) => mine.welcome(id, stream, api.clone(), clock.clone()),
+                    Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
+                }
+            }
+        });
+        if let Err(error) = listening {
+            tracing::warn!(%error, "no socket for further clients");
+        }
+        guests
+    }
+
+    fn welcome(&self, id: u64, stream: UnixStream, api: Arc<Runtime>, clock: Arc<dyn Clock>) {
+        let mut connections = self.connections();
+        if connections.len() >= MAX_CONNECTIONS {
+            return tracing::warn!("{MAX_CONNECTIONS} clients are connected; another was refused");
+        }
+        let (guests, ending) = (self.clone(), AtomicBool::new(false));
+        let on_end = Box::new(move |_: End| {
+            if ending.swap(true, Ordering::AcqRel) {
+                return;
+            }
+            // Apart from the connection's own threads, which the end waits for.
+            let guests = guests.clone();
+            let leave = std::thread::Builder::new().name(format!("end-{id}")).spawn(move || {
+                let connection = guests.connections().remove(&id);
+                if let Some(connection) = connection {
+                    connection.finish(PATIENCE);
+                }
+            });
+            if let Err(error) = leave {
+                tracing::warn!(%error, id, "a connection could not be ended");
+            }
+        });
+        let started = Transport::socket(stream)
+            .and_then(|transport| endpoint::start(id, transport, api, clock, on_end));
+        match started {
+            Ok(connection) => {
+                connections.insert(id, connection);
+            }
+            Err(error) => tracing::warn!(%error, "a client could not be served"),
+        }
+    }
+
+    /// Ends every connection, and takes the socket away.
+    fn finish(&self) {
+        if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = std::fs::remove_file(path);
+        }
+        let connections: Vec<_> = self.connections().drain().map(|(_, connection)| connection).collect();
+        for connection in connections {
+            connection.finish(PATIENCE);
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
+        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Waits for a signal that asks the process to end, and returns its number.

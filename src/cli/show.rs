@@ -2,21 +2,18 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use edn_bridge::catalogue;
 use edn_bridge::contract;
-use edn_bridge::edn;
+use edn_bridge::edn::cli::canonical_forms;
 use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
 
 use super::Options;
-
-/// The exit status for data that is not what it should be (`EX_DATAERR` of sysexits.h).
-const DATA_ERROR: u8 = 65;
 
 /// Whether a server keeps the contract: exit status 0 where all that applies holds.
 pub(super) fn contract(
@@ -78,29 +75,10 @@ pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
     print(&format!("{}\n", fetched.path.display()))
 }
 
-pub(super) fn edn() -> ExitCode {
-    let mut input = Vec::new();
-    if let Err(error) = std::io::stdin().lock().read_to_end(&mut input) {
-        let _ = writeln!(std::io::stderr(), "edn-bridge: standard input: {error}");
-        return ExitCode::FAILURE;
-    }
-    match edn::read_all(&input) {
-        Ok(forms) => {
-            let mut out = Vec::new();
-            for form in forms {
-                edn::write_canonical(&form, &mut out);
-                out.push(b'\n');
-            }
-            match std::io::stdout().lock().write_all(&out) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "{error}");
-            ExitCode::from(DATA_ERROR)
-        }
-    }
+pub(super) fn edn() -> Result<ExitCode, String> {
+    let output = BufWriter::new(std::io::stdout().lock());
+    let outcome = canonical_forms(std::io::stdin().lock(), output, std::io::stderr().lock());
+    outcome.map(|outcome| ExitCode::from(outcome.exit_status())).map_err(|error| error.to_string())
 }
 
 pub(super) fn generate(root: &Path) -> Result<ExitCode, String> {

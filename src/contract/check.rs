@@ -192,10 +192,7 @@ impl<'a> Probe<'a> {
         let mut features = texts(data.get("server-info").and_then(|info| info.get("features")));
         let mut plists = self.start(None)?;
         let id = plists.new_id();
-        let asked = format!(
-            "{{:client-info {{:name \"contract\" :version \"1\" :protocol-version \"1.0\" :features [\"plist-frames\"]}}}}"
-        );
-        plists.send_as(&id, "handshake", &asked);
+        plists.send_as(&id, "handshake", &client_info("1.0", &["plist-frames"]));
         if let Ok(data) = plists.answer_ok(&id) {
             features.extend(texts(data.get("server-info").and_then(|info| info.get("features"))));
         }

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::rc::Rc;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check::Stop;
@@ -274,7 +274,8 @@ impl Peer {
     pub fn either(&mut self, id: &str, code: &str) -> Result<Answer, Stop> {
         let what = format!("an answer to {id:?}, or {code}");
         let frame = self.wait_frame(&what, |frame| {
-            frame.text("id") == Some(id) || frame.text("id").is_none() && frame.text("error-code") == Some(code)
+            frame.text("id") == Some(id)
+                || frame.text("id").is_none() && frame.text("error-code") == Some(code)
         })?;
         match frame {
             Frame::Error(frame) => Ok(Answer::Error(error_answer(frame))),

@@ -3,14 +3,17 @@
 //! One [`Witness`] watches one connection from its first byte to its last; what it finds goes into the
 //! [`Ledger`] of the run, which counts frames and keeps the first breaches of each rule. Knows frames
 //! and the catalogue's names, not what the frames are for.
+//!
+//! Beside the general rules there is one for each op (`answer.` and its name), each topic (`topic.`)
+//! and each kind of interaction (`kind.`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::catalogue::{ERROR_CODES, SCOPE_KEYS, TOPICS};
+use crate::catalogue::{ERROR_CODES, ErrorCode, OPS, SCOPE_KEYS, TOPICS};
 use crate::edn;
 use crate::value::{Map, Value};
 
-/// The rules, each with what it says. A rule of a topic is added for each topic of the catalogue.
+/// The general rules, each with what it says.
 pub const RULES: &[(&str, &str)] = &[
     (
         "frame.edn",
@@ -20,6 +23,7 @@ pub const RULES: &[(&str, &str)] = &[
         "frame.plain",
         "No tagged literal, ratio, character or namespaced-map shorthand in the server's frames.",
     ),
+    ("frame.round-trip", "What a frame says is plain data: written and read again it is equal."),
     ("frame.response", "A response has :id :kind :op :ok, perhaps :data, and no other key."),
     (
         "frame.error",
@@ -39,10 +43,60 @@ pub const RULES: &[(&str, &str)] = &[
     ("frame.offset", "The :offset of a session's events never goes back."),
 ];
 
+/// The kinds of interactions, each with what its payload must hold.
+pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
+    ("ask", &["prompt"]),
+    ("confirm", &["prompt", "default"]),
+    ("select", &["prompt", "options"]),
+    ("approve", &["tool", "tool-id", "call-summary"]),
+    ("auth.device-code", &["provider", "url", "code", "expires-at"]),
+    ("auth.password", &["prompt"]),
+    (
+        "grant-stage-tool",
+        &["stage-execution-id", "attempt", "proposal-id", "tool", "args-digest", "args-summary"],
+    ),
+    (
+        "approve-subagent-envelope",
+        &["subagent-id", "parent-session-id", "depth", "requested-envelope", "prompt-summary", "model"],
+    ),
+];
+
+/// All rules, each with what it says.
+pub fn rules() -> impl Iterator<Item = (String, String)> {
+    let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
+    let answers = OPS.iter().map(|op| {
+        let about = format!("Every answer to {} has its keys, or is an error that it may meet.", op.name);
+        (format!("answer.{}", op.name), about)
+    });
+    let topics = TOPICS.iter().map(|topic| {
+        (
+            format!("topic.{}", topic.name),
+            format!("Every {} has its required keys, in their shapes.", topic.name),
+        )
+    });
+    let kinds = INTERACTION_KINDS.iter().map(|(kind, _)| {
+        (format!("kind.{kind}"), format!("Every question of kind {kind} has its payload's keys."))
+    });
+    general.chain(answers).chain(topics).chain(kinds)
+}
+
+/// Errors that any request may be answered with.
+const ANYBODYS: &[ErrorCode] = &[
+    ErrorCode::InvalidEnvelope,
+    ErrorCode::InvalidId,
+    ErrorCode::InvalidOp,
+    ErrorCode::NotReady,
+    ErrorCode::MaxPendingExceeded,
+    ErrorCode::OpNotSupported,
+    ErrorCode::InvalidParams,
+    ErrorCode::NotFound,
+    ErrorCode::Failed,
+];
+
 /// A rule that was broken, and by which line.
 #[derive(Debug, Clone)]
 pub struct Breach {
-    /// The rule: one of [`RULES`] or `topic.` and a topic's name.
+    /// The rule: one of [`rules`].
     pub rule: String,
     /// What is wrong.
     pub why: String,
@@ -161,6 +215,14 @@ impl Witness {
         if let Some(found) = not_plain(&value, line) {
             look.breach("frame.plain", format!("{found} is not plain EDN"));
         }
+        look.at("frame.round-trip");
+        let again = edn::to_string(&value);
+        if edn::read_one(again.as_bytes()).ok().as_ref() != Some(&value) {
+            look.breach(
+                "frame.round-trip",
+                format!("written again it reads as something else: {}", excerpt(again.as_bytes())),
+            );
+        }
         match value.get("kind").and_then(Value::as_keyword) {
             Some("response") => {
                 self.response(map, &mut look);
@@ -188,6 +250,26 @@ impl Witness {
         look.shape("frame.response", map, "ok", "true or false", |value| value.as_bool().is_some());
         look.shape("frame.response", map, "data", "a map", |value| value.as_map().is_some());
         self.answer(map, look);
+        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
+        else {
+            return;
+        };
+        let rule = format!("answer.{}", op.name);
+        look.at(&rule);
+        let data = map.get_keyword("data").and_then(Value::as_map);
+        for key in op.data.iter().filter(|key| !key.ends_with('?')) {
+            if data.is_none_or(|data| data.get_keyword(key).is_none()) {
+                look.breach(&rule, format!(":data lacks :{key}"));
+            }
+        }
+        for (key, value) in data.into_iter().flat_map(Map::iter) {
+            let Some(key) = key.as_keyword() else { continue };
+            if !op.data.iter().any(|known| known.trim_end_matches('?') == key) {
+                look.ledger.notes.insert(format!("The answer to {} also has :{key}.", op.name));
+            } else if let Some(wrong) = wrong_answer(key, value) {
+                look.breach(&rule, wrong);
+            }
+        }
     }
 
     fn error(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
@@ -205,6 +287,18 @@ impl Witness {
         }
         if map.get_keyword("id").is_some() {
             self.answer(map, look);
+        }
+        let code = map.get_keyword("error-code").and_then(Value::as_str).unwrap_or_default();
+        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
+        else {
+            return;
+        };
+        let known = ERROR_CODES.iter().any(|spec| spec.name == code);
+        if known && !op.errors.iter().chain(ANYBODYS).any(|own| own.as_str() == code) {
+            look.breach(
+                &format!("answer.{}", op.name),
+                format!("{code} is none of the errors of {}", op.name),
+            );
         }
     }
 
@@ -273,6 +367,9 @@ impl Witness {
                 look.breach(&rule, wrong);
             }
         }
+        if name == "interaction/requested" {
+            interaction(payload, look);
+        }
         self.offset(payload, look);
     }
 
@@ -298,6 +395,22 @@ impl Witness {
         match offset.as_i64() {
             Some(offset) if offset >= *last => *last = offset,
             found => look.breach("frame.offset", format!(":offset is {found:?} after {last}")),
+        }
+    }
+}
+
+/// The payload of a question, by its kind.
+fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
+    let kind = payload.get_keyword("kind").and_then(Value::as_str).unwrap_or_default();
+    let Some((_, keys)) = INTERACTION_KINDS.iter().find(|(name, _)| *name == kind) else {
+        return look.breach("topic.interaction/requested", format!("{kind:?} is no kind of interaction"));
+    };
+    let rule = format!("kind.{kind}");
+    look.at(&rule);
+    let asked = payload.get_keyword("payload").and_then(Value::as_map);
+    for key in *keys {
+        if asked.is_none_or(|asked| asked.get_keyword(key).is_none()) {
+            look.breach(&rule, format!("the payload lacks :{key}"));
         }
     }
 }
@@ -423,6 +536,35 @@ fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
     (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
 }
 
+/// Keys of answers mean the same whichever op they answer.
+fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
+    let (expected, fits) = match key {
+        "accepted"
+        | "enabled"
+        | "pong"
+        | "logged-in"
+        | "logged-out"
+        | "pending-login"
+        | "uses-callback-server"
+        | "compacted"
+        | "trusted"
+        | "pending"
+        | "more"
+        | "cancelled"
+        | "truncated" => ("true or false", value.as_bool().is_some()),
+        "session-id" | "active-session-id" | "protocol-version" | "url" | "mode" | "path" | "turn-id"
+        | "behavior" => ("a non-empty string", filled(value)),
+        "session-name" | "dropped-steering-text" | "output" => ("a string", value.as_str().is_some()),
+        "subscribed" | "ignored" | "messages" | "sessions" | "commands" | "models" | "jobs" | "missing" => {
+            ("a vector", value.as_slice().is_some())
+        }
+        "server-info" | "state" | "stats" | "model" | "job" => ("a map", value.as_map().is_some()),
+        "offset" | "size" => ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0)),
+        _ => return None,
+    };
+    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,7 +580,8 @@ mod tests {
         ledger.breaches.into_keys().collect()
     }
 
-    const FINE: &str = "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true}}";
+    const FINE: &str =
+        "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\"}}";
 
     #[test]
     fn each_rule_bites() {
@@ -457,15 +600,60 @@ mod tests {
             (&["{:kind :request}"], &["frame.edn"]),
             (
                 &[
-                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a #inst \"2026-01-01T00:00:00Z\"}}",
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :a #inst \"2026-01-01T00:00:00Z\"}}",
                 ],
                 &["frame.plain"],
             ),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data #:a{:b 1}}"], &["frame.plain"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:a 1/2 :b \\c}}"], &["frame.plain"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok 1}"], &["frame.response"]),
-            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :extra 1}"], &["frame.response"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :c #:a{:b 1}}}",
+                ],
+                &["frame.plain"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true :protocol-version \"1.0\" :a 1/2 :b \\c}}",
+                ],
+                &["frame.plain"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok 1 :data {:pong true :protocol-version \"1.0\"}}",
+                ],
+                &["frame.response"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :extra 1 :data {:pong true :protocol-version \"1.0\"}}",
+                ],
+                &["frame.response"],
+            ),
             (&["{:id \"1\" :kind :response :op \"other\" :ok true}"], &["frame.answered-once"]),
+            (&["{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong true}}"], &["answer.ping"]),
+            (
+                &[
+                    "{:id \"1\" :kind :response :op \"ping\" :ok true :data {:pong 1 :protocol-version \"1.0\"}}",
+                ],
+                &["answer.ping"],
+            ),
+            (
+                &[
+                    "{:id \"1\" :kind :error :op \"ping\" :error-code \"request/unknown-model\" :error-message \"m\"}",
+                ],
+                &["answer.ping"],
+            ),
+            (
+                &[
+                    "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"ask\" :correlation-id \"c\" :payload {}}}",
+                ],
+                &["kind.ask"],
+            ),
+            (
+                &[
+                    "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"beg\" :correlation-id \"c\" :payload {}}}",
+                ],
+                &["topic.interaction/requested"],
+            ),
             (&[FINE, FINE], &["frame.answered-once"]),
             (&["{:kind :error :error-code \"runtime/failed\"}"], &["frame.error"]),
             (&["{:kind :error :error-code \"no/such\" :error-message \"m\"}"], &["frame.error-code"]),

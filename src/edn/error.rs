@@ -178,6 +178,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// How many bytes have been passed.
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
+
     /// Passes `text`.
     pub(super) fn pass(&mut self, text: &[u8]) {
         self.bytes += text.len();

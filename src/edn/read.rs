@@ -204,11 +204,13 @@ type Step<'a, T> = Result<T, nom::Err<Fail>>;
 
 impl<'a> Stack<'a> {
     fn new() -> Self {
-        Stack { frames: Vec::new(), values: Vec::new() }
+        // Room for a frame of the wire, so that one allocation does for each.
+        Stack { frames: Vec::with_capacity(8), values: Vec::with_capacity(32) }
     }
 
-    /// `form = blanks , ( nil | boolean | string | character | symbol | keyword | number | list | vector |
-    /// map | namespaced_map | set | tagged | discard | metadata | symbolic )`: none at the end of the input.
+    /// `form = blanks , { discard , blanks } , ( string | character | constant | symbol | keyword | number |
+    /// list | vector | map | namespaced_map | set | tagged | symbolic | metadata )`: none at the end of the
+    /// input.
     fn form(&mut self, input: &'a str, options: &Options) -> Step<'a, (&'a str, Option<Value<'a>>)> {
         self.frames.clear();
         self.values.clear();
@@ -301,8 +303,8 @@ impl<'a> Stack<'a> {
         }
         match (frame.open, delimiter) {
             (Open::Map, b'}') => map(self.items(frame.start), frame.input, input, options),
-            (Open::Vector, b']') => Ok(Value::Vector(self.items(frame.start).into_boxed_slice())),
-            (Open::List, b')') => Ok(Value::List(self.items(frame.start).into_boxed_slice())),
+            (Open::Vector, b']') => Ok(vector(self.items(frame.start))),
+            (Open::List, b')') => Ok(list(self.items(frame.start))),
             (Open::Set, b'}') => set(self.items(frame.start), frame.input, options),
             (Open::NamespacedMap, b'}') => {
                 let mut items = self.items(frame.start);
@@ -325,8 +327,7 @@ impl<'a> Stack<'a> {
         items
     }
 
-    /// `value`, read at `at`, and what stands before it: `tagged`, `discard`, `metadata`, `symbolic`,
-    /// `namespaced_map`. A value that nothing waits for is the form.
+    /// `value`, read at `at`, goes to what waits for it. Where nothing does, it is the form.
     fn apply(
         &mut self,
         mut value: Value<'a>,
@@ -342,83 +343,33 @@ impl<'a> Stack<'a> {
                     return Ok(None);
                 }
                 Open::Discard => {
-                    self.frames.pop();
+                    self.discard();
                     return Ok(None);
                 }
-                Open::Tagged => {
-                    value = match tag::tagged(frame.name, value) {
-                        Ok(value) => value,
-                        Err(expected) => return Fail::at(frame.input, ErrorKind::InvalidTag, expected),
-                    };
-                }
-                Open::Symbolic => {
-                    value = Value::Float(match value.as_symbol() {
-                        Some("Inf") => f64::INFINITY,
-                        Some("-Inf") => f64::NEG_INFINITY,
-                        Some("NaN") => f64::NAN,
-                        _ => {
-                            return Fail::at(
-                                frame.input,
-                                ErrorKind::InvalidSymbolic,
-                                "##Inf, ##-Inf or ##NaN",
-                            );
-                        }
-                    });
-                }
+                Open::Tagged => value = tagged(frame, value)?,
+                Open::Symbolic => value = symbolic(frame, &value)?,
                 Open::Metadata => {
-                    if !matches!(value, Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_))
-                    {
-                        return Fail::at(
-                            at,
-                            ErrorKind::InvalidMetadata,
-                            "a symbol, keyword, string or map as metadata",
-                        );
-                    }
+                    metadata(&value, at)?;
                     frame.open = Open::Described;
                     return Ok(None);
                 }
-                Open::Described => {
-                    let carries = matches!(
-                        value,
-                        Value::Symbol(_) | Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_)
-                    );
-                    if !carries {
-                        return Fail::at(
-                            at,
-                            ErrorKind::InvalidMetadata,
-                            "a symbol or a collection after metadata",
-                        );
-                    }
-                }
+                Open::Described => described(&value, at)?,
                 Open::Namespace => {
-                    let name = match &value {
-                        Value::Symbol(name) if !name.contains('/') || &**name == "/" => name.borrowed(),
-                        _ => None,
-                    };
-                    let Some(name) = name else {
-                        return Fail::at(
-                            frame.input,
-                            ErrorKind::InvalidNamespace,
-                            "a symbol without a namespace after #:",
-                        );
-                    };
-                    // No comment may stand here.
-                    let opened = rest.trim_start_matches(lexical::is_blank);
-                    if opened.is_empty() {
-                        return Fail::at(opened, ErrorKind::UnexpectedEnd, "a map after the namespace");
-                    }
-                    if !opened.starts_with('{') {
-                        return Fail::at(opened, ErrorKind::InvalidNamespace, "a map after the namespace");
-                    }
                     let input = frame.input;
+                    let (map, name) = namespaced_map(frame, &value, rest)?;
                     self.frames.pop();
                     self.open(Open::NamespacedMap, name, input, options)?;
-                    *rest = after(opened, 1);
+                    *rest = map;
                     return Ok(None);
                 }
             }
             self.frames.pop();
         }
+    }
+
+    /// `discard = "#_" , form`: the form is read, and with that it is done.
+    fn discard(&mut self) {
+        self.frames.pop();
     }
 
     #[cold]
@@ -450,7 +401,70 @@ impl Open {
     }
 }
 
-/// `map = "{" , { form , form } , "}"`, opened at `opened` and closed at `closed`.
+/// `list = "(" , { form } , blanks , ")"`
+fn list(items: Vec<Value<'_>>) -> Value<'_> {
+    Value::List(items.into_boxed_slice())
+}
+
+/// `vector = "[" , { form } , blanks , "]"`
+fn vector(items: Vec<Value<'_>>) -> Value<'_> {
+    Value::Vector(items.into_boxed_slice())
+}
+
+/// `tagged = "#" , tag , form`
+fn tagged<'a>(frame: &Frame<'a>, value: Value<'a>) -> Step<'a, Value<'a>> {
+    tag::tagged(frame.name, value).or_else(|expected| Fail::at(frame.input, ErrorKind::InvalidTag, expected))
+}
+
+/// `symbolic = "##" , blanks , ( "Inf" | "-Inf" | "NaN" )`
+fn symbolic<'a>(frame: &Frame<'a>, value: &Value<'a>) -> Step<'a, Value<'a>> {
+    Ok(Value::Float(match value.as_symbol() {
+        Some("Inf") => f64::INFINITY,
+        Some("-Inf") => f64::NEG_INFINITY,
+        Some("NaN") => f64::NAN,
+        _ => return Fail::at(frame.input, ErrorKind::InvalidSymbolic, "##Inf, ##-Inf or ##NaN"),
+    }))
+}
+
+/// `metadata = ( "^" | "#^" ) , blanks , ( symbol | keyword | string | map ) , blanks , described`
+fn metadata<'a>(value: &Value<'a>, at: &'a str) -> Step<'a, ()> {
+    match value {
+        Value::Symbol(_) | Value::Keyword(_) | Value::Str(_) | Value::Map(_) => Ok(()),
+        _ => Fail::at(at, ErrorKind::InvalidMetadata, "a symbol, keyword, string or map as metadata"),
+    }
+}
+
+/// `described = symbol | list | vector | map | set`
+fn described<'a>(value: &Value<'a>, at: &'a str) -> Step<'a, ()> {
+    match value {
+        Value::Symbol(_) | Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_) => Ok(()),
+        _ => Fail::at(at, ErrorKind::InvalidMetadata, "a symbol or a collection after metadata"),
+    }
+}
+
+/// `namespaced_map = "#:" , blanks , part , { blank } , map`: what follows the bracket, and the namespace. No
+/// comment may stand before the bracket.
+fn namespaced_map<'a>(
+    frame: &Frame<'a>,
+    namespace: &Value<'a>,
+    rest: &'a str,
+) -> Step<'a, (&'a str, &'a str)> {
+    let name = match namespace {
+        Value::Symbol(name) if !name.contains('/') || &**name == "/" => name.borrowed(),
+        _ => None,
+    };
+    let Some(name) = name else {
+        return Fail::at(frame.input, ErrorKind::InvalidNamespace, "a symbol without a namespace after #:");
+    };
+    let opened = rest.trim_start_matches(lexical::blank);
+    match first(opened) {
+        Some(b'{') => Ok((after(opened, 1), name)),
+        Some(_) => Fail::at(opened, ErrorKind::InvalidNamespace, "a map after the namespace"),
+        None => Fail::at(opened, ErrorKind::UnexpectedEnd, "a map after the namespace"),
+    }
+}
+
+/// `map = "{" , { form , form } , blanks , "}"`, opened at `opened` and closed at `closed`.
 fn map<'a>(
     items: Vec<Value<'a>>,
     opened: &'a str,
@@ -470,7 +484,7 @@ fn map<'a>(
     }
 }
 
-/// `set = "#{" , { form } , "}"`, opened at `opened`.
+/// `set = "#{" , { form } , blanks , "}"`, opened at `opened`.
 fn set<'a>(items: Vec<Value<'a>>, opened: &'a str, options: &Options) -> Step<'a, Value<'a>> {
     match Set::distinct(items) {
         Ok(set) => Ok(Value::Set(set)),
@@ -492,8 +506,7 @@ fn nth_form<'a>(input: &'a str, n: usize, options: &Options) -> &'a str {
     blanks(reader.rest)
 }
 
-/// `namespaced_map = "#:" , form , { blank } , map`: keys without a namespace get `namespace`, and the
-/// namespace `_` is taken away.
+/// Keys without a namespace get `namespace`, and the namespace `_` is taken away.
 fn qualify<'a>(items: &mut [Value<'a>], namespace: &str) {
     for key in items.iter_mut().step_by(2) {
         if let Value::Keyword(name) | Value::Symbol(name) = key {

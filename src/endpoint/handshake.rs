@@ -2,16 +2,17 @@
 
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
 use crate::endpoint::Connection;
-use crate::session::{ApiError, Client as _, Reply};
+use crate::frame::Request;
+use crate::session::{ApiError, Client as _};
 use crate::value::{Map, Value};
 
 impl Connection {
     /// Agrees on the lower of both minor versions and on the features that both have. A version that
     /// does not fit leaves the connection as it was; a later handshake may agree, or agree anew.
-    pub(super) fn handshake(&self, params: &Value<'_>, reply: Reply<Map<'static>>) {
-        let info = match ClientInfo::read(params) {
+    pub(super) fn handshake(&self, request: &Request<'_>) {
+        let info = match ClientInfo::read(&request.params) {
             Ok(info) => info,
-            Err(error) => return reply.fail(error),
+            Err(error) => return self.refuse(&request.id, request.op, &error),
         };
         let Some(minor) = common_minor(info.protocol_version) else {
             let message = format!(
@@ -21,7 +22,7 @@ impl Connection {
             let supported = Value::vector([Value::from(PROTOCOL_VERSION_TEXT)]);
             let error =
                 ApiError::new(ErrorCode::UnsupportedVersion, message).with("supported-versions", supported);
-            return reply.fail(error);
+            return self.refuse(&request.id, request.op, &error);
         };
         let features: Vec<&str> =
             FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
@@ -32,7 +33,7 @@ impl Connection {
         server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
         let mut data = Map::new();
         data.put("server-info", Value::from(server));
-        self.agree(&features, reply, data);
+        self.agree(&features, &request.id, &data);
     }
 }
 

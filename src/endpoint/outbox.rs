@@ -21,7 +21,9 @@ use crate::catalogue::Class;
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
-use crate::limits::{OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES};
+use crate::limits::{
+    OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
+};
 use crate::session::Pressure;
 use crate::transport::Output;
 
@@ -35,6 +37,8 @@ pub struct Outbox {
     wake: Condvar,
     /// Wakes who waits for the last byte to be written.
     drained: Condvar,
+    /// Wakes the reader thread, which waits while answers pile up.
+    room: Condvar,
     /// Whether producers must wait.
     full: watch::Sender<bool>,
 }
@@ -46,10 +50,13 @@ struct Inner {
     spare: Vec<u8>,
     /// What waits because the client is slow.
     waiting: VecDeque<Waiting>,
-    /// Bytes of text and frames in `waiting`.
+    /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
     waiting_bytes: usize,
     seq: u64,
+    /// The style of what is encoded next.
     style: Style,
+    /// The style of what is pushed next: the same, unless a change of style waits.
+    newest_style: Style,
     stamp: CachedStamp,
     /// Somebody writes, outside the lock.
     writing: bool,
@@ -67,6 +74,8 @@ struct Inner {
 
 enum Waiting {
     Frame(Vec<u8>),
+    /// From here on frames are written in that style.
+    Style(Style),
     Event(Event),
     /// A delta and the text that was joined to it.
     Delta(Event, String),
@@ -97,6 +106,7 @@ impl Outbox {
                 waiting_bytes: 0,
                 seq: 0,
                 style: Style::Maps,
+                newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
                 writing: false,
                 held: false,
@@ -107,6 +117,7 @@ impl Outbox {
             }),
             wake: Condvar::new(),
             drained: Condvar::new(),
+            room: Condvar::new(),
             full: watch::Sender::new(false),
         }
     }
@@ -114,25 +125,44 @@ impl Outbox {
     /// Adds a whole frame: `encode` appends it, in the style of the connection.
     pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
         let mut inner = self.lock();
-        if inner.dead {
-            return;
-        }
+        inner.push_frame(encode);
+        self.notify(inner);
+    }
+
+    /// Adds a whole frame, and changes the style of all that comes after it.
+    pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, Style), style: Style) {
+        let mut inner = self.lock();
+        inner.push_frame(encode);
+        inner.newest_style = style;
         if inner.waiting.is_empty() {
-            let style = inner.style;
-            encode(&mut inner.ready, style);
+            inner.style = style;
         } else {
-            let mut frame = Vec::new();
-            encode(&mut frame, inner.style);
-            inner.waiting_bytes = inner.waiting_bytes.saturating_add(frame.len());
-            inner.waiting.push_back(Waiting::Frame(frame));
+            inner.waiting.push_back(Waiting::Style(style));
         }
         self.notify(inner);
     }
 
-    /// Adds an event and says whether its maker has to wait before the next.
-    pub fn push_event(&self, event: &Event) -> Pressure {
+    /// Waits until there is room for a further answer: whoever asks without reading is asked to wait.
+    /// What is urgent is still read as long as less than the bound is waiting.
+    pub fn wait_for_room(&self) {
+        let inner = self.lock();
+        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+            return;
+        }
+        drop(inner);
+        self.flush();
+        let crowded =
+            |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
+        let mut inner = self.room.wait_while(self.lock(), crowded).unwrap_or_else(PoisonError::into_inner);
+        inner.held = true;
+    }
+
+    /// Adds an event, if it is still `wanted` when its turn comes, and says whether its maker has to
+    /// wait before the next. Asked under the lock that orders frames: no event follows the answer that
+    /// ended its subscription.
+    pub fn push_event(&self, event: &Event, wanted: impl FnOnce() -> bool) -> Pressure {
         let mut inner = self.lock();
-        if inner.dead {
+        if inner.dead || !wanted() {
             return Pressure::Fine;
         }
         if inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES {
@@ -151,11 +181,6 @@ impl Outbox {
             return Pressure::Full(self.full.subscribe());
         }
         Pressure::Fine
-    }
-
-    /// Changes how frames are written from the next one on.
-    pub fn set_style(&self, style: Style) {
-        self.lock().style = style;
     }
 
     /// Says that the reader thread will push several frames and then call [`Outbox::flush`].
@@ -187,7 +212,8 @@ impl Outbox {
             }
             Err(_) => inner.dead = true,
         }
-        if !inner.ready.is_empty() || inner.dead {
+        // A close that came meanwhile woke the writer in vain.
+        if !inner.ready.is_empty() || inner.dead || inner.closing {
             self.notify(inner);
         }
     }
@@ -202,7 +228,8 @@ impl Outbox {
             if inner.dead {
                 return Err(self.bury(inner, std::io::ErrorKind::BrokenPipe.into()));
             }
-            if inner.writing || (inner.held && !inner.closing) || inner.ready.is_empty() {
+            let held = inner.held && !inner.closing && inner.ready.len() < OUTBOX_READY_BYTES;
+            if inner.writing || held || inner.ready.is_empty() {
                 if inner.closing && inner.ready.is_empty() && !inner.writing {
                     inner.drained = true;
                     self.drained.notify_all();
@@ -232,6 +259,7 @@ impl Outbox {
         let mut inner = self.lock();
         inner.closing = true;
         self.wake.notify_one();
+        self.room.notify_all();
         let unwritten = |inner: &mut Inner| !inner.dead && !inner.drained;
         inner = self
             .drained
@@ -244,11 +272,7 @@ impl Outbox {
     /// How it stands.
     pub fn depth(&self) -> Depth {
         let inner = self.lock();
-        Depth {
-            waiting: inner.waiting.len(),
-            bytes: inner.waiting_bytes.saturating_add(inner.ready.len()),
-            seq: inner.seq,
-        }
+        Depth { waiting: inner.waiting.len(), bytes: inner.unwritten(), seq: inner.seq }
     }
 
     /// After a write: encodes what waited, and lets producers go on.
@@ -257,6 +281,9 @@ impl Outbox {
         inner.refill(self.connection, self.clock.as_ref());
         if *self.full.borrow() && inner.has_room() {
             self.full.send_replace(false);
+        }
+        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+            self.room.notify_all();
         }
     }
 
@@ -267,13 +294,15 @@ impl Outbox {
         inner.waiting_bytes = 0;
         self.full.send_replace(false);
         self.drained.notify_all();
+        self.room.notify_all();
         drop(inner);
         self.output.shut();
         error
     }
 
     fn notify(&self, inner: MutexGuard<'_, Inner>) {
-        let wake = inner.asleep && !inner.held && !inner.writing;
+        let held = inner.held && inner.ready.len() < OUTBOX_READY_BYTES && !inner.closing;
+        let wake = inner.asleep && !held && !inner.writing;
         drop(inner);
         if wake {
             self.wake.notify_one();
@@ -286,6 +315,26 @@ impl Outbox {
 }
 
 impl Inner {
+    fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
+        if self.dead {
+            return;
+        }
+        if self.waiting.is_empty() {
+            let style = self.style;
+            encode(&mut self.ready, style);
+        } else {
+            let mut frame = Vec::new();
+            encode(&mut frame, self.newest_style);
+            self.waiting_bytes = self.waiting_bytes.saturating_add(frame.len());
+            self.waiting.push_back(Waiting::Frame(frame));
+        }
+    }
+
+    /// Bytes that wait to be written, encoded or not.
+    fn unwritten(&self) -> usize {
+        self.ready.len().saturating_add(self.waiting_bytes)
+    }
+
     fn take_ready(&mut self) -> Vec<u8> {
         let empty = std::mem::take(&mut self.spare);
         std::mem::replace(&mut self.ready, empty)
@@ -355,13 +404,18 @@ impl Inner {
                     Waiting::Event(older) => same_stream(older, event),
                     _ => false,
                 });
-                if let Some(place) = older {
-                    self.waiting.remove(place);
+                if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(older.body.weight());
                 }
-                self.waiting.push_back(Waiting::Event(event.clone()));
+                self.push_waiting(event);
             }
-            Class::Lossless => self.waiting.push_back(Waiting::Event(event.clone())),
+            Class::Lossless => self.push_waiting(event),
         }
+    }
+
+    fn push_waiting(&mut self, event: &Event) {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(event.body.weight());
+        self.waiting.push_back(Waiting::Event(event.clone()));
     }
 
     /// Encodes what waits, as far as `ready` takes it.
@@ -373,11 +427,15 @@ impl Inner {
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
                     return;
                 }
+                Some(Waiting::Style(style)) => self.style = style,
                 Some(Waiting::Frame(frame)) => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
                 }
-                Some(Waiting::Event(event)) => self.encode(&event, None, connection, clock),
+                Some(Waiting::Event(event)) => {
+                    self.waiting_bytes = self.waiting_bytes.saturating_sub(event.body.weight());
+                    self.encode(&event, None, connection, clock);
+                }
                 Some(Waiting::Delta(event, text)) => {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text), connection, clock);
@@ -398,10 +456,12 @@ fn same_stream(older: &Event, newer: &Event) -> bool {
         }
         _ => None,
     };
+    // Text belongs to a turn and to the request that began it; a snapshot replaces any older one.
+    let same_origin =
+        newer.body.class() == Class::Latest || (older.turn == newer.turn && older.cause == newer.cause);
     older.body.topic() == newer.body.topic()
         && older.session == newer.session
-        && older.turn == newer.turn
-        && older.cause == newer.cause
+        && same_origin
         && tool(older) == tool(newer)
 }
 
@@ -421,5 +481,214 @@ impl CachedStamp {
             self.text = rfc3339(now);
         }
         &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Topic;
+    use crate::clock::FixedClock;
+    use crate::edn;
+    use crate::message::{SessionId, TurnId};
+    use crate::value::{Map, Owned, Value};
+
+    /// An output whose reader can be stopped.
+    #[derive(Clone, Default)]
+    struct Gate(Arc<(Mutex<GateState>, Condvar)>);
+
+    #[derive(Default)]
+    struct GateState {
+        closed: bool,
+        written: Vec<u8>,
+    }
+
+    impl Gate {
+        fn set(&self, closed: bool) {
+            self.0.0.lock().unwrap().closed = closed;
+            self.0.1.notify_all();
+        }
+    }
+
+    impl Output for Gate {
+        fn write_all(&self, bytes: &[u8]) -> std::io::Result<()> {
+            let state = self.0.0.lock().unwrap();
+            let mut state = self.0.1.wait_while(state, |state| state.closed).unwrap();
+            state.written.extend_from_slice(bytes);
+            Ok(())
+        }
+
+        fn try_write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+            let mut state = self.0.0.lock().unwrap();
+            if state.closed {
+                return Ok(0);
+            }
+            // A pipe may take a part.
+            let part = bytes.len().min(100);
+            state.written.extend_from_slice(&bytes[..part]);
+            Ok(part)
+        }
+
+        fn shut(&self) {}
+    }
+
+    struct Rig {
+        gate: Gate,
+        outbox: Arc<Outbox>,
+        writer: std::thread::JoinHandle<std::io::Result<()>>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let gate = Gate::default();
+            let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
+            let writer = std::thread::spawn({
+                let outbox = outbox.clone();
+                move || outbox.run()
+            });
+            Self { gate, outbox, writer }
+        }
+
+        fn event(&self, body: Body) -> Pressure {
+            self.outbox.push_event(
+                &Event {
+                    session: Some(SessionId::from("s")),
+                    offset: 0,
+                    turn: Some(TurnId::from("t")),
+                    entry: None,
+                    cause: None,
+                    body,
+                },
+                || true,
+            )
+        }
+
+        fn delta(&self, text: &str) -> Pressure {
+            self.event(Body::AssistantDelta(text.into()))
+        }
+
+        /// Closes the outbox and returns the frames that were written.
+        fn frames(self) -> Vec<Owned> {
+            self.gate.set(false);
+            self.outbox.close(Duration::from_secs(60));
+            self.writer.join().unwrap().unwrap();
+            let state = self.gate.0.0.lock().unwrap();
+            let lines = state.written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines.map(|line| edn::read_one(line).unwrap().into_owned()).collect()
+        }
+    }
+
+    fn state(n: i64) -> Body {
+        let mut map = Map::new();
+        map.put("n", Value::int(n));
+        Body::SessionUpdated(Arc::new(map))
+    }
+
+    fn check_seq(frames: &[Owned]) {
+        for (place, frame) in frames.iter().enumerate() {
+            let seq = frame.get("seq").and_then(Value::as_i64);
+            assert_eq!(seq, i64::try_from(place + 1).ok(), "{frame}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_keeps_up_sees_each_delta() {
+        let rig = Rig::new();
+        for n in 0..50 {
+            rig.delta(&format!("{n} "));
+        }
+        let frames = rig.frames();
+        assert_eq!(frames.len(), 50);
+        check_seq(&frames);
+    }
+
+    #[test]
+    fn a_stopped_client_loses_no_text_and_takes_bounded_memory() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let mut whole = String::new();
+        for n in 0..200_000 {
+            let text = format!("{n} ");
+            assert!(matches!(rig.delta(&text), Pressure::Fine), "at {n}: {:?}", rig.outbox.depth());
+            whole.push_str(&text);
+        }
+        let depth = rig.outbox.depth();
+        assert!(depth.waiting <= OUTBOX_MERGE_FROM + 1, "{depth:?}");
+        assert!(depth.bytes <= OUTBOX_READY_BYTES * 2 + whole.len(), "{depth:?}");
+        let frames = rig.frames();
+        check_seq(&frames);
+        let text =
+            |frame: &Owned| frame.get("data").unwrap().get("text").unwrap().as_str().unwrap().to_owned();
+        assert_eq!(frames.iter().map(text).collect::<String>(), whole);
+    }
+
+    #[test]
+    fn a_newer_snapshot_replaces_one_that_waits_but_never_overtakes_what_stood_before_it() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        // Fill what is encoded, so that the rest waits.
+        let padding = "x".repeat(OUTBOX_READY_BYTES);
+        rig.delta(&padding);
+        rig.delta(&padding);
+        for n in 0..10 {
+            rig.event(state(n));
+        }
+        rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "between".into() });
+        rig.event(state(10));
+        let frames = rig.frames();
+        check_seq(&frames);
+        let topics: Vec<_> =
+            frames.iter().map(|frame| frame.get("event").unwrap().as_str().unwrap()).collect();
+        let delta = Topic::AssistantDelta.as_str();
+        let (tail, head) = (&topics[topics.len() - 2..], &topics[..topics.len() - 2]);
+        assert_eq!(tail, ["error", "session/updated"], "{topics:?}");
+        assert!(head.iter().all(|topic| *topic == delta || *topic == "session/updated"), "{topics:?}");
+        let last = frames.last().unwrap();
+        assert_eq!(last.get("data").unwrap().get("n"), Some(&Value::int(10)));
+    }
+
+    #[test]
+    fn what_must_not_be_dropped_makes_its_maker_wait_until_there_is_room() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        let mut full = None;
+        let mut pushed = 0;
+        for n in 0..OUTBOX_EVENTS * 2 {
+            pushed = n + 1;
+            let body = Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() };
+            if let Pressure::Full(flag) = rig.event(body) {
+                full = Some(flag);
+                break;
+            }
+        }
+        let mut full = full.expect("the bound holds");
+        assert!(*full.borrow_and_update());
+        rig.gate.set(false);
+        let executor = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        executor
+            .block_on(async {
+                tokio::time::timeout(Duration::from_secs(60), full.wait_for(|full| !full)).await
+            })
+            .expect("there is room again")
+            .unwrap();
+        let frames = rig.frames();
+        check_seq(&frames);
+        assert_eq!(frames.len(), pushed + 1, "every one of them came");
+    }
+
+    #[test]
+    fn an_answer_of_the_reading_thread_keeps_its_place() {
+        let rig = Rig::new();
+        rig.outbox.hold();
+        for n in 0..20 {
+            rig.outbox
+                .push_frame(|out, style| encode::response(out, style, &format!("{n}"), "ping", &Map::new()));
+        }
+        rig.outbox.flush();
+        let frames = rig.frames();
+        let ids: Vec<_> =
+            frames.iter().map(|frame| frame.get("id").unwrap().as_str().unwrap().to_owned()).collect();
+        assert_eq!(ids, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
     }
 }

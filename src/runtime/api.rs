@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::Topic;
 use crate::event::{Body, Event};
-use crate::limits::PAGE_MESSAGES;
-use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, count};
+use crate::message::{EntryId, Message, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::query;
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::moment::Moment;
 use crate::runtime::open::session_event;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
@@ -104,11 +104,17 @@ impl SessionApi for Runtime {
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
-        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit.unwrap_or(PAGE_MESSAGES)));
+        self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
     }
 
     fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
-        self.read(&call, reply, |snapshot| Ok(stats(snapshot)));
+        self.with(&call, reply, |handle, reply| {
+            // Reading all messages is done by the task that runs this, not by who asks.
+            handle.clone().tell(move |live| {
+                let bytes = live.bytes();
+                Box::pin(async move { reply.ok(handle.snapshot().stats(bytes)) })
+            });
+        });
     }
 
     fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>) {
@@ -150,7 +156,24 @@ impl SessionApi for Runtime {
     }
 
     fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>) {
-        self.read(&call, reply, |snapshot| query::run(&query, &|name| attribute(snapshot, name)));
+        self.with(&call.clone(), reply, |_, reply| {
+            let prepared = match query::prepare(&query) {
+                Ok(prepared) => prepared,
+                Err(error) => return reply.fail(error),
+            };
+            let waits = prepared.waits();
+            let runtime = self.clone();
+            let answer = move || {
+                let outcomes = prepared.mutate(&runtime, &call);
+                prepared.run(&Moment::new(runtime, call), outcomes)
+            };
+            if waits {
+                // Beside the connection's thread: its next requests are not held up.
+                self.shared.tasks.spawn_blocking(move || reply.send(answer()));
+            } else {
+                reply.send(answer());
+            }
+        });
     }
 
     fn read_output(&self, _: Call, handle: String, _: u64, _: usize, reply: Reply<OutputPart>) {
@@ -337,8 +360,11 @@ impl SessionApi for Runtime {
         reply.fail(ApiError::not_found("job", &id));
     }
 
-    fn export_html(&self, _: Call, _: Option<String>, reply: Reply<String>) {
-        reply.fail(not_built("export"));
+    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
+        self.with(&call, reply, |handle, reply| {
+            let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
+            self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
+        });
     }
 
     fn update_context(&self, call: Call, _: Map<'static>, reply: Reply<()>) {
@@ -359,84 +385,4 @@ impl Drop for WhenDropped {
             reply.ok(());
         }
     }
-}
-
-fn stats(snapshot: &Snapshot) -> Map<'static> {
-    let mut by_role = [0u64; 4];
-    let mut tool_calls: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for message in snapshot.messages() {
-        let [user, assistant, tool, system] = &mut by_role;
-        let place = match message.role {
-            Role::User => user,
-            Role::Assistant => assistant,
-            Role::Tool => tool,
-            Role::System => system,
-        };
-        *place = place.saturating_add(1);
-        for block in &message.content {
-            if let Block::ToolCall { name, .. } = block {
-                let calls = tool_calls.entry(name).or_default();
-                *calls = calls.saturating_add(1);
-            }
-        }
-    }
-    let mut roles = Map::new();
-    for (role, messages) in ["user", "assistant", "tool", "system"].into_iter().zip(by_role) {
-        roles.put(role, count(messages));
-    }
-    let mut tools = Map::new();
-    for (tool, calls) in tool_calls {
-        tools.insert(Value::from(tool.to_owned()), count(calls));
-    }
-    let mut stats = Map::new();
-    stats.put("session-id", snapshot.facts.id.to_value());
-    stats.put("messages", Value::from(roles));
-    stats.put("message-count", Value::from(snapshot.facts.message_count));
-    stats.put("tool-calls", Value::from(tools));
-    stats.put("tokens", Value::from(projection::usage(&snapshot.facts)));
-    stats.put("cost", Value::from(snapshot.facts.usage.cost));
-    stats
-}
-
-/// A plain attribute of a session.
-fn attribute(snapshot: &Snapshot, name: &str) -> Option<Value<'static>> {
-    let facts = &snapshot.facts;
-    let text = |text: &str| Value::from(text.to_owned());
-    Some(match name.strip_prefix("psi.agent-session/")? {
-        "session-id" => facts.id.to_value(),
-        "session-name" => Value::from(facts.name.as_deref().map(text)),
-        "session-display-name" => text(facts.display_name()),
-        "session-file" => Value::from(facts.file.as_deref().map(text)),
-        "worktree-path" => text(&facts.cwd),
-        "git-branch" => Value::from(facts.git_branch.as_deref().map(text)),
-        "phase" => Value::keyword(facts.phase.as_str()),
-        "is-streaming" => Value::from(facts.is_streaming()),
-        "is-compacting" => Value::from(facts.phase == projection::Phase::Compacting),
-        "model" => {
-            let mut model = Map::new();
-            model.put("provider", text(&facts.model_provider));
-            model.put("id", text(&facts.model_id));
-            Value::from(model)
-        }
-        "model-provider" => text(&facts.model_provider),
-        "model-id" => text(&facts.model_id),
-        "model-reasoning" => Value::from(facts.model_reasoning),
-        "thinking-level" => Value::from(facts.thinking.as_str()),
-        "effective-reasoning-effort" => Value::from(facts.effective_thinking().as_str()),
-        "messages" => Value::vector(snapshot.messages().map(|message| message.to_value())),
-        "message-count" => Value::from(facts.message_count),
-        "usage-input" => count(facts.usage.input),
-        "usage-output" => count(facts.usage.output),
-        "usage-cache-read" => count(facts.usage.cache_read),
-        "usage-cache-write" => count(facts.usage.cache_write),
-        "usage-cost-total" => Value::from(facts.usage.cost),
-        "context-fraction" => Value::from(facts.context_fraction()),
-        "context-window" => count(facts.context_window),
-        "auto-compaction-enabled" => Value::from(facts.auto_compaction),
-        "auto-retry-enabled" => Value::from(facts.auto_retry),
-        "system-prompt" => Value::from(crate::runtime::prompt::system(facts)),
-        "parent-session-id" => Value::from(facts.parent.as_ref().map(SessionId::to_value)),
-        "created-at" => text(&facts.created_at),
-        _ => return None,
-    })
 }

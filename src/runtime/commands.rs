@@ -124,7 +124,7 @@ impl Runtime {
             }
             Command::Prompts => self.tell(&call, "text", "There are no prompt templates.".to_owned()),
             Command::Skills => self.tell(&call, "text", "There are no skills.".to_owned()),
-            Command::Remember(_) => self.tell(&call, "error", "This version keeps no memory yet.".to_owned()),
+            Command::Remember(text) => self.remember(&call, handle, text),
             Command::Login(provider) => {
                 let reply = self.outcome(&call, "login_start", |login: Map<'static>| {
                     let url = login.get_keyword("url").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -178,7 +178,7 @@ impl Runtime {
     }
 
     /// Tells a command's outcome to the connection that gave it.
-    fn tell(&self, call: &Call, kind: &'static str, message: String) {
+    pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
         let mut payload = Map::new();
         payload.put("type", kind);
         payload.put("message", message);
@@ -218,7 +218,8 @@ impl Runtime {
             return self.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
         let Some(client) = self.shared.hub.client(call.connection) else { return };
-        let Ok(handle) = self.shared.session(&call.session) else { return };
+        // It is the person at this connection who chooses, wherever they now are.
+        let Ok(handle) = self.shared.session(&client.focused()) else { return };
         let request = self.shared.clock.id("a-");
         {
             let mut pending = self.shared.actions();
@@ -264,7 +265,7 @@ impl Runtime {
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
-        self.list_sessions(call, None, Scope::Project, reply);
+        self.list_sessions(call, None, Scope::All, reply);
     }
 
     fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
@@ -347,15 +348,20 @@ impl Runtime {
             let place = actions
                 .iter()
                 .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
-            place.and_then(|place| actions.remove(place))
+            let Some((place, name)) = place.and_then(|place| Some((place, actions.get(place)?.1.name)))
+            else {
+                return reply.fail(ApiError::not_found("frontend action", &result.request_id));
+            };
+            // A mistake in the answer leaves the question open.
+            if result.action_name.trim_start_matches(':') != name {
+                let expected = format!("{name:?}, the name of that action");
+                return reply.fail(ApiError::invalid_param("action-name", &expected));
+            }
+            actions.remove(place)
         };
         let Some((_, action)) = pending else {
             return reply.fail(ApiError::not_found("frontend action", &result.request_id));
         };
-        if result.action_name.trim_start_matches(':') != action.name {
-            let expected = format!("{:?}, the name of that action", action.name);
-            return reply.fail(ApiError::invalid_param("action-name", &expected));
-        }
         reply.ok(());
         let call = Call { session: action.session, ..call };
         match result.status {

@@ -11,14 +11,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::rfc3339;
-use crate::event::{Body, Cause, Event, Rehydration};
-use crate::limits::{IDEMPOTENCY_KEYS, MAILBOX, PAGE_MESSAGES};
+use crate::event::{Body, Cause, Event};
+use crate::limits::{IDEMPOTENCY_KEYS, MAILBOX};
 use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::projection::{self, Phase, SessionFacts};
 use crate::runtime::Shared;
 use crate::runtime::mailbox::{Handle, Snapshot, Work};
 use crate::runtime::turn;
-use crate::session::{ApiError, Call, Page, Prompt, Prompted, Reply};
+use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::{Map, Value};
 
@@ -82,12 +82,12 @@ impl Live {
 
     /// Starts the task of a session that was read from disk, and says what was repaired.
     pub(super) fn start_loaded(shared: &Arc<Shared>, loaded: Loaded) -> Handle {
-        let Loaded { journal, header, entries, repairs } = loaded;
+        let Loaded { journal, header, entries, faults } = loaded;
         let handle = Self::start(shared, journal, header, entries);
-        for repair in repairs {
+        for fault in faults {
             let mut payload = Map::new();
             payload.put("code", "session/repaired");
-            payload.put("message", repair.to_string());
+            payload.put("message", fault.handled());
             shared.hub.announce(&Event {
                 session: Some(handle.id.clone()),
                 offset: handle.snapshot().offset,
@@ -124,6 +124,11 @@ impl Live {
     /// The journal's path, once there is a file.
     pub fn file(&self) -> Option<&Path> {
         (!self.entries.is_empty()).then(|| self.journal.path())
+    }
+
+    /// The file's size in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.journal.bytes()
     }
 
     /// Appends entries as one, each following the one before, and waits until they are on disk.
@@ -168,10 +173,13 @@ impl Live {
     /// Takes an entry that is on disk into the state.
     fn apply(&mut self, entry: Arc<Entry>) {
         if self.branch.last().map(|last| &last.id) != entry.parent.as_ref() {
-            self.branch = self.path_to(entry.parent.as_ref());
+            self.turn_to(entry.parent.as_ref());
         }
         self.places.insert(entry.id.clone(), self.entries.len());
         self.entries.push(entry.clone());
+        if let EntryBody::Leaf(leaf) = &entry.body {
+            return self.turn_to(Some(leaf));
+        }
         self.branch.push_back(entry.clone());
         let facts = &mut self.facts;
         match &entry.body {
@@ -199,11 +207,18 @@ impl Live {
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
                 _ => {}
             },
-            EntryBody::Other { .. } => {}
+            EntryBody::Leaf(_) | EntryBody::Other { .. } => {}
         }
         if self.facts.file.is_none() {
             self.facts.file = self.journal.path().to_str().map(Arc::from);
         }
+    }
+
+    /// Goes on after another entry than the last one.
+    fn turn_to(&mut self, leaf: Option<&EntryId>) {
+        self.branch = self.path_to(leaf);
+        let messages = self.branch.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_)));
+        self.facts.message_count = messages.count();
     }
 
     /// The entries from the first to `leaf`. A parent that is not there ends the path: what can be
@@ -225,8 +240,8 @@ impl Live {
     }
 
     /// The entries up to and including one, on whichever branch it stands.
-    pub fn history(&self, entry: &EntryId) -> Option<Vec<Arc<Entry>>> {
-        self.places.contains_key(entry).then(|| self.path_to(Some(entry)).into_iter().collect())
+    pub fn history(&self, entry: &EntryId) -> Option<imbl::Vector<Arc<Entry>>> {
+        self.places.contains_key(entry).then(|| self.path_to(Some(entry)))
     }
 
     /// Makes the state visible to readers.
@@ -367,67 +382,6 @@ impl Live {
             }
             Err(error) => reply.fail(error),
         }
-    }
-}
-
-impl Snapshot {
-    /// The messages of the branch, oldest first.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
-        self.branch.iter().filter_map(|entry| match &entry.body {
-            EntryBody::Message(message) => Some(message),
-            _ => None,
-        })
-    }
-
-    /// The newest messages, or those before an entry, at most `limit` of them.
-    ///
-    /// # Errors
-    /// `request/not-found` where the entry is not on the branch.
-    pub fn page(&self, before: Option<&EntryId>, limit: usize) -> Result<Page, ApiError> {
-        let older = match before {
-            None => self.branch.clone(),
-            Some(id) => {
-                let place = self.branch.iter().position(|entry| entry.id == *id);
-                let place = place.ok_or_else(|| ApiError::not_found("entry", id.as_str()))?;
-                self.branch.clone().slice(..place)
-            }
-        };
-        let mut newest = older.iter().rev().filter_map(|entry| match &entry.body {
-            EntryBody::Message(message) => Some(message.clone()),
-            _ => None,
-        });
-        let mut messages: Vec<_> = newest.by_ref().take(limit).collect();
-        messages.reverse();
-        Ok(Page { messages, more: newest.next().is_some() })
-    }
-
-    /// What a frontend needs to show the session from nothing: its newest part.
-    pub fn rehydration(&self) -> Rehydration {
-        let page = self.page(None, PAGE_MESSAGES).unwrap_or(Page { messages: Vec::new(), more: false });
-        let mut tool_calls = Map::new();
-        let mut tool_order = Vec::new();
-        for message in &page.messages {
-            for block in &message.content {
-                if let Block::ToolCall { id, name, arguments } = block {
-                    let mut call = Map::new();
-                    call.put("tool-id", id.as_ref().to_owned());
-                    call.put("tool-name", name.as_ref().to_owned());
-                    call.put("parsed-args", arguments.clone());
-                    tool_calls.insert(Value::from(id.as_ref().to_owned()), Value::from(call));
-                    tool_order.push(id.clone());
-                }
-            }
-            if let (Some(id), Some(failed)) = (&message.tool_call_id, message.is_error)
-                && let Some(call) = tool_calls.get(&Value::from(id.as_ref())).and_then(Value::as_map)
-            {
-                let mut call = call.clone();
-                call.put("result-text", message.text());
-                call.put("content", message.content_value());
-                call.put("is-error", failed);
-                tool_calls.insert(Value::from(id.as_ref().to_owned()), Value::from(call));
-            }
-        }
-        Rehydration { messages: page.messages, tool_calls, tool_order, more: page.more }
     }
 }
 

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
 use crate::message::{EntryId, SessionId};
@@ -13,7 +11,7 @@ use crate::runtime::Shared;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::Handle;
 use crate::session::{ApiError, Call, Opened, Reply, Scope, SwitchTarget};
-use crate::store::{Header, Parent, SessionInfo, StoreError};
+use crate::store::{Header, Loaded, Parent, SessionInfo, StoreError};
 use crate::value::{Map, Value};
 
 impl Shared {
@@ -74,7 +72,7 @@ impl Shared {
                 return Ok(Err(handle));
             }
             match shared.store.open(&path) {
-                Ok(loaded) => Ok(Ok(loaded)),
+                Ok(loaded) => shared.not_live(loaded).map(Ok),
                 Err(StoreError::Missing { path }) => {
                     Err(ApiError::not_found("session file", &path.to_string_lossy()))
                 }
@@ -84,11 +82,26 @@ impl Shared {
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
             Err(handle) => Ok(handle),
             Ok(loaded) => {
-                let handle = Live::start_loaded(self, loaded);
+                // A long history is put together beside the tasks, not on them.
+                let shared = self.clone();
+                let started = tokio::task::spawn_blocking(move || Live::start_loaded(&shared, loaded));
+                let handle = started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
                 self.sessions.insert(handle.id.clone(), handle.clone());
                 self.announce_context();
                 Ok(handle)
             }
+        }
+    }
+
+    /// Refuses a file that is a copy of a live session's: two files would grow under one id.
+    fn not_live(&self, loaded: Loaded) -> Result<Loaded, ApiError> {
+        match self.session(&loaded.header.session) {
+            Ok(live) => Err(ApiError::failed(format!(
+                "{} is a copy of the session {}, which is open. Switch to that one, or fork it.",
+                loaded.journal.path().display(),
+                live.id
+            ))),
+            Err(_) => Ok(loaded),
         }
     }
 
@@ -117,10 +130,18 @@ impl Shared {
     }
 
     async fn write_fork(self: &Arc<Self>, source: &Handle, entry: EntryId) -> Result<Handle, ApiError> {
-        let wanted = entry.clone();
-        let path = source.ask(move |live| Box::pin(async move { live.history(&wanted) })).await?;
-        let entries = path.ok_or_else(|| ApiError::not_found("entry", entry.as_str()))?;
-        let facts = source.snapshot().facts.clone();
+        let snapshot = source.snapshot();
+        let place = snapshot.branch.iter().rev().position(|known| known.id == entry);
+        let entries = match place {
+            // The branch in sight is shared, not copied.
+            Some(from_end) => snapshot.branch.take(snapshot.branch.len().saturating_sub(from_end)),
+            None => {
+                let wanted = entry.clone();
+                let path = source.ask(move |live| Box::pin(async move { live.history(&wanted) })).await?;
+                path.ok_or_else(|| ApiError::not_found("entry", entry.as_str()))?
+            }
+        };
+        let facts = snapshot.facts.clone();
         let parent = Parent { session: source.id.clone(), path: facts.file.clone(), entry: Some(entry) };
         let header = Header {
             session: SessionId::from(self.clock.id("s-")),
@@ -128,16 +149,13 @@ impl Shared {
             cwd: facts.cwd.clone(),
             parent: Some(parent),
         };
-        let journal = self.store.create(header.clone());
-        let (sender, receiver) = oneshot::channel();
-        journal.append(&entries, move |result| {
-            let _ = sender.send(result);
+        let shared = self.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let journal = shared.store.create_with(&header, entries.iter().cloned());
+            let journal = journal.map_err(|error| ApiError::failed(error.to_string()))?;
+            Ok(Live::start(&shared, journal, header, entries.into_iter().collect()))
         });
-        receiver
-            .await
-            .map_err(|_| ApiError::failed("The journal ended."))?
-            .map_err(|error| ApiError::failed(error.to_string()))?;
-        let handle = Live::start(self, journal, header, entries);
+        let handle = written.await.map_err(|_| ApiError::failed("The fork could not be written."))??;
         self.sessions.insert(handle.id.clone(), handle.clone());
         Ok(handle)
     }
@@ -215,15 +233,20 @@ impl Shared {
 
 fn disk_slot(info: SessionInfo) -> Map<'static> {
     let mut slot = Map::new();
-    let display = info.name.clone().or(info.first_message).unwrap_or_else(|| "New session".to_owned());
     slot.put("id", info.header.session.to_value());
+    slot.put("display-name", info.display_name().to_owned());
     slot.put("name", info.name);
-    slot.put("display-name", display.lines().next().unwrap_or_default().to_owned());
     slot.put("worktree-path", info.header.cwd.to_string());
     slot.put("is-streaming", false);
     slot.put("is-active", false);
     slot.put("parent-session-id", info.header.parent.map(|parent| parent.session.to_value()));
     slot.put("created-at", info.header.created_at.to_string());
+    if let Some(messages) = info.messages {
+        slot.put("message-count", crate::message::count(messages));
+    }
+    if let Ok(modified) = jiff::Timestamp::try_from(info.modified) {
+        slot.put("modified", rfc3339(modified).as_ref().to_owned());
+    }
     slot.put("session-file", info.path.to_string_lossy().into_owned());
     slot
 }

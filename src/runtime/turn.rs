@@ -14,8 +14,8 @@ use crate::event::{Body, Cause, Event};
 use crate::limits::MAX_ANSWER_BYTES;
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, Usage};
 use crate::provider::{Chunk, Provider, Request};
+use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
-use crate::runtime::{Shared, prompt};
 use crate::store::EntryBody;
 
 /// A turn that is about to run.
@@ -110,7 +110,7 @@ impl Turn {
         let snapshot = self.session.snapshot();
         Request {
             model: snapshot.facts.model_id.to_string(),
-            system: prompt::system(&snapshot.facts),
+            system: self.shared.system_prompt(&snapshot.facts),
             messages: snapshot.messages().filter(|message| !message.content.is_empty()).cloned().collect(),
             tools: Vec::new(),
             thinking: snapshot.facts.effective_thinking(),

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE};
-use crate::store::StoreError;
+use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
 use crate::store::journal::JournalFile;
+use crate::store::{Durability, StoreError};
 
 /// Called when what was appended is on disk, or could not be put there.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
@@ -37,9 +37,13 @@ impl Committer {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn start() -> io::Result<Self> {
+    pub fn start(durability: Durability) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(COMMIT_QUEUE);
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || run(&receiver))?;
+        let thread =
+            std::thread::Builder::new().name("journal".to_owned()).spawn(move || match durability {
+                Durability::Full => run_full(&receiver),
+                Durability::Relaxed => run_relaxed(&receiver),
+            })?;
         Ok(Self { queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
     }
 
@@ -70,39 +74,89 @@ impl Drop for Committer {
     }
 }
 
-fn run(queue: &Receiver<Job>) {
+/// An append is acknowledged when it is on disk.
+fn run_full(queue: &Receiver<Job>) {
     while let Ok(first) = queue.recv() {
-        let mut batch = VecDeque::from([first]);
-        while batch.len() < COMMIT_BATCH {
-            match queue.try_recv() {
-                Ok(job) => batch.push_back(job),
-                Err(_) => break,
-            }
-        }
-        commit(batch);
+        write(batch(first, queue), |file| file.sync());
     }
 }
 
-/// Writes a batch, syncs each file once, and says so to everyone in order.
-fn commit(batch: VecDeque<Job>) {
-    let mut files: Vec<(Arc<JournalFile>, Vec<u8>, Option<Arc<StoreError>>)> = Vec::new();
+/// An append is acknowledged when the system has it; the disk follows within [`RELAXED_SYNC`].
+fn run_relaxed(queue: &Receiver<Job>) {
+    let mut behind: Vec<Arc<JournalFile>> = Vec::new();
+    loop {
+        let first = match behind.as_slice() {
+            [] => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            _ => queue.recv_timeout(RELAXED_SYNC),
+        };
+        match first {
+            Ok(first) => write(batch(first, queue), |file| {
+                file.settle();
+                if !behind.iter().any(|known| Arc::ptr_eq(known, file)) {
+                    behind.push(file.clone());
+                }
+                Ok(())
+            }),
+            Err(end) => {
+                for file in behind.drain(..) {
+                    if let Err(error) = file.sync() {
+                        tracing::error!(%error, "what was acknowledged may not outlive a power failure");
+                    }
+                }
+                if end == RecvTimeoutError::Disconnected {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The first append and what came in while the last batch was written.
+fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
+    let mut batch = VecDeque::from([first]);
+    while batch.len() < COMMIT_BATCH {
+        match queue.try_recv() {
+            Ok(job) => batch.push_back(job),
+            Err(_) => break,
+        }
+    }
+    batch
+}
+
+/// The appends of one file in a batch.
+struct Part {
+    file: Arc<JournalFile>,
+    bytes: Vec<u8>,
+    failure: Option<Arc<StoreError>>,
+}
+
+/// Writes a batch, lets `finish` each file, and says so to everyone in order.
+fn write(batch: VecDeque<Job>, mut finish: impl FnMut(&Arc<JournalFile>) -> Result<(), StoreError>) {
+    let mut parts: Vec<Part> = Vec::new();
     let mut places = Vec::with_capacity(batch.len());
     for job in batch {
-        let place = files.iter().position(|(file, ..)| Arc::ptr_eq(file, &job.file)).unwrap_or_else(|| {
-            files.push((job.file.clone(), Vec::new(), None));
-            files.len().saturating_sub(1)
+        let known = parts.iter_mut().position(|part| Arc::ptr_eq(&part.file, &job.file));
+        let place = known.unwrap_or_else(|| {
+            parts.push(Part { file: job.file.clone(), bytes: Vec::new(), failure: None });
+            parts.len().saturating_sub(1)
         });
-        if let Some((_, bytes, _)) = files.get_mut(place) {
-            bytes.extend_from_slice(&job.bytes);
+        if let Some(part) = parts.get_mut(place) {
+            part.bytes.extend_from_slice(&job.bytes);
         }
         places.push((place, job.done));
     }
-    for (file, bytes, failure) in &mut files {
-        // What belongs together in one file is written with one call, and stands or falls as one.
-        *failure = file.append(bytes).err().map(Arc::new);
+    // All files first: the first one's sync then carries much of the others' to the disk. What belongs
+    // together in one file is written with one call, and stands or falls as one.
+    for part in &mut parts {
+        part.failure = part.file.write(&part.bytes).err().map(Arc::new);
     }
+    for part in parts.iter_mut().filter(|part| part.failure.is_none()) {
+        part.failure = finish(&part.file).err().map(Arc::new);
+    }
+    // Let go of the files first: who hears of an append may close its session, and with that the lock.
+    let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
     for (place, done) in places {
-        let failure = files.get(place).and_then(|(.., failure)| failure.clone());
+        let failure = failures.get(place).cloned().flatten();
         done(failure.map_or(Ok(()), Err));
     }
 }

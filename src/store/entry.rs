@@ -67,6 +67,8 @@ pub enum EntryBody {
         /// What was chosen.
         value: Value<'static>,
     },
+    /// The conversation goes on after that entry.
+    Leaf(EntryId),
     /// Anything else: kept as it was read, so that a newer program's entries survive an older one.
     Other {
         /// The entry's type.
@@ -130,6 +132,13 @@ impl Header {
 impl Entry {
     /// The entry as a line, with its line feed.
     pub fn line(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write_line(&mut bytes);
+        bytes
+    }
+
+    /// Adds the entry as a line, with its line feed.
+    pub fn write_line(&self, bytes: &mut Vec<u8>) {
         let mut map = match &self.body {
             EntryBody::Other { data, .. } => data.clone(),
             _ => Map::new(),
@@ -156,10 +165,15 @@ impl Entry {
                 map.put("value", value.clone());
                 "setting"
             }
+            EntryBody::Leaf(leaf) => {
+                map.put("leaf", leaf.to_value());
+                "leaf"
+            }
             EntryBody::Other { kind, .. } => kind,
         };
         map.put("type", Value::keyword(kind.to_owned()));
-        line(map)
+        edn::write_compact(&Value::from(map), bytes);
+        bytes.push(b'\n');
     }
 
     /// Reads an entry back; `None` where the line is none.
@@ -168,13 +182,18 @@ impl Entry {
         let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
         let kind = value.get("type")?.as_keyword()?;
         let body = match kind {
-            "message" => EntryBody::Message(Arc::new(Message::from_value(value.get("message")?)?)),
+            "message" => match Message::from_value(value.get("message")?) {
+                Some(message) => EntryBody::Message(Arc::new(message)),
+                // A message with a kind of content that only a newer program knows.
+                None => EntryBody::Other { kind: kind.into(), data: value.as_map()?.clone().into_owned() },
+            },
             "name" => EntryBody::Name(text("name")?),
             "model" => EntryBody::Model { provider: text("provider")?, id: text("model-id")? },
             "setting" => EntryBody::Setting {
                 key: value.get("key")?.as_keyword()?.into(),
                 value: value.get("value")?.clone().into_owned(),
             },
+            "leaf" => EntryBody::Leaf(text("leaf")?.into()),
             _ => EntryBody::Other { kind: kind.into(), data: value.as_map()?.clone().into_owned() },
         };
         Some(Self {
@@ -209,6 +228,7 @@ mod tests {
             EntryBody::Name("x".into()),
             EntryBody::Model { provider: "p".into(), id: "m".into() },
             EntryBody::Setting { key: "thinking".into(), value: Value::from("high") },
+            EntryBody::Leaf("e7".into()),
         ];
         for body in bodies {
             let entry = Entry { id: "e1".into(), parent: Some("e0".into()), ts: "t".into(), body };

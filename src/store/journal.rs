@@ -1,16 +1,15 @@
-//! One session's file: appending, opening, locking, repairing.
+//! One session's file: appending to it, so that it is as before after any failure.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
-
-use crate::store::StoreError;
+use crate::limits::FORK_PART_BYTES;
 use crate::store::commit::{Committer, Done, Job};
 use crate::store::entry::{Entry, Header};
+use crate::store::files::{Files, Lock, LockError, LogFile};
+use crate::store::reading::{self, Content, Fault};
+use crate::store::{StoreError, size};
 
 /// A session's file, open for appending.
 #[derive(Debug, Clone)]
@@ -28,54 +27,28 @@ pub struct Loaded {
     pub header: Header,
     /// The entries, in the order of the file.
     pub entries: Vec<Arc<Entry>>,
-    /// What had to be repaired or passed over.
-    pub repairs: Vec<Repair>,
-}
-
-/// Something in a file that was not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Repair {
-    /// The last line was cut off, and was removed: it had never been acknowledged.
-    TornTail {
-        /// Where it began, in bytes.
-        offset: u64,
-        /// Its length in bytes.
-        length: u64,
-    },
-    /// A line is no entry; it stays in the file and is passed over.
-    Unreadable {
-        /// Its number, from 1.
-        line: usize,
-        /// Where it begins, in bytes.
-        offset: u64,
-    },
-}
-
-impl std::fmt::Display for Repair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::TornTail { offset, length } => {
-                write!(
-                    f,
-                    "A line of {length} bytes that was cut off at the end (offset {offset}) was removed."
-                )
-            }
-            Self::Unreadable { line, offset } => {
-                write!(f, "Line {line} (offset {offset}) is no entry and was passed over.")
-            }
-        }
-    }
+    /// What was not as it should be: the tail was repaired, the rest was passed over.
+    pub faults: Vec<Fault>,
 }
 
 impl Journal {
-    pub(super) fn create(path: PathBuf, header: Header, committer: Arc<Committer>) -> Self {
-        let state = Mutex::new(State::New(header));
-        Self { file: Arc::new(JournalFile { path, state }), committer }
+    pub(super) fn create(
+        path: PathBuf,
+        header: Header,
+        files: Arc<dyn Files>,
+        committer: Arc<Committer>,
+    ) -> Self {
+        Self { file: Arc::new(JournalFile::new(path, files, State::New(header), 0)), committer }
     }
 
     /// Where the file is, or will be with its first entry.
     pub fn path(&self) -> &Path {
         &self.file.path
+    }
+
+    /// The file's size in bytes, as far as it was acknowledged.
+    pub fn bytes(&self) -> u64 {
+        self.file.size.load(Ordering::Relaxed)
     }
 
     /// Appends entries as one: `done` is called when they are on disk, or are not going to be. It runs
@@ -95,142 +68,224 @@ impl Journal {
 #[derive(Debug)]
 pub(super) struct JournalFile {
     path: PathBuf,
+    files: Arc<dyn Files>,
     state: Mutex<State>,
+    size: AtomicU64,
 }
 
 #[derive(Debug)]
 enum State {
     /// Nothing was written yet.
     New(Header),
-    Open {
-        file: File,
-        /// The lock is held as long as this is open.
-        _lock: File,
-        /// Bytes that are known to be good.
-        length: u64,
-    },
-    /// A write failed and what it left behind could not be removed.
-    Damaged,
+    Open(OpenFile),
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: Box<dyn LogFile>,
+    _lock: Lock,
+    /// Bytes that were acknowledged.
+    length: u64,
+    /// Bytes that were written.
+    end: u64,
+    /// Whether there may be something behind `length` that must not stay: a write failed, and what it
+    /// left behind could not be cut off at once.
+    torn: bool,
+    /// The header, as long as the file with it is not on disk.
+    fresh: Option<Header>,
 }
 
 impl JournalFile {
-    /// Writes and syncs. After a failure the file is as it was before.
-    pub(super) fn append(&self, bytes: &[u8]) -> Result<(), StoreError> {
+    fn new(path: PathBuf, files: Arc<dyn Files>, state: State, size: u64) -> Self {
+        Self { path, files, state: Mutex::new(state), size: AtomicU64::new(size) }
+    }
+
+    /// Writes, without waiting for the disk. After a failure nothing was appended.
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::New(header) = &*state {
-            *state = make(&self.path, header)?;
+            let made = make(&self.path, self.files.as_ref(), header, bytes)?;
+            *state = State::Open(made);
+            return Ok(());
         }
-        let State::Open { file, length, .. } = &mut *state else {
-            return Err(StoreError::Damaged { path: self.path.clone() });
-        };
-        let written = file.write_all_at(bytes, *length).and_then(|()| file.sync_data());
-        match written {
+        let State::Open(open) = &mut *state else { return Ok(()) };
+        open.cut().map_err(|error| StoreError::io("Cannot write", &self.path, error))?;
+        match open.file.write_all_at(bytes, open.end) {
             Ok(()) => {
-                *length = length.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                open.end = open.end.saturating_add(size(bytes));
                 Ok(())
             }
             Err(source) => {
-                let undone = file.set_len(*length).and_then(|()| file.sync_data());
-                if undone.is_err() {
-                    *state = State::Damaged;
-                }
+                open.undo();
                 Err(StoreError::io("Cannot write", &self.path, source))
             }
         }
     }
-}
 
-/// Makes a new session's file with its header, and makes sure that the folder knows it.
-fn make(path: &Path, header: &Header) -> Result<State, StoreError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
-    let lock = lock(path)?;
-    let line = header.line();
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(|mut file| {
-        let written = file.write_all(&line).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // A header cut short would be taken for a damaged session later.
-            let _ = std::fs::remove_file(path);
-            return Err(error);
+    /// Makes sure that what was written is on disk: only now may it be acknowledged. After a failure
+    /// nothing was appended.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State::Open(open) = &mut *state else { return Ok(()) };
+        let synced = open.file.sync().and_then(|()| match open.fresh {
+            Some(_) => self.files.sync_folder(folder(&self.path)),
+            None => Ok(()),
+        });
+        let Err(source) = synced else {
+            open.fresh = None;
+            open.length = open.end;
+            self.size.store(open.length, Ordering::Relaxed);
+            return Ok(());
+        };
+        match open.fresh.take() {
+            // A new session's file is not there before it is there whole.
+            Some(header) => {
+                let _ = self.files.remove(&self.path);
+                *state = State::New(header);
+            }
+            None => open.undo(),
         }
-        File::open(dir)?.sync_all()?;
-        Ok(file)
-    });
-    let file = made.map_err(|error| StoreError::io("Cannot write", path, error))?;
-    Ok(State::Open { file, _lock: lock, length: u64::try_from(line.len()).unwrap_or(u64::MAX) })
-}
-
-/// Takes a session's lock: a file beside it, locked as long as it is open, that names its holder. The
-/// system gives the lock back when a process dies, however it does.
-fn lock(path: &Path) -> Result<File, StoreError> {
-    let beside = path.with_extension("lock");
-    let failed = |error: io::Error| StoreError::io("Cannot lock", &beside, error);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&beside)
-        .map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut holder = String::new();
-            let _ = (&mut file).take(200).read_to_string(&mut holder);
-            return Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim().to_owned() });
-        }
-        Err(error) => return Err(failed(error.into())),
+        Err(StoreError::io("Cannot write", &self.path, source))
     }
-    file.set_len(0).map_err(failed)?;
-    file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    writeln!(file, "process {}", std::process::id()).map_err(failed)?;
-    Ok(file)
+
+    /// Takes what was written as good without waiting for the disk.
+    pub(super) fn settle(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Open(open) = &mut *state {
+            open.length = open.end;
+            self.size.store(open.length, Ordering::Relaxed);
+        }
+    }
 }
 
-pub(super) fn open(path: &Path, committer: Arc<Committer>) -> Result<Loaded, StoreError> {
+impl OpenFile {
+    /// After a failure: cuts off what was not acknowledged, now or before the next write.
+    fn undo(&mut self) {
+        self.torn = true;
+        let _ = self.cut();
+    }
+
+    fn cut(&mut self) -> std::io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.length)?;
+            self.file.sync()?;
+            self.end = self.length;
+            self.torn = false;
+        }
+        Ok(())
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+/// Makes a new session's file with its header and first entries. After a failure there is no file.
+fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result<OpenFile, StoreError> {
+    let dir = folder(path);
+    files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
+    let lock = lock(path, files)?;
+    let failed = |error| StoreError::io("Cannot write", path, error);
+    let file = files.create(path).map_err(failed)?;
+    let mut line = header.line();
+    line.extend_from_slice(bytes);
+    if let Err(error) = file.write_all_at(&line, 0) {
+        // A header cut short would be taken for a damaged session later.
+        let _ = files.remove(path);
+        return Err(failed(error));
+    }
+    let end = size(&line);
+    Ok(OpenFile { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
+}
+
+/// Takes a session's lock: a file beside it that names its holder.
+pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
+    let beside = path.with_extension("lock");
+    files.lock(&beside).map_err(|error| match error {
+        LockError::Held(holder) => StoreError::Locked {
+            path: path.to_owned(),
+            holder: if holder.is_empty() { "which has not said its number".to_owned() } else { holder },
+        },
+        LockError::Io(error) => StoreError::io("Cannot lock", &beside, error),
+    })
+}
+
+/// Opens a session for going on: takes its lock, reads it, and repairs its tail.
+pub(super) fn open(
+    path: &Path,
+    files: Arc<dyn Files>,
+    committer: Arc<Committer>,
+) -> Result<Loaded, StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
     // Before the lock, so that asking for a file that is not there leaves nothing behind.
-    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(opened)?;
-    let lock = lock(path)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(opened)?;
+    let file = files.open(path).map_err(opened)?;
+    let lock = lock(path, files.as_ref())?;
+    let bytes = file.read().map_err(opened)?;
+    let Content { header, entries, faults, good, .. } = reading::read(path, &bytes)?;
+    let mut length = u64::try_from(good).unwrap_or(u64::MAX);
+    let repaired = |error| StoreError::io("Cannot repair", path, error);
+    for fault in &faults {
+        match fault {
+            Fault::TornTail { .. } => {
+                file.set_len(length).and_then(|()| file.sync()).map_err(repaired)?;
+            }
+            Fault::NoLineFeed { .. } => {
+                file.write_all_at(b"\n", length).and_then(|()| file.sync()).map_err(repaired)?;
+                length = length.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+    let open = OpenFile { file, _lock: lock, length, end: length, torn: false, fresh: None };
+    let file = JournalFile::new(path.to_owned(), files, State::Open(open), length);
+    Ok(Loaded { journal: Journal { file: Arc::new(file), committer }, header, entries, faults })
+}
 
-    let (lines, torn) = match memchr::memrchr(b'\n', &bytes) {
-        Some(end) => bytes.split_at(end.saturating_add(1)),
-        None => (&[][..], bytes.as_slice()),
-    };
-    let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-    let mut repairs = Vec::new();
-    let mut header = None;
-    let mut entries = Vec::new();
-    let mut offset = 0u64;
-    for (number, line) in (1..).zip(lines.split_inclusive(|byte| *byte == b'\n')) {
-        if number == 1 {
-            header = Some(Header::read(line).map_err(|reason| match reason {
-                Ok(format) => StoreError::Newer { path: path.to_owned(), format },
-                Err(reason) => StoreError::NoHeader { path: path.to_owned(), reason },
-            })?);
-        } else {
-            match Entry::read(line) {
-                Some(entry) => entries.push(Arc::new(entry)),
-                None => repairs.push(Repair::Unreadable { line: number, offset }),
+/// Makes a session's file with many entries at once, without holding up the thread that writes for all.
+/// The file gets its name when all of it is on disk.
+pub(super) fn write_whole(
+    path: PathBuf,
+    header: &Header,
+    entries: impl Iterator<Item = Arc<Entry>>,
+    files: Arc<dyn Files>,
+    committer: Arc<Committer>,
+) -> Result<Journal, StoreError> {
+    let dir = folder(&path);
+    files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
+    let lock = lock(&path, files.as_ref())?;
+    let part = path.with_extension("part");
+    let failed = |error| StoreError::io("Cannot write", &path, error);
+    let file = files.create(&part).map_err(failed)?;
+    let written = (|| {
+        let mut end = 0u64;
+        let mut bytes = header.line();
+        let mut write = |bytes: &mut Vec<u8>| {
+            file.write_all_at(bytes, end)?;
+            end = end.saturating_add(size(bytes));
+            bytes.clear();
+            Ok::<(), std::io::Error>(())
+        };
+        for entry in entries {
+            entry.write_line(&mut bytes);
+            if bytes.len() >= FORK_PART_BYTES {
+                write(&mut bytes)?;
             }
         }
-        offset = offset.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
+        write(&mut bytes)?;
+        file.sync()?;
+        files.rename(&part, &path)?;
+        files.sync_folder(dir)?;
+        Ok(end)
+    })();
+    match written {
+        Ok(end) => {
+            let open = OpenFile { file, _lock: lock, length: end, end, torn: false, fresh: None };
+            let file = JournalFile::new(path, files, State::Open(open), end);
+            Ok(Journal { file: Arc::new(file), committer })
+        }
+        Err(error) => {
+            let _ = files.remove(&part);
+            Err(failed(error))
+        }
     }
-    let Some(header) = header else {
-        let reason = if torn.is_empty() { "it is empty" } else { "its header was cut off" };
-        return Err(StoreError::NoHeader { path: path.to_owned(), reason: reason.to_owned() });
-    };
-    if !torn.is_empty() {
-        file.set_len(length)
-            .and_then(|()| file.sync_data())
-            .map_err(|error| StoreError::io("Cannot repair", path, error))?;
-        repairs
-            .push(Repair::TornTail { offset: length, length: u64::try_from(torn.len()).unwrap_or(u64::MAX) });
-    }
-    let state = Mutex::new(State::Open { file, _lock: lock, length });
-    let journal = Journal { file: Arc::new(JournalFile { path: path.to_owned(), state }), committer };
-    Ok(Loaded { journal, header, entries, repairs })
 }

@@ -1,39 +1,103 @@
-//! Which sessions there are on disk.
+//! Which sessions there are on disk, by looking at both ends of their files.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::num::NonZero;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::limits::LISTING_BYTES;
-use crate::message::{Role, SessionId};
+use crate::limits::{LISTING_BYTES, LISTING_TEXT, READING_THREADS};
+use crate::message::{Message, Role, SessionId};
+use crate::store::children;
 use crate::store::entry::{Entry, EntryBody, Header};
 
-/// A session on disk, as a list shows it. Only the beginning of the file is read for it.
-#[derive(Debug, Clone)]
+/// A session on disk, as a list shows it.
+#[derive(Debug, Clone, PartialEq)]
 pub struct SessionInfo {
     /// The file.
     pub path: PathBuf,
     /// Its first line.
     pub header: Header,
-    /// The name that stands in the part that was read.
+    /// The name that was given last, as far as the part that was read says.
     pub name: Option<String>,
     /// The user's first message.
     pub first_message: Option<String>,
+    /// Messages in the file, where the whole of it was read.
+    pub messages: Option<u64>,
     /// When the file was last written.
     pub modified: SystemTime,
+    /// The file's size in bytes.
+    pub bytes: u64,
+}
+
+impl SessionInfo {
+    /// What a list shows: the name, else the start of the first message.
+    pub fn display_name(&self) -> &str {
+        let name = self.name.as_deref().or(self.first_message.as_deref()).unwrap_or("New session");
+        name.lines().next().unwrap_or_default()
+    }
+}
+
+/// A session that a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The session.
+    pub info: SessionInfo,
+    /// The part of its text that was found, on one line.
+    pub excerpt: String,
+}
+
+/// A file that may be a session's, as the folder shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) modified: SystemTime,
+    pub(super) inode: u64,
+}
+
+/// The files below `root`, or in one folder of it.
+pub(super) fn find_all(root: &Path, project: Option<&Path>) -> Vec<Found> {
+    let folders = match project {
+        Some(folder) => vec![folder.to_owned()],
+        None => children(root),
+    };
+    let is_session = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "edn");
+    let found = |path: PathBuf| {
+        let metadata = std::fs::metadata(&path).ok()?;
+        let modified = metadata.modified().ok()?;
+        Some(Found { path, bytes: metadata.len(), modified, inode: metadata.ino() })
+    };
+    folders.iter().flat_map(|folder| children(folder)).filter(is_session).filter_map(found).collect()
 }
 
 /// The sessions below `root`, or in one folder of it, newest first. What cannot be read is left out.
-pub(super) fn list(root: &Path, project: Option<PathBuf>) -> Vec<SessionInfo> {
-    let folders = match project {
-        Some(folder) => vec![folder],
-        None => children(root),
-    };
-    let mut infos: Vec<_> =
-        folders.iter().flat_map(|folder| children(folder)).filter_map(|path| info(&path)).collect();
-    infos.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
+pub(super) fn list(root: &Path, project: Option<&Path>) -> Vec<SessionInfo> {
+    let mut infos = side_by_side(&find_all(root, project), glance);
+    sort(&mut infos);
     infos
+}
+
+pub(super) fn sort(infos: &mut [SessionInfo]) {
+    infos.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
+}
+
+/// Does something for each file, on several threads, and keeps the order.
+pub(super) fn side_by_side<T: Send>(found: &[Found], each: impl Fn(&Found) -> Option<T> + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
+    let part = found.len().div_ceil(threads.max(1)).max(64);
+    let mut done = Vec::with_capacity(found.len());
+    let each = &each;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = found
+            .chunks(part)
+            .map(|part| scope.spawn(move || part.iter().filter_map(each).collect::<Vec<T>>()))
+            .collect();
+        // A thread that panicked found nothing.
+        done.extend(running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()));
+    });
+    done
 }
 
 /// A session's file by its id.
@@ -46,29 +110,126 @@ pub(super) fn find(root: &Path, session: &SessionId) -> Option<PathBuf> {
     children(root).into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file())
 }
 
-fn children(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default()
+/// The header of a session's file.
+pub(super) fn header(path: &Path) -> Option<Header> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(path).ok()?.take(LISTING_BYTES)).read_until(b'\n', &mut line).ok()?;
+    Header::read(&line).ok()
 }
 
-fn info(path: &Path) -> Option<SessionInfo> {
-    if path.extension()? != "edn" {
-        return None;
+/// What both ends of a file tell of its session.
+pub(super) fn glance(found: &Found) -> Option<SessionInfo> {
+    let mut file = File::open(&found.path).ok()?;
+    let mut head = Vec::new();
+    file.by_ref().take(LISTING_BYTES).read_to_end(&mut head).ok()?;
+    let mut tail = Vec::new();
+    let left = found.bytes.saturating_sub(LISTING_BYTES);
+    let whole = left <= LISTING_BYTES;
+    if left > 0 {
+        let from = if whole { LISTING_BYTES } else { found.bytes.saturating_sub(LISTING_BYTES) };
+        file.seek(SeekFrom::Start(from)).ok()?;
+        file.take(LISTING_BYTES).read_to_end(&mut tail).ok()?;
     }
-    let file = File::open(path).ok()?;
-    let modified = file.metadata().ok()?.modified().ok()?;
-    let mut lines = BufReader::new(file.take(LISTING_BYTES)).split(b'\n').map_while(Result::ok);
-    let header = Header::read(&lines.next()?).ok()?;
-    let mut info = SessionInfo { path: path.to_owned(), header, name: None, first_message: None, modified };
-    for entry in lines.filter_map(|line| Entry::read(&line)) {
-        match entry.body {
-            EntryBody::Name(name) => info.name = Some(name.to_string()),
-            EntryBody::Message(message) if message.role == Role::User && info.first_message.is_none() => {
-                info.first_message = Some(message.text().chars().take(200).collect());
+    if whole {
+        head.append(&mut tail);
+    }
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let mut info = SessionInfo {
+        path: found.path.clone(),
+        header: Header::read(lines.next()?).ok()?,
+        name: None,
+        first_message: None,
+        messages: None,
+        modified: found.modified,
+        bytes: found.bytes,
+    };
+    let mut messages = 0u64;
+    for entry in lines.chain(tail.split(|byte| *byte == b'\n')).filter_map(Entry::read) {
+        messages = messages.saturating_add(u64::from(matches!(entry.body, EntryBody::Message(_))));
+        info.take(&entry);
+    }
+    info.messages = whole.then_some(messages);
+    Some(info)
+}
+
+/// What was known of a session whose file has grown since, and what its new end tells. A name that was
+/// given in between, too far from the end, is not seen.
+#[cfg(feature = "index")]
+pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> Option<SessionInfo> {
+    let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
+    let gap = from > info.bytes;
+    let mut file = File::open(&found.path).ok()?;
+    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut tail = Vec::new();
+    file.take(LISTING_BYTES).read_to_end(&mut tail).ok()?;
+    for entry in tail.split(|byte| *byte == b'\n').filter_map(Entry::read) {
+        let new = u64::from(matches!(entry.body, EntryBody::Message(_)));
+        info.messages = info.messages.map(|messages| messages.saturating_add(new));
+        info.take(&entry);
+    }
+    info.messages = info.messages.filter(|_| !gap);
+    info.modified = found.modified;
+    info.bytes = found.bytes;
+    Some(info)
+}
+
+impl SessionInfo {
+    /// Takes an entry into account that follows those that were taken so far.
+    pub(super) fn take(&mut self, entry: &Entry) {
+        match &entry.body {
+            EntryBody::Name(name) => self.name = Some(name.to_string()),
+            EntryBody::Message(message) if message.role == Role::User && self.first_message.is_none() => {
+                self.first_message = Some(message.text().chars().take(LISTING_TEXT).collect());
             }
             _ => {}
         }
     }
-    Some(info)
+}
+
+/// What of an entry is searched: what was said, and names.
+pub(super) fn searched(entry: &Entry) -> Option<String> {
+    match &entry.body {
+        EntryBody::Message(message) => {
+            let mut text = Message::text(message);
+            let mut end = text.len().min(crate::limits::SEARCH_TEXT_BYTES);
+            while !text.is_char_boundary(end) {
+                end = end.saturating_sub(1);
+            }
+            text.truncate(end);
+            (!text.is_empty()).then_some(text)
+        }
+        EntryBody::Name(name) => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// Searches by reading every file: for a program without an index.
+pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usize) -> Vec<Hit> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+    if words.is_empty() {
+        return Vec::new();
+    }
+    let mut found = find_all(root, project);
+    found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
+    let mut hits = side_by_side(&found, |found| {
+        let bytes = std::fs::read(&found.path).ok()?;
+        let text = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read).find_map(|entry| {
+            let text = searched(&entry)?;
+            let lower = text.to_lowercase();
+            words.iter().all(|word| lower.contains(word.as_str())).then_some(text)
+        })?;
+        let first = words.first().map(String::as_str).unwrap_or_default();
+        Some(Hit { info: glance(found)?, excerpt: excerpt(&text, first) })
+    });
+    hits.truncate(limit);
+    hits
+}
+
+/// The line with the word in it, cut around it.
+fn excerpt(text: &str, word: &str) -> String {
+    let line = text.lines().find(|line| line.to_lowercase().contains(word)).unwrap_or(text);
+    let lower = line.to_lowercase();
+    let before = lower.find(word).and_then(|at| lower.get(..at)).map_or(0, |before| before.chars().count());
+    let cut: String = line.chars().skip(before.saturating_sub(40)).take(120).collect();
+    cut.trim().to_owned()
 }

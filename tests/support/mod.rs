@@ -105,6 +105,8 @@ pub struct Bridge {
     stderr: Receiver<String>,
     /// Everything that was sent (`> `) and received (`< `), for messages of failed tests.
     pub transcript: Vec<String>,
+    /// The seq of the last event.
+    seq: u64,
 }
 
 impl Bridge {
@@ -130,7 +132,7 @@ impl Bridge {
             let _ = errors.read_to_string(&mut text);
             let _ = sender.send(text);
         });
-        Self { child, stdin, lines, stderr, transcript: Vec::new() }
+        Self { child, stdin, lines, stderr, transcript: Vec::new(), seq: 0 }
     }
 
     /// The process.
@@ -174,11 +176,24 @@ impl Bridge {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => {
                 self.transcript.push(format!("< {line}"));
+                self.check_seq(&line);
                 Some(line)
             }
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("nothing came for {PATIENCE:?}\n{}", self.told()),
         }
+    }
+
+    /// Every event of a connection is numbered from 1 without a gap, whatever a test looks at.
+    fn check_seq(&mut self, line: &str) {
+        let Some((_, rest)) =
+            line.split_once(":kind :event ").and_then(|(_, rest)| rest.split_once(" :seq "))
+        else {
+            return;
+        };
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        self.seq += 1;
+        assert_eq!(digits, self.seq.to_string(), "seq has a gap\n{}", self.told());
     }
 
     /// The next frame.

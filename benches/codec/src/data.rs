@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::Row;
 
 const WORDS: [&str; 24] = [
-    "the", "reader", "takes", "every", "form", "and", "gives", "back", "a", "value", "that", "keeps", "what", "was",
-    "written", "while", "nothing", "waits", "for", "long", "in", "between", "two", "frames",
+    "the", "reader", "takes", "every", "form", "and", "gives", "back", "a", "value", "that", "keeps", "what",
+    "was", "written", "while", "nothing", "waits", "for", "long", "in", "between", "two", "frames",
 ];
 
 /// Numbers that are the same in every run (xorshift).
@@ -28,7 +28,14 @@ impl Random {
     }
     fn id(&mut self) -> String {
         let (high, low) = (self.next(), self.next());
-        format!("{:08x}-{:04x}-7{:03x}-a{:03x}-{:012x}", high >> 32, high >> 16 & 0xFFFF, high & 0xFFF, low >> 52, low & 0xFFFF_FFFF_FFFF)
+        format!(
+            "{:08x}-{:04x}-7{:03x}-a{:03x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xFFFF,
+            high & 0xFFF,
+            low >> 52,
+            low & 0xFFFF_FFFF_FFFF
+        )
     }
 }
 
@@ -42,8 +49,18 @@ pub fn rows() -> Vec<Row> {
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = name.rsplit("__").next().unwrap_or_default().chars().take(20).collect();
-            let json = edn_bridge::edn::read_one(text.as_bytes()).map(|value| json(&value));
-            rows.push(Row { name, edn: vec![text], json: json.into_iter().collect() });
+            // A file of many forms is read form by form: not all readers take several.
+            let (mut edn, mut texts, mut start) = (Vec::new(), Vec::new(), 0);
+            let mut reader = edn_bridge::edn::Reader::with(
+                text.as_bytes(),
+                edn_bridge::edn::Options { max_bytes: usize::MAX, ..Default::default() },
+            );
+            while let Some(Ok(value)) = reader.next() {
+                edn.push(text[start..reader.offset()].to_owned());
+                texts.push(json(&value));
+                start = reader.offset();
+            }
+            rows.push(Row { name, edn, json: texts });
         }
     }
     rows
@@ -76,11 +93,23 @@ fn rehydration() -> Row {
     let (mut edn, mut json) = (String::new(), String::new());
     let text = |random: &mut Random| {
         let lines = 1 + random.below(8);
-        (0..lines).map(|_| { let n = 4 + random.below(12); random.words(n) }).collect::<Vec<_>>().join(r"\n")
+        (0..lines)
+            .map(|_| {
+                let n = 4 + random.below(12);
+                random.words(n)
+            })
+            .collect::<Vec<_>>()
+            .join(r"\n")
     };
     let session = random.id();
-    let _ = write!(edn, r#"{{:kind :event :event "session/rehydrated" :data {{:session-id "{session}" :messages ["#);
-    let _ = write!(json, r#"{{"kind":"event","event":"session/rehydrated","data":{{"session-id":"{session}","messages":["#);
+    let _ = write!(
+        edn,
+        r#"{{:kind :event :event "session/rehydrated" :data {{:session-id "{session}" :messages ["#
+    );
+    let _ = write!(
+        json,
+        r#"{{"kind":"event","event":"session/rehydrated","data":{{"session-id":"{session}","messages":["#
+    );
     let mut parent = random.id();
     let mut turn = 0;
     while edn.len() < 1_000_000 {
@@ -94,12 +123,16 @@ fn rehydration() -> Row {
         let _ = write!(
             edn,
             r#"{{:id "{id}" :parent-id "{parent}" :role "{role}" :content [{{:type :text :text "{body}"}} {{:type :tool-call :id "call-{turn}" :name "read" :arguments {{:path "src/{turn}.rs" :limit {}}}}}] :timestamp "2026-01-31T12:00:00Z" :usage {{:input {} :output {}}} :is-error false}} "#,
-            random.below(2000), random.below(100_000), random.below(4000),
+            random.below(2000),
+            random.below(100_000),
+            random.below(4000),
         );
         let _ = write!(
             json,
             r#"{comma}{{"id":"{id}","parent-id":"{parent}","role":"{role}","content":[{{"type":"text","text":"{body}"}},{{"type":"tool-call","id":"call-{turn}","name":"read","arguments":{{"path":"src/{turn}.rs","limit":{}}}}}],"timestamp":"2026-01-31T12:00:00Z","usage":{{"input":{},"output":{}}},"is-error":false}}"#,
-            random.below(2000), random.below(100_000), random.below(4000),
+            random.below(2000),
+            random.below(100_000),
+            random.below(4000),
         );
         parent = id;
         turn += 1;

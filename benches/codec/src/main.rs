@@ -14,7 +14,7 @@ use serde::Deserialize;
 mod data;
 
 /// How long each reader is measured on each row.
-const BUDGET: Duration = Duration::from_millis(1200);
+const BUDGET: Duration = Duration::from_millis(500);
 
 /// One row: the same data as EDN and as JSON, cut into inputs.
 struct Row {
@@ -112,7 +112,17 @@ fn reading(row: &Row) -> Vec<Work<'_>> {
         ($name:literal, $bytes:expr, $inputs:expr, |$it:ident| $read:expr) => {{
             let reads = $inputs.iter().all(|$it| $read.is_ok());
             let bytes = if reads { $bytes } else { 0 };
-            ($name, bytes, Box::new(move || for $it in $inputs { if reads { black_box(&$read.ok()); } }) as Box<dyn FnMut()>)
+            (
+                $name,
+                bytes,
+                Box::new(move || {
+                    for $it in $inputs {
+                        if reads {
+                            black_box(&$read.ok());
+                        }
+                    }
+                }) as Box<dyn FnMut()>,
+            )
         }};
     }
     vec![
@@ -120,7 +130,9 @@ fn reading(row: &Row) -> Vec<Work<'_>> {
         each!("clojure-reader", edn_bytes, &row.edn, |it| clojure_reader::edn::read_string(black_box(it))),
         each!("edn-rs", edn_bytes, &row.edn, |it| black_box(it).parse::<edn_rs::Edn>()),
         each!("edn-format", edn_bytes, &row.edn, |it| edn_format::parse_str(black_box(it))),
-        each!("serde_json", json_bytes, &row.json, |it| serde_json::from_str::<serde_json::Value>(black_box(it))),
+        each!("serde_json", json_bytes, &row.json, |it| serde_json::from_str::<serde_json::Value>(
+            black_box(it)
+        )),
         each!("sonic-rs", json_bytes, &row.json, |it| sonic_rs::from_str::<sonic_rs::Value>(black_box(it))),
     ]
 }
@@ -132,16 +144,69 @@ fn writing(row: &Row) -> Vec<Work<'_>> {
     let theirs: Vec<_> = row.edn.iter().filter_map(|it| clojure_reader::edn::read_string(it).ok()).collect();
     let rs: Vec<edn_rs::Edn> = row.edn.iter().filter_map(|it| it.parse().ok()).collect();
     let rs_bytes = if rs.len() == row.edn.len() { edn_bytes } else { 0 };
-    let json: Vec<serde_json::Value> = row.json.iter().filter_map(|it| serde_json::from_str(it).ok()).collect();
+    let json: Vec<serde_json::Value> =
+        row.json.iter().filter_map(|it| serde_json::from_str(it).ok()).collect();
     let sonic: Vec<sonic_rs::Value> = row.json.iter().filter_map(|it| sonic_rs::from_str(it).ok()).collect();
     let (mut one, mut two) = (Vec::new(), Vec::new());
     vec![
-        ("edn-bridge", edn_bytes, Box::new(move || for value in &values { one.clear(); edn::write_compact(value, &mut one); black_box(&one); })),
-        ("wire", edn_bytes, Box::new(move || for value in &wire_values { two.clear(); edn::write_wire(value, &mut two); black_box(&two); })),
-        ("clojure-reader", edn_bytes, Box::new(move || for value in &theirs { black_box(value.to_string()); })),
-        ("edn-rs", rs_bytes, Box::new(move || for value in &rs { black_box(value.to_string()); })),
-        ("serde_json", json_bytes, Box::new(move || for value in &json { black_box(serde_json::to_vec(value).ok()); })),
-        ("sonic-rs", json_bytes, Box::new(move || for value in &sonic { black_box(sonic_rs::to_vec(value).ok()); })),
+        (
+            "edn-bridge",
+            edn_bytes,
+            Box::new(move || {
+                for value in &values {
+                    one.clear();
+                    edn::write_compact(value, &mut one);
+                    black_box(&one);
+                }
+            }),
+        ),
+        (
+            "wire",
+            edn_bytes,
+            Box::new(move || {
+                for value in &wire_values {
+                    two.clear();
+                    edn::write_wire(value, &mut two);
+                    black_box(&two);
+                }
+            }),
+        ),
+        (
+            "clojure-reader",
+            edn_bytes,
+            Box::new(move || {
+                for value in &theirs {
+                    black_box(value.to_string());
+                }
+            }),
+        ),
+        (
+            "edn-rs",
+            rs_bytes,
+            Box::new(move || {
+                for value in &rs {
+                    black_box(value.to_string());
+                }
+            }),
+        ),
+        (
+            "serde_json",
+            json_bytes,
+            Box::new(move || {
+                for value in &json {
+                    black_box(serde_json::to_vec(value).ok());
+                }
+            }),
+        ),
+        (
+            "sonic-rs",
+            json_bytes,
+            Box::new(move || {
+                for value in &sonic {
+                    black_box(sonic_rs::to_vec(value).ok());
+                }
+            }),
+        ),
     ]
 }
 
@@ -164,15 +229,40 @@ struct Envelope<'a> {
 struct Delta<'a> {
     session_id: &'a str,
     offset: u64,
+    #[serde(borrow)]
     text: std::borrow::Cow<'a, str>,
 }
 
 fn envelopes(row: &Row) -> Vec<Work<'_>> {
     let (edn_bytes, json_bytes) = (bytes(&row.edn), bytes(&row.json));
     vec![
-        ("edn-bridge", edn_bytes, Box::new(move || for it in &row.edn { black_box(edn::read_one(it.as_bytes()).is_ok()); })),
-        ("serde_json", json_bytes, Box::new(move || for it in &row.json { black_box(serde_json::from_str::<Envelope<'_>>(it).is_ok()); })),
-        ("sonic-rs", json_bytes, Box::new(move || for it in &row.json { black_box(sonic_rs::from_str::<Envelope<'_>>(it).is_ok()); })),
+        (
+            "edn-bridge",
+            edn_bytes,
+            Box::new(move || {
+                for it in &row.edn {
+                    black_box(edn::from_slice::<Envelope<'_>>(it.as_bytes()).is_ok());
+                }
+            }),
+        ),
+        (
+            "serde_json",
+            json_bytes,
+            Box::new(move || {
+                for it in &row.json {
+                    black_box(serde_json::from_str::<Envelope<'_>>(it).is_ok());
+                }
+            }),
+        ),
+        (
+            "sonic-rs",
+            json_bytes,
+            Box::new(move || {
+                for it in &row.json {
+                    black_box(sonic_rs::from_str::<Envelope<'_>>(it).is_ok());
+                }
+            }),
+        ),
     ]
 }
 

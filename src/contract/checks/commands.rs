@@ -12,7 +12,15 @@ const COMMAND: &[Need] = &[Need::Op("command")];
 
 /// The types of a command's outcome.
 const OUTCOMES: &[&str] = &[
-    "text", "error", "quit", "new_session", "session_switch", "login_start", "logout", "model_set", "thinking_set",
+    "text",
+    "error",
+    "quit",
+    "new_session",
+    "session_switch",
+    "login_start",
+    "logout",
+    "model_set",
+    "thinking_set",
 ];
 
 /// Commands that ask for a choice: the command, the action's name, its prompt.
@@ -41,7 +49,9 @@ pub(super) const CHECKS: &[Check] = &[
                 let id = peer.new_id();
                 peer.send_as(&id, "command", &format!("{{:text {command:?}}}"));
                 let data = peer.answer_ok(&id)?;
-                ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())?;
+                ensure(data.get("accepted") == Some(&Value::Bool(true)), || {
+                    ":accepted is not true".to_owned()
+                })?;
                 let event = peer.topic("command-result")?;
                 let kind = text(payload(&event), "type").to_owned();
                 ensure(kind == "text", || format!("the outcome of {command} is of type {kind:?}"))?;
@@ -68,12 +78,22 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for (op, key) in [("command", "text"), ("prompt", "message")] {
                 for command in ["/statsu", "/no-such-command with words", "/statsu "] {
-                    let error = peer.ask_error(op, &format!("{{:{key} {command:?}}}"), "request/unknown-command")?;
-                    let nearest = error.frame.get("data").and_then(|data| data.get("nearest")).and_then(Value::as_slice);
+                    let error =
+                        peer.ask_error(op, &format!("{{:{key} {command:?}}}"), "request/unknown-command")?;
+                    let nearest = error
+                        .frame
+                        .get("data")
+                        .and_then(|data| data.get("nearest"))
+                        .and_then(Value::as_slice);
                     if nearest.is_none() {
                         probe.note("request/unknown-command does not name the nearest commands.");
                     }
-                    let near = nearest.is_none_or(|names| !command.starts_with("/statsu") || names.iter().any(|n| n.as_str().is_some_and(|n| n.trim_start_matches('/') == "status")));
+                    let near = nearest.is_none_or(|names| {
+                        !command.starts_with("/statsu")
+                            || names
+                                .iter()
+                                .any(|n| n.as_str().is_some_and(|n| n.trim_start_matches('/') == "status"))
+                    });
                     ensure(near, || format!("{command} is not near to status"))?;
                 }
             }
@@ -99,13 +119,18 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Op("prompt"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
-            let said = ["/usr/bin is a folder", "and/or", "// a comment", "/", "/ status", "/Status", "//status"];
-            let due = ["/usr/bin is a folder", "and/or", "/ a comment", "/", "/ status", "/Status", "/status"];
+            let said =
+                ["/usr/bin is a folder", "and/or", "// a comment", "/", "/ status", "/Status", "//status"];
+            let due =
+                ["/usr/bin is a folder", "and/or", "/ a comment", "/", "/ status", "/Status", "/status"];
             for message in said {
                 talk(&mut peer, message)?;
             }
-            let kept: Vec<String> =
-                messages(&mut peer, "{}")?.iter().filter(|message| text(message, "role") == "user").map(words).collect();
+            let kept: Vec<String> = messages(&mut peer, "{}")?
+                .iter()
+                .filter(|message| text(message, "role") == "user")
+                .map(words)
+                .collect();
             ensure(kept == due, || format!("kept as {kept:?}"))
         },
     },
@@ -135,7 +160,9 @@ pub(super) const CHECKS: &[Check] = &[
                     peer.topic("command-result")?;
                 }
                 let state = state(&mut peer)?;
-                ensure(text(&state, "thinking-level") == due, || format!("after {command} it is {}", text(&state, "thinking-level")))?;
+                ensure(text(&state, "thinking-level") == due, || {
+                    format!("after {command} it is {}", text(&state, "thinking-level"))
+                })?;
             }
             Ok(())
         },
@@ -191,8 +218,10 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("get_commands", "{}")?;
             let commands = data.get("commands").and_then(Value::as_slice).unwrap_or_default();
-            let told: Vec<&str> = commands.iter().map(|command| text(command, "name").trim_start_matches('/')).collect();
-            let absent: Vec<&str> = COMMANDS.iter().map(|c| c.name).filter(|name| !told.contains(name)).collect();
+            let told: Vec<&str> =
+                commands.iter().map(|command| text(command, "name").trim_start_matches('/')).collect();
+            let absent: Vec<&str> =
+                COMMANDS.iter().map(|c| c.name).filter(|name| !told.contains(name)).collect();
             ensure(absent.is_empty(), || format!("{absent:?} are not told"))
         },
     },
@@ -202,7 +231,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: COMMAND,
         run: |probe| {
             for (command, name, prompt) in CHOICES {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let action = asked(&mut peer, command)?;
                 action.canonical(name, prompt)?;
             }
@@ -215,12 +244,14 @@ pub(super) const CHECKS: &[Check] = &[
         needs: COMMAND,
         run: |probe| {
             for (command, name, _) in CHOICES {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let action = asked(&mut peer, command)?;
                 for value in action.values() {
                     let shape = match *name {
                         "select-resume-session" | "select-thinking-level" => value.as_str().is_some(),
-                        "select-model" => !text(&value, "provider").is_empty() && !text(&value, "id").is_empty(),
+                        "select-model" => {
+                            !text(&value, "provider").is_empty() && !text(&value, "id").is_empty()
+                        }
                         _ => match value.get("action/kind").and_then(Value::as_keyword) {
                             Some("switch-session") => !text(&value, "action/session-id").is_empty(),
                             Some("fork-session") => !text(&value, "action/entry-id").is_empty(),
@@ -238,11 +269,10 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A level that is chosen is set.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/thinking")?;
             action.answer(&mut peer, "submitted", "\"high\"")?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "thinking-level") == "high", || "the level is not set".to_owned())
+            eventually(&mut peer, "thinking-level", "high")
         },
     },
     Check {
@@ -250,51 +280,64 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A model that is chosen is set.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/model")?;
             let Some(value) = action.values().into_iter().next() else {
                 return Err(Stop::NotApplicable("there is no model to choose".to_owned()));
             };
             action.answer(&mut peer, "submitted", &edn::to_string(&value))?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "model-id") == text(&value, "id"), || "the model is not set".to_owned())
+            eventually(&mut peer, "model-id", text(&value, "id"))
         },
     },
     Check {
         name: "action.submit-session",
         about: "A live session that is chosen is entered, and an entry that is chosen is forked.",
-        needs: &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("get_state"), Need::Op("new_session"), Need::Op("prompt")],
+        needs: &[
+            Need::Op("command"),
+            Need::Op("frontend_action_result"),
+            Need::Op("get_state"),
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+        ],
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            talk(&mut peer, "hello")?;
-            let first = session_of(&mut peer)?;
-            peer.ask_ok("new_session", "{}")?;
+            let (mut peer, first) = chooser(probe)?;
+            let second = session_of(&mut peer)?;
             let action = asked(&mut peer, "/tree")?;
             let value = format!("{{:action/kind :switch-session :action/session-id {first:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
-            ensure(session_of(&mut peer)? == first, || "the session is not entered".to_owned())?;
-            let entry = messages(&mut peer, "{}")?.first().map(|m| text(m, "id").to_owned()).unwrap_or_default();
+            eventually(&mut peer, "session-id", &first)?;
+            let entry =
+                messages(&mut peer, "{}")?.first().map(|m| text(m, "id").to_owned()).unwrap_or_default();
             let action = asked(&mut peer, "/tree")?;
             let value = format!("{{:action/kind :fork-session :action/entry-id {entry:?}}}");
             action.answer(&mut peer, "submitted", &value)?;
-            ensure(session_of(&mut peer)? != first, || "the entry is not forked".to_owned())
+            peer.event("session/resumed of the fork", |topic, payload| {
+                topic == "session/resumed"
+                    && ![&first, &second].contains(&&text(payload, "session-id").to_owned())
+            })?;
+            ensure(session_of(&mut peer)? != first, || "the focus did not move to the fork".to_owned())
         },
     },
     Check {
         name: "action.submit-resume",
         about: "A session that is chosen by its path is entered.",
-        needs: &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("new_session"), Need::Op("prompt"), Need::Op("get_state")],
+        needs: &[
+            Need::Op("command"),
+            Need::Op("frontend_action_result"),
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+            Need::Op("get_state"),
+        ],
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            talk(&mut peer, "resume me")?;
-            let kept = state(&mut peer)?;
-            let (first, file) = (text(&kept, "session-id").to_owned(), text(&kept, "session-file").to_owned());
-            opened(&peer.ask_ok("new_session", "{}")?)?;
+            let (mut peer, first) = chooser(probe)?;
+            let data = peer.ask_ok("get_state", &format!("{{:session-id {first:?}}}"))?;
+            let file =
+                data.get("state").map(|state| text(state, "session-file").to_owned()).unwrap_or_default();
             let action = asked(&mut peer, "/resume")?;
             let offered = action.values().iter().any(|value| value.as_str() == Some(file.as_str()));
             ensure(offered, || format!("{file} is not among the choices"))?;
             action.answer(&mut peer, "submitted", &format!("{file:?}"))?;
-            ensure(session_of(&mut peer)? == first, || "the session is not entered".to_owned())
+            eventually(&mut peer, "session-id", &first)
         },
     },
     Check {
@@ -303,12 +346,14 @@ pub(super) const CHECKS: &[Check] = &[
         needs: ACTION,
         run: |probe| {
             for status in ["cancelled", "failed"] {
-                let mut peer = chooser(probe)?;
+                let (mut peer, _) = chooser(probe)?;
                 let before = state(&mut peer)?;
                 let action = asked(&mut peer, "/thinking")?;
                 action.answer(&mut peer, status, "nil")?;
                 let after = state(&mut peer)?;
-                ensure(before.get("thinking-level") == after.get("thinking-level"), || format!("{status} changed the level"))?;
+                ensure(before.get("thinking-level") == after.get("thinking-level"), || {
+                    format!("{status} changed the level")
+                })?;
                 over(&action, &mut peer)?;
             }
             Ok(())
@@ -319,12 +364,11 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A choice is answered once.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
+            let (mut peer, _) = chooser(probe)?;
             let action = asked(&mut peer, "/thinking")?;
             action.answer(&mut peer, "submitted", "\"low\"")?;
             over(&action, &mut peer)?;
-            let state = state(&mut peer)?;
-            ensure(text(&state, "thinking-level") == "low", || "the second answer took effect".to_owned())
+            eventually(&mut peer, "thinking-level", "low")
         },
     },
     Check {
@@ -333,27 +377,46 @@ pub(super) const CHECKS: &[Check] = &[
         needs: ACTION,
         run: |probe| {
             let mut peer = probe.ready()?;
-            let params = "{:request-id \"no-such-request\" :action-name \"select-model\" :status \"cancelled\"}";
+            let params =
+                "{:request-id \"no-such-request\" :action-name \"select-model\" :status \"cancelled\"}";
             peer.ask_error("frontend_action_result", params, "request/not-found").map(|_| ())
         },
     },
     Check {
         name: "action.misfit",
-        about: "A value that does not fit the action is request/invalid-params, and the choice stays open.",
+        about: "A value that does not fit the action changes nothing, and that is told: as request/invalid-params, or as a command-result of type error.",
         needs: ACTION,
         run: |probe| {
-            let mut peer = chooser(probe)?;
-            let action = asked(&mut peer, "/thinking")?;
             for value in ["\"loud\"", "{}", "nil"] {
-                let params = action.params("submitted", value);
-                peer.ask_error("frontend_action_result", &params, "request/invalid-params")?;
+                let (mut peer, _) = chooser(probe)?;
+                let before = state(&mut peer)?;
+                let action = asked(&mut peer, "/thinking")?;
+                match peer.ask("frontend_action_result", &action.params("submitted", value))? {
+                    Answer::Error(error) => {
+                        ensure(error.code == "request/invalid-params", || format!("{} came", error.code))?;
+                    }
+                    Answer::Ok(_) => {
+                        let told = peer.topic("command-result")?;
+                        let kind = text(payload(&told), "type");
+                        ensure(kind == "error", || format!("{value} is told as {kind:?}"))?;
+                    }
+                }
+                let after = state(&mut peer)?;
+                let level = |state: &Value<'_>| text(state, "thinking-level").to_owned();
+                ensure(level(&before) == level(&after), || format!("{value} set a level"))?;
             }
-            action.answer(&mut peer, "submitted", "\"minimal\"")
+            Ok(())
         },
     },
 ];
 
-const ACTION: &[Need] = &[Need::Op("command"), Need::Op("frontend_action_result"), Need::Op("get_state")];
+const ACTION: &[Need] = &[
+    Need::Op("command"),
+    Need::Op("frontend_action_result"),
+    Need::Op("get_state"),
+    Need::Op("prompt"),
+    Need::Op("new_session"),
+];
 
 fn known(probe: &Probe<'_>) -> Result<(), Stop> {
     // These end the connection or the session that the others need, so each has a server of its own.
@@ -370,11 +433,20 @@ fn known(probe: &Probe<'_>) -> Result<(), Stop> {
             }
             Answer::Ok(_) => {
                 let event = peer.event("the outcome or a choice", |topic, _| {
-                    ["command-result", "ui/frontend-action-requested", "session/resumed", "ui/dialog-requested", "interaction/requested"].contains(&topic)
+                    [
+                        "command-result",
+                        "ui/frontend-action-requested",
+                        "session/resumed",
+                        "ui/dialog-requested",
+                        "interaction/requested",
+                    ]
+                    .contains(&topic)
                 })?;
                 if super::super::peer::topic(&event) == "command-result" {
                     let kind = text(payload(&event), "type").to_owned();
-                    ensure(OUTCOMES.contains(&kind.as_str()), || format!("{written} answers with the type {kind:?}"))?;
+                    ensure(OUTCOMES.contains(&kind.as_str()), || {
+                        format!("{written} answers with the type {kind:?}")
+                    })?;
                 }
             }
         }
@@ -382,9 +454,28 @@ fn known(probe: &Probe<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A server whose choices come to the client.
-fn chooser(probe: &Probe<'_>) -> Result<Peer, Stop> {
-    probe.subscribed(None)
+/// A server with something to choose from: a session that was talked in, whose id is returned, and a
+/// new one, which is the focus.
+fn chooser(probe: &Probe<'_>) -> Result<(Peer, String), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    talk(&mut peer, "hello")?;
+    let first = session_of(&mut peer)?;
+    opened(&peer.ask_ok("new_session", "{}")?)?;
+    Ok((peer, first))
+}
+
+/// Waits until the state of the focus says something: a choice is accepted before it has taken effect.
+fn eventually(peer: &mut Peer, key: &str, due: &str) -> Result<(), Stop> {
+    loop {
+        peer.take_events();
+        let state = state(peer)?;
+        if text(&state, key) == due {
+            return Ok(());
+        }
+        peer.event(&format!("news that :{key} is {due:?}"), |topic, _| {
+            ["session/updated", "session/resumed", "command-result"].contains(&topic)
+        })?;
+    }
 }
 
 /// A choice that was asked for.
@@ -409,12 +500,21 @@ impl Asked {
         let action = &self.action;
         let word = |key: &str| action.get(key).and_then(Value::as_keyword).map(str::to_owned);
         ensure(action.get("ui/action-id").is_some(), || ":ui/action-id is missing".to_owned())?;
-        ensure(word("ui/action-kind").as_deref() == Some("select"), || ":ui/action-kind is not :select".to_owned())?;
-        ensure(word("ui/action-name").as_deref() == Some(name), || format!(":ui/action-name is {:?}", word("ui/action-name")))?;
-        ensure(text(action, "ui/prompt") == prompt, || format!(":ui/prompt is {:?}", text(action, "ui/prompt")))?;
+        ensure(word("ui/action-kind").as_deref() == Some("select"), || {
+            ":ui/action-kind is not :select".to_owned()
+        })?;
+        ensure(word("ui/action-name").as_deref() == Some(name), || {
+            format!(":ui/action-name is {:?}", word("ui/action-name"))
+        })?;
+        ensure(text(action, "ui/prompt") == prompt, || {
+            format!(":ui/prompt is {:?}", text(action, "ui/prompt"))
+        })?;
         let order = word("ui/order").unwrap_or_default();
         ensure(["default", "preserve"].contains(&order.as_str()), || format!(":ui/order is {order:?}"))?;
-        let items = action.get("ui/items").and_then(Value::as_slice).ok_or_else(|| Stop::failed(":ui/items is no vector"))?;
+        let items = action
+            .get("ui/items")
+            .and_then(Value::as_slice)
+            .ok_or_else(|| Stop::failed(":ui/items is no vector"))?;
         for item in items {
             for key in ["ui.item/id", "ui.item/label", "ui.item/value"] {
                 ensure(item.get(key).is_some(), || format!("an item has no :{key}"))?;
@@ -441,5 +541,6 @@ impl Asked {
 
 /// A second answer does nothing.
 fn over(action: &Asked, peer: &mut Peer) -> Result<(), Stop> {
-    peer.ask_error("frontend_action_result", &action.params("submitted", "\"xhigh\""), "request/not-found").map(|_| ())
+    peer.ask_error("frontend_action_result", &action.params("submitted", "\"xhigh\""), "request/not-found")
+        .map(|_| ())
 }

@@ -13,7 +13,9 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
-            for line in ["[]", "42", "nil", "\"text\"", "(:id \"1\" :kind :request :op \"ping\")", "#{:id}", ":id"] {
+            for line in
+                ["[]", "42", "nil", "\"text\"", "(:id \"1\" :kind :request :op \"ping\")", "#{:id}", ":id"]
+            {
                 peer.send_line(line);
                 peer.stray_error("protocol/invalid-envelope")?;
             }
@@ -26,7 +28,9 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
-            for kind in ["", ":kind :response", ":kind :event", ":kind \"request\"", ":kind nil", ":kind request"] {
+            for kind in
+                ["", ":kind :response", ":kind :event", ":kind \"request\"", ":kind nil", ":kind request"]
+            {
                 envelope_refused(&mut peer, |id| format!("{{:id {id:?} {kind} :op \"ping\"}}"), true)?;
             }
             peer.barrier()
@@ -128,7 +132,10 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for id in ["a b", "é λ 🦀", "\u{1}", "]}", "nil"] {
                 peer.expects(id, "ping");
-                let line = format!("{{:id {} :kind :request :op \"ping\"}}", crate::edn::to_string(&Value::from(id)));
+                let line = format!(
+                    "{{:id {} :kind :request :op \"ping\"}}",
+                    crate::edn::to_string(&Value::from(id))
+                );
                 peer.send_line(&line);
                 peer.answer_ok(id)?;
             }
@@ -173,7 +180,9 @@ pub(super) const CHECKS: &[Check] = &[
             for op in &probe.abilities()?.ops {
                 // Params that no op takes: none of them does anything.
                 if let Answer::Error(error) = peer.ask(op, "42")? {
-                    ensure(error.code != "request/op-not-supported", || format!("{op} is listed and not served"))?;
+                    ensure(error.code != "request/op-not-supported", || {
+                        format!("{op} is listed and not served")
+                    })?;
                 }
             }
             Ok(())
@@ -185,11 +194,15 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[],
         run: |probe| {
             let listed = &probe.abilities()?.ops;
-            let absent: Vec<&str> = OPS.iter().map(|op| op.name).filter(|op| !listed.iter().any(|l| l == op)).collect();
+            let absent: Vec<&str> =
+                OPS.iter().map(|op| op.name).filter(|op| !listed.iter().any(|l| l == op)).collect();
             if absent.is_empty() {
                 return Ok(());
             }
-            Err(Stop::NotApplicable(format!("the server serves a part of the catalogue, without {}", absent.join(" "))))
+            Err(Stop::NotApplicable(format!(
+                "the server serves a part of the catalogue, without {}",
+                absent.join(" ")
+            )))
         },
     },
     Check {
@@ -248,7 +261,9 @@ pub(super) const CHECKS: &[Check] = &[
             let data = shake_hands(&mut peer, "1.0", &[])?;
             let info = server_info(&data)?;
             ensure(text(info, "protocol-version") == "1.0", || ":protocol-version is not 1.0".to_owned())?;
-            ensure(info.get("features").and_then(Value::as_slice).is_some(), || ":features is no vector".to_owned())?;
+            ensure(info.get("features").and_then(Value::as_slice).is_some(), || {
+                ":features is no vector".to_owned()
+            })?;
             for key in ["session-id", "model-id", "thinking-level"] {
                 let fits = info.get(key).is_none_or(|value| value.is_nil() || value.as_str().is_some());
                 ensure(fits, || format!(":{key} is no string"))?;
@@ -311,8 +326,12 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.start(None)?;
             let data = shake_hands(&mut peer, "1.0", &["interactor", "no-such-feature"])?;
             let granted = texts(server_info(&data)?.get("features"));
-            ensure(!granted.iter().any(|name| name == "no-such-feature"), || "an unknown feature is granted".to_owned())?;
-            ensure(!granted.iter().any(|name| name == "plist-frames"), || "a feature is granted that was not asked for".to_owned())?;
+            ensure(!granted.iter().any(|name| name == "no-such-feature"), || {
+                "an unknown feature is granted".to_owned()
+            })?;
+            ensure(!granted.iter().any(|name| name == "plist-frames"), || {
+                "a feature is granted that was not asked for".to_owned()
+            })?;
             if !granted.iter().any(|name| name == "interactor") {
                 probe.note("The feature interactor is not granted.");
             }
@@ -390,7 +409,9 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// `:server-info` of a handshake's answer.
 fn server_info<'v>(data: &'v Value<'static>) -> Result<&'v Value<'static>, Stop> {
-    data.get("server-info").filter(|info| info.as_map().is_some()).ok_or_else(|| Stop::failed(":server-info is no map"))
+    data.get("server-info")
+        .filter(|info| info.as_map().is_some())
+        .ok_or_else(|| Stop::failed(":server-info is no map"))
 }
 
 /// A line is `protocol/invalid-envelope` with its `:id`, and its `:op` where it has one.
@@ -410,7 +431,8 @@ fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
     for attempt in 0..ATTEMPTS {
         let id = format!("twice{attempt}");
         let ops = [("set_session_name", "{:name \"twice\"}"), ("ping", "{}")];
-        let lines: Vec<String> = ops.iter().map(|(op, params)| format!("{}\n", request(&id, op, params))).collect();
+        let lines: Vec<String> =
+            ops.iter().map(|(op, params)| format!("{}\n", request(&id, op, params))).collect();
         // Only the first is expected: an error with the id would end it.
         peer.expects(&id, "set_session_name");
         peer.send_bytes(lines.concat().as_bytes());
@@ -420,7 +442,9 @@ fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
         ensure(named.as_deref() == Some(id.as_str()), || format!(":data :duplicate-id is {named:?}"))?;
         return peer.barrier();
     }
-    Err(Stop::NotApplicable("every request was answered before the next was read, so that no id was pending".to_owned()))
+    Err(Stop::NotApplicable(
+        "every request was answered before the next was read, so that no id was pending".to_owned(),
+    ))
 }
 
 /// The error to a second request of the same id, or nothing where that one was served: the first had
@@ -435,7 +459,8 @@ fn second_answer(peer: &mut Peer, id: &str) -> Result<Option<ErrorAnswer>, Stop>
 /// Params that fit an op, in EDN, without one of them.
 fn fitting(spec: &crate::catalogue::OpSpec, leave_out: &str) -> String {
     let params = spec.params.iter().filter(|param| param.required && param.key != leave_out);
-    let written: Vec<String> = params.map(|param| format!(":{} {}", param.key, sample(param.shape))).collect();
+    let written: Vec<String> =
+        params.map(|param| format!(":{} {}", param.key, sample(param.shape))).collect();
     written.join(" ")
 }
 
@@ -478,7 +503,10 @@ fn each_param(probe: &Probe<'_>, missing: bool) -> Result<(), Stop> {
             } else if missing {
                 Vec::new()
             } else {
-                misfits(param.shape).iter().map(|value| format!("{{{rest} :{} {value}}}", param.key)).collect()
+                misfits(param.shape)
+                    .iter()
+                    .map(|value| format!("{{{rest} :{} {value}}}", param.key))
+                    .collect()
             };
             for params in tried {
                 let error = peer.ask_error(spec.name, &params, "request/invalid-params")?;
@@ -532,8 +560,10 @@ fn order_of_checks(probe: &Probe<'_>) -> Result<(), Stop> {
 fn many_in_flight(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut peer = probe.subscribed(None)?;
     let listed = &probe.abilities()?.ops;
-    let ops: Vec<&str> =
-        ["ping", "get_state", "get_messages", "list_sessions"].into_iter().filter(|op| listed.iter().any(|l| l == op)).collect();
+    let ops: Vec<&str> = ["ping", "get_state", "get_messages", "list_sessions"]
+        .into_iter()
+        .filter(|op| listed.iter().any(|l| l == op))
+        .collect();
     let ids: Vec<(String, &str)> =
         ops.iter().cycle().take(MAX_PENDING).map(|op| (peer.new_id(), *op)).collect();
     let mut bytes = String::new();
@@ -594,7 +624,9 @@ fn urgent(probe: &Probe<'_>) -> Result<(), Stop> {
         let mut peer = probe.ready()?;
         let (_, urgent) = flood(&mut peer, op);
         if let Answer::Error(error) = peer.answer(&urgent)? {
-            ensure(error.code != "transport/max-pending-exceeded", || format!("{op} is refused for want of room"))?;
+            ensure(error.code != "transport/max-pending-exceeded", || {
+                format!("{op} is refused for want of room")
+            })?;
         }
     }
     Ok(())

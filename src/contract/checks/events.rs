@@ -16,13 +16,16 @@ pub(super) const CHECKS: &[Check] = &[
                 let mut peer = probe.ready()?;
                 let data = peer.ask_ok("subscribe", params)?;
                 let told = texts(data.get("subscribed"));
-                let absent: Vec<&str> = all_topics().into_iter().filter(|topic| !told.iter().any(|t| t == topic)).collect();
+                let absent: Vec<&str> =
+                    all_topics().into_iter().filter(|topic| !told.iter().any(|t| t == topic)).collect();
                 if !absent.is_empty() {
                     probe.note(format!("The server does not know the topics {}.", absent.join(" ")));
                 }
                 let foreign = told.iter().find(|topic| Topic::parse(topic).is_none());
                 ensure(foreign.is_none(), || format!("{foreign:?} is no catalogued topic"))?;
-                ensure(told.iter().any(|topic| topic == "session/updated"), || "session/updated is missing".to_owned())?;
+                ensure(told.iter().any(|topic| topic == "session/updated"), || {
+                    "session/updated is missing".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -34,7 +37,9 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("subscribe", "{:topics [\"assistant/delta\"]}")?;
-            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || "another topic is subscribed".to_owned())?;
+            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || {
+                "another topic is subscribed".to_owned()
+            })?;
             let data = peer.ask_ok("subscribe", "{:topics [\"assistant/message\"]}")?;
             let mut told = texts(data.get("subscribed"));
             told.sort();
@@ -48,7 +53,9 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"no/such\"]}")?;
-            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || "an unknown topic is subscribed".to_owned())?;
+            ensure(texts(data.get("subscribed")) == ["assistant/delta"], || {
+                "an unknown topic is subscribed".to_owned()
+            })?;
             if data.get("ignored").is_none() {
                 probe.note("`subscribe` does not list what it ignores.");
                 return Ok(());
@@ -69,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "subscribe.snapshots",
         about: "The response comes first, then the snapshots of the topics asked for.",
-        needs: &[],
+        needs: &[Need::Op("get_state")],
         run: |probe| {
             for snapshot in ["session/updated", "footer/updated", "context/updated"] {
                 let mut peer = probe.ready()?;
@@ -91,7 +98,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
             let data = peer.ask_ok("unsubscribe", "{:topics [\"assistant/delta\"]}")?;
-            ensure(texts(data.get("subscribed")) == ["assistant/message"], || "the rest is not what is left".to_owned())
+            ensure(texts(data.get("subscribed")) == ["assistant/message"], || {
+                "the rest is not what is left".to_owned()
+            })
         },
     },
     Check {
@@ -147,7 +156,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "events.focus",
         about: "Events of another session than the focus come only on the topics that concern any session.",
-        needs: &[Need::Op("new_session"), Need::Op("prompt"), Need::Op("get_state"), Need::Op("get_messages")],
+        needs: &[
+            Need::Op("new_session"),
+            Need::Op("prompt"),
+            Need::Op("get_state"),
+            Need::Op("get_messages"),
+        ],
         run: focus,
     },
     Check {
@@ -179,10 +193,13 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
             peer.topic("assistant/message")?;
             peer.barrier()?;
-            let scoped = ["session/updated", "assistant/delta", "assistant/message", "footer/updated", "turn/stage"];
+            let scoped =
+                ["session/updated", "assistant/delta", "assistant/message", "footer/updated", "turn/stage"];
             for event in peer.take_events().iter().filter(|event| scoped.contains(&topic(event))) {
                 let payload = payload(event);
-                ensure(payload.get("session-id").is_some(), || format!("{} has no :session-id", topic(event)))?;
+                ensure(payload.get("session-id").is_some(), || {
+                    format!("{} has no :session-id", topic(event))
+                })?;
                 if payload.get("offset").is_none() {
                     probe.note(format!("{} carries no :offset.", topic(event)));
                 }
@@ -198,7 +215,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             for name in ["one", "two", "three"] {
                 peer.ask_ok("set_session_name", &format!("{{:name {name:?}}}"))?;
-                peer.event(name, |topic, payload| topic == "session/updated" && text(payload, "session-name") == name)?;
+                peer.event(name, |topic, payload| {
+                    topic == "session/updated" && text(payload, "session-name") == name
+                })?;
             }
             Ok(())
         },
@@ -208,6 +227,34 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A client that does not read loses no text: merged deltas hold all of it, in order.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: slow_reader,
+    },
+    Check {
+        name: "events.slow-snapshots",
+        about: "To a client that reads late no answer is lost, and the last snapshot says how things stand.",
+        needs: &[Need::Op("set_session_name")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_ok("subscribe", "{:topics [\"session/updated\"]}")?;
+            peer.pause_reading();
+            let names: Vec<String> = (0..200).map(|n| format!("name {n} {}", "x".repeat(1000))).collect();
+            let ids: Vec<String> = names
+                .iter()
+                .map(|name| peer.send("set_session_name", &format!("{{:name {name:?}}}")))
+                .collect();
+            peer.resume_reading();
+            ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))?;
+            let last = names.last().cloned().unwrap_or_default();
+            let place = |event: &Value<'_>| event.get("seq").and_then(Value::as_i64);
+            let told = peer.event("session/updated with the last name", |topic, payload| {
+                topic == "session/updated" && text(payload, "session-name") == last
+            })?;
+            peer.barrier()?;
+            let older = peer
+                .take_events()
+                .into_iter()
+                .any(|event| place(&event) > place(&told) && text(payload(&event), "session-name") != last);
+            ensure(!older, || "an older snapshot came after the last one".to_owned())
+        },
     },
     Check {
         name: "ack.answer",
@@ -233,7 +280,8 @@ pub(super) const CHECKS: &[Check] = &[
             let mut joined = String::new();
             loop {
                 let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
-                    topic == "assistant/delta" || topic == "assistant/message" && text(payload, "role") == "assistant"
+                    topic == "assistant/delta"
+                        || topic == "assistant/message" && text(payload, "role") == "assistant"
                 })?;
                 if topic(&event) == "assistant/message" {
                     break;
@@ -250,7 +298,11 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// No event of another topic has come.
 fn only(peer: &mut Peer, topics: &[&str]) -> Result<(), Stop> {
-    let other = peer.take_events().iter().map(|event| topic(event).to_owned()).find(|name| !topics.contains(&name.as_str()));
+    let other = peer
+        .take_events()
+        .iter()
+        .map(|event| topic(event).to_owned())
+        .find(|name| !topics.contains(&name.as_str()));
     ensure(other.is_none(), || format!("{other:?} came and was not subscribed"))
 }
 
@@ -317,7 +369,9 @@ fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
             break;
         }
         let due = "0123456789".chars().cycle().skip(length % 10);
-        ensure(part.chars().zip(due).all(|(came, due)| came == due), || "the text came in another order".to_owned())?;
+        ensure(part.chars().zip(due).all(|(came, due)| came == due), || {
+            "the text came in another order".to_owned()
+        })?;
         length = length.saturating_add(part.len());
     }
     ensure(length == 400_000, || format!("{length} of 400000 bytes of text came"))?;

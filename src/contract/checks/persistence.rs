@@ -8,7 +8,13 @@ use super::super::peer::{Answer, Peer};
 use super::sessions::{messages, state, talk, words};
 use crate::value::Value;
 
-const KEPT: &[Need] = &[Need::State, Need::Op("prompt"), Need::Op("switch_session"), Need::Op("get_messages"), Need::Op("get_state")];
+const KEPT: &[Need] = &[
+    Need::State,
+    Need::Op("prompt"),
+    Need::Op("switch_session"),
+    Need::Op("get_messages"),
+    Need::Op("get_state"),
+];
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -43,9 +49,17 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "persistence.prompt-before-answer",
         about: "The user's message is kept before the model is asked.",
-        needs: &[Need::State, Need::Script, Need::Op("prompt"), Need::Op("switch_session"), Need::Op("get_messages"), Need::Op("get_state")],
+        needs: &[
+            Need::State,
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("switch_session"),
+            Need::Op("get_messages"),
+            Need::Op("get_state"),
+        ],
         run: |probe| {
-            let mut peer = probe.subscribed(Some("{:turns [{:steps [{:delta \"a\"} {:sleep-ms 60000}]}]}"))?;
+            let mut peer =
+                probe.subscribed(Some("{:turns [{:steps [{:delta \"a\"} {:sleep-ms 60000}]}]}"))?;
             peer.ask_ok("prompt", "{:message \"said before\"}")?;
             peer.topic("assistant/delta")?;
             let session = super::events::session_of(&mut peer)?;
@@ -71,7 +85,8 @@ pub(super) const CHECKS: &[Check] = &[
             before.is_there(&mut peer)?;
             peer.topic("diagnostic")?;
             talk(&mut peer, "after the tear")?;
-            let said: Vec<String> = messages(&mut peer, "{}")?.iter().filter(|m| text(m, "role") == "user").map(words).collect();
+            let said: Vec<String> =
+                messages(&mut peer, "{}")?.iter().filter(|m| text(m, "role") == "user").map(words).collect();
             ensure(said == ["before the tear", "after the tear"], || format!("kept: {said:?}"))
         },
     },
@@ -88,7 +103,9 @@ pub(super) const CHECKS: &[Check] = &[
                 Answer::Ok(_) => Err(Stop::failed("two processes have the session open")),
                 Answer::Error(error) => {
                     let message = text(&error.frame, "error-message").to_owned();
-                    ensure(message.chars().any(|c| c.is_ascii_digit()), || format!("the holder is not named: {message}"))
+                    ensure(message.chars().any(|c| c.is_ascii_digit()), || {
+                        format!("the holder is not named: {message}")
+                    })
                 }
             }
         },
@@ -96,18 +113,28 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "persistence.fork-file",
         about: "A fork is a file of its own at once, with its parent's id in the header.",
-        needs: &[Need::State, Need::Op("prompt"), Need::Op("fork"), Need::Op("get_messages"), Need::Op("get_state")],
+        needs: &[
+            Need::State,
+            Need::Op("prompt"),
+            Need::Op("fork"),
+            Need::Op("get_messages"),
+            Need::Op("get_state"),
+        ],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
             talk(&mut peer, "fork me")?;
             let source = Kept::of(&mut peer)?;
-            let entry = source.messages.last().map(|message| text(message, "id").to_owned()).unwrap_or_default();
+            let entry =
+                source.messages.last().map(|message| text(message, "id").to_owned()).unwrap_or_default();
             peer.ask_ok("fork", &format!("{{:entry-id {entry:?}}}"))?;
             let fork = Kept::of(&mut peer)?;
             ensure(fork.file != source.file, || "the fork has its source's file".to_owned())?;
-            let header = std::fs::read_to_string(&fork.file).map_err(|error| Stop::failed(format!("{}: {error}", fork.file)))?;
+            let header = std::fs::read_to_string(&fork.file)
+                .map_err(|error| Stop::failed(format!("{}: {error}", fork.file)))?;
             let first = header.lines().next().unwrap_or_default();
-            ensure(first.contains(&source.session), || format!("the header does not name the parent: {first}"))
+            ensure(first.contains(&source.session), || {
+                format!("the header does not name the parent: {first}")
+            })
         },
     },
     Check {
@@ -118,12 +145,16 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             talk(&mut peer, "line by line")?;
             let kept = Kept::of(&mut peer)?;
-            let file = std::fs::read_to_string(&kept.file).map_err(|error| Stop::failed(format!("{}: {error}", kept.file)))?;
+            let file = std::fs::read_to_string(&kept.file)
+                .map_err(|error| Stop::failed(format!("{}: {error}", kept.file)))?;
             for line in file.lines() {
-                crate::edn::read_one(line.as_bytes()).map_err(|error| Stop::failed(format!("a line is no EDN: {error}")))?;
+                crate::edn::read_one(line.as_bytes())
+                    .map_err(|error| Stop::failed(format!("a line is no EDN: {error}")))?;
             }
             let header = file.lines().next().unwrap_or_default();
-            ensure(header.contains(&kept.session), || format!("the header does not name the session: {header}"))
+            ensure(header.contains(&kept.session), || {
+                format!("the header does not name the session: {header}")
+            })
         },
     },
 ];
@@ -144,7 +175,12 @@ impl Kept {
         if file.is_empty() {
             return Err(Stop::NotApplicable("the session has no file".to_owned()));
         }
-        Ok(Self { session: text("session-id"), name: text("session-name"), file, messages: messages(peer, "{}")? })
+        Ok(Self {
+            session: text("session-id"),
+            name: text("session-name"),
+            file,
+            messages: messages(peer, "{}")?,
+        })
     }
 
     fn is_there(&self, peer: &mut Peer) -> Result<(), Stop> {

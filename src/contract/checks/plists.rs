@@ -30,7 +30,9 @@ pub(super) const CHECKS: &[Check] = &[
             let found = forbidden(&answer);
             ensure(found.is_none(), || format!("{found:?} stands in the frame"))?;
             let state = get(&answer, "data").and_then(|data| get(data, "state"));
-            ensure(state.and_then(|state| get(state, "session-id")).and_then(Value::as_str).is_some(), || "the state has no :session-id".to_owned())
+            ensure(state.and_then(|state| get(state, "session-id")).and_then(Value::as_str).is_some(), || {
+                "the state has no :session-id".to_owned()
+            })
         },
     },
     Check {
@@ -52,8 +54,13 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = agreed(probe)?;
             let answer = frame(&mut peer, "get_state", "{}")?;
             ensure(get(&answer, "ok").and_then(Value::as_symbol) == Some("t"), || ":ok is not t".to_owned())?;
-            let streaming = get(&answer, "data").and_then(|data| get(data, "state")).and_then(|state| get(state, "is-streaming")).cloned();
-            ensure(streaming.as_ref().and_then(Value::as_keyword) == Some("false"), || format!(":is-streaming is {streaming:?}"))
+            let streaming = get(&answer, "data")
+                .and_then(|data| get(data, "state"))
+                .and_then(|state| get(state, "is-streaming"))
+                .cloned();
+            ensure(streaming.as_ref().and_then(Value::as_keyword) == Some("false"), || {
+                format!(":is-streaming is {streaming:?}")
+            })
         },
     },
     Check {
@@ -63,11 +70,15 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = agreed(probe)?;
             let answer = frame(&mut peer, "no_such_op", "{}")?;
-            ensure(get(&answer, "kind").and_then(Value::as_keyword) == Some("error"), || "the error is no list".to_owned())?;
+            ensure(get(&answer, "kind").and_then(Value::as_keyword) == Some("error"), || {
+                "the error is no list".to_owned()
+            })?;
             frame(&mut peer, "subscribe", "{:topics [\"session/updated\"]}")?;
             let line = peer.raw_line()?;
             let event = edn::read_one(&line).map_err(|error| Stop::failed(error.to_string()))?;
-            ensure(get(&event, "kind").and_then(Value::as_keyword) == Some("event"), || "the event is no list".to_owned())
+            ensure(get(&event, "kind").and_then(Value::as_keyword) == Some("event"), || {
+                "the event is no list".to_owned()
+            })
         },
     },
     Check {
@@ -80,7 +91,9 @@ pub(super) const CHECKS: &[Check] = &[
             let line = peer.raw_line()?;
             let answer = edn::read_one(&line).map_err(|error| Stop::failed(error.to_string()))?;
             let code = get(&answer, "error-code").and_then(Value::as_str).map(str::to_owned);
-            ensure(code.as_deref() == Some("protocol/invalid-envelope"), || format!("it is answered by {code:?}"))
+            ensure(code.as_deref() == Some("protocol/invalid-envelope"), || {
+                format!("it is answered by {code:?}")
+            })
         },
     },
     Check {

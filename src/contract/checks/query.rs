@@ -8,12 +8,39 @@ use crate::value::Value;
 
 /// The attributes of a session that frontends rely on, without their namespace `psi.agent-session`.
 pub const SESSION_ATTRIBUTES: &[&str] = &[
-    "session-id", "session-name", "session-display-name", "session-file", "worktree-path", "git-branch", "phase",
-    "is-streaming", "is-compacting", "model", "model-provider", "model-id", "model-reasoning", "thinking-level",
-    "effective-reasoning-effort", "model-catalog", "authenticated-providers", "prompt-templates", "messages",
-    "message-count", "usage-input", "usage-output", "usage-cache-read", "usage-cache-write", "usage-cost-total",
-    "context-fraction", "context-window", "auto-compaction-enabled", "auto-retry-enabled", "tool-lifecycle-summaries",
-    "system-prompt", "parent-session-id", "created-at",
+    "session-id",
+    "session-name",
+    "session-display-name",
+    "session-file",
+    "worktree-path",
+    "git-branch",
+    "phase",
+    "is-streaming",
+    "is-compacting",
+    "model",
+    "model-provider",
+    "model-id",
+    "model-reasoning",
+    "thinking-level",
+    "effective-reasoning-effort",
+    "model-catalog",
+    "authenticated-providers",
+    "prompt-templates",
+    "messages",
+    "message-count",
+    "usage-input",
+    "usage-output",
+    "usage-cache-read",
+    "usage-cache-write",
+    "usage-cost-total",
+    "context-fraction",
+    "context-window",
+    "auto-compaction-enabled",
+    "auto-retry-enabled",
+    "tool-lifecycle-summaries",
+    "system-prompt",
+    "parent-session-id",
+    "created-at",
 ];
 
 /// The attributes of a turn, without `psi.turn`.
@@ -32,8 +59,17 @@ pub const TOOL_SUMMARY_ATTRIBUTES: &[&str] =
 
 /// The graph's description of itself, without `psi.graph`.
 pub const GRAPH_ATTRIBUTES: &[&str] = &[
-    "root-seeds", "root-queryable-attrs", "resolver-count", "mutation-count", "resolver-syms", "mutation-syms",
-    "env-built", "nodes", "edges", "capabilities", "domain-coverage",
+    "root-seeds",
+    "root-queryable-attrs",
+    "resolver-count",
+    "mutation-count",
+    "resolver-syms",
+    "mutation-syms",
+    "env-built",
+    "nodes",
+    "edges",
+    "capabilities",
+    "domain-coverage",
 ];
 
 /// What `/remember` keeps, without `psi.memory`.
@@ -89,10 +125,13 @@ pub(super) const CHECKS: &[Check] = &[
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
-            let data = peer.ask_ok("query_eql", &params("[:no.such/attribute :psi.agent-session/session-id]", ""))?;
+            let data =
+                peer.ask_ok("query_eql", &params("[:no.such/attribute :psi.agent-session/session-id]", ""))?;
             let result = data.get("result").cloned().unwrap_or(Value::Nil);
             ensure(result.get("no.such/attribute").is_none(), || "it stands in :result".to_owned())?;
-            ensure(result.get("psi.agent-session/session-id").is_some(), || "the other one is lost too".to_owned())?;
+            ensure(result.get("psi.agent-session/session-id").is_some(), || {
+                "the other one is lost too".to_owned()
+            })?;
             match data.get("missing") {
                 None => {
                     probe.note("`query_eql` does not name what is missing.");
@@ -137,9 +176,16 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let focus = super::events::session_of(&mut peer)?;
             let entity = edn::to_string(&Value::from(format!("{{:psi.session-info/id {focus:?}}}")));
-            let data = peer.ask_ok("query_eql", &params("[:psi.session-info/id]", &format!(":entity {entity}")))?;
-            let told = data.get("result").and_then(|r| r.get("psi.session-info/id")).and_then(Value::as_str).map(str::to_owned);
-            ensure(told.as_deref() == Some(focus.as_str()), || format!("what was given is told as {told:?}"))?;
+            let data =
+                peer.ask_ok("query_eql", &params("[:psi.session-info/id]", &format!(":entity {entity}")))?;
+            let told = data
+                .get("result")
+                .and_then(|r| r.get("psi.session-info/id"))
+                .and_then(Value::as_str)
+                .map(str::to_owned);
+            ensure(told.as_deref() == Some(focus.as_str()), || {
+                format!("what was given is told as {told:?}")
+            })?;
             for entity in ["\"42\"", "\"{\""] {
                 let params = params("[:psi.session-info/id]", &format!(":entity {entity}"));
                 if let super::super::peer::Answer::Ok(_) = peer.ask("query_eql", &params)? {
@@ -185,7 +231,12 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(Some(super::tools::ECHO_CALL))?;
             peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
             talk(&mut peer, "call")?;
-            joined(&mut peer, "psi.agent-session/tool-lifecycle-summaries", "psi.tool-lifecycle.summary", TOOL_SUMMARY_ATTRIBUTES)
+            joined(
+                &mut peer,
+                "psi.agent-session/tool-lifecycle-summaries",
+                "psi.tool-lifecycle.summary",
+                TOOL_SUMMARY_ATTRIBUTES,
+            )
         },
     },
     Check {
@@ -195,16 +246,24 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             resolves(probe, "psi.graph", GRAPH_ATTRIBUTES)?;
             let mut peer = probe.ready()?;
-            let result = result(&mut peer, "[:psi.graph/resolver-count :psi.graph/resolver-syms :psi.graph/mutation-count :psi.graph/mutation-syms :psi.graph/nodes]")?;
+            let result = result(
+                &mut peer,
+                "[:psi.graph/resolver-count :psi.graph/resolver-syms :psi.graph/mutation-count :psi.graph/mutation-syms :psi.graph/nodes]",
+            )?;
             let size = |key: &str| {
                 let value = result.get(key)?;
-                let length = value.as_slice().map(<[_]>::len).or_else(|| value.as_set().map(crate::value::Set::len))?;
+                let length = value
+                    .as_slice()
+                    .map(<[_]>::len)
+                    .or_else(|| value.as_set().map(crate::value::Set::len))?;
                 i64::try_from(length).ok()
             };
             for kind in ["resolver", "mutation"] {
                 let count = result.get(&format!("psi.graph/{kind}-count")).and_then(Value::as_i64);
                 let listed = size(&format!("psi.graph/{kind}-syms"));
-                ensure(count.is_some() && count == listed, || format!("{kind}s: {count:?} counted, {listed:?} listed"))?;
+                ensure(count.is_some() && count == listed, || {
+                    format!("{kind}s: {count:?} counted, {listed:?} listed")
+                })?;
             }
             ensure(size("psi.graph/nodes").is_some_and(|nodes| nodes > 0), || "there are no nodes".to_owned())
         },
@@ -240,7 +299,10 @@ fn params(query: &str, extra: &str) -> String {
 /// `:result` of a query.
 fn result(peer: &mut Peer, query: &str) -> Result<Value<'static>, Stop> {
     let data = peer.ask_ok("query_eql", &params(query, ""))?;
-    data.get("result").filter(|result| result.as_map().is_some()).cloned().ok_or_else(|| Stop::failed(":result is no map"))
+    data.get("result")
+        .filter(|result| result.as_map().is_some())
+        .cloned()
+        .ok_or_else(|| Stop::failed(":result is no map"))
 }
 
 fn invalid(probe: &Probe<'_>, queries: &[&str]) -> Result<(), Stop> {
@@ -252,7 +314,10 @@ fn invalid(probe: &Probe<'_>, queries: &[&str]) -> Result<(), Stop> {
 }
 
 fn qualified(namespace: &str, names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") }).collect()
+    names
+        .iter()
+        .map(|name| if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") })
+        .collect()
 }
 
 fn resolves(probe: &Probe<'_>, namespace: &str, names: &[&str]) -> Result<(), Stop> {
@@ -268,7 +333,10 @@ fn joined(peer: &mut Peer, join: &str, namespace: &str, names: &[&str]) -> Resul
     let attributes = qualified(namespace, names);
     let inner: Vec<String> = attributes.iter().map(|name| format!(":{name}")).collect();
     let result = result(peer, &format!("[{{:{join} [{}]}}]", inner.join(" ")))?;
-    let items = result.get(join).and_then(Value::as_slice).ok_or_else(|| Stop::failed(format!(":{join} is no vector")))?;
+    let items = result
+        .get(join)
+        .and_then(Value::as_slice)
+        .ok_or_else(|| Stop::failed(format!(":{join} is no vector")))?;
     ensure(!items.is_empty(), || format!(":{join} is empty"))?;
     for item in items {
         let absent: Vec<&String> = attributes.iter().filter(|name| item.get(name).is_none()).collect();

@@ -54,7 +54,8 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             talk(&mut peer, "hello")?;
             let state = state(&mut peer)?;
-            let (first, file) = (text(&state, "session-id").to_owned(), text(&state, "session-file").to_owned());
+            let (first, file) =
+                (text(&state, "session-id").to_owned(), text(&state, "session-file").to_owned());
             if file.is_empty() {
                 return Err(Stop::NotApplicable("the session has no file".to_owned()));
             }
@@ -117,7 +118,9 @@ pub(super) const CHECKS: &[Check] = &[
             peer.event("context/updated with the name", |topic, payload| {
                 let slots = payload.get("sessions").and_then(Value::as_slice).unwrap_or_default();
                 topic == "context/updated"
-                    && slots.iter().any(|slot| text(slot, "name") == "a λ name" || text(slot, "display-name") == "a λ name")
+                    && slots.iter().any(|slot| {
+                        text(slot, "name") == "a λ name" || text(slot, "display-name") == "a λ name"
+                    })
             })?;
             Ok(())
         },
@@ -127,6 +130,27 @@ pub(super) const CHECKS: &[Check] = &[
         about: "`list_sessions` tells the focus and the sessions as slots, the active one among them, no more than :limit.",
         needs: &[Need::Op("list_sessions"), Need::Op("new_session"), Need::Op("get_state")],
         run: list,
+    },
+    Check {
+        name: "sessions.tree-widget",
+        about: "context/updated carries the widget of the session tree, where there is one, in its shape.",
+        needs: &[Need::Op("new_session")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            peer.ask_ok("new_session", "{}")?;
+            let event = peer.topic("context/updated")?;
+            let Some(widget) = payload(&event).get("session-tree-widget").filter(|widget| !widget.is_nil())
+            else {
+                return Err(Stop::NotApplicable("the server sends no widget".to_owned()));
+            };
+            for (key, due) in [("extension-id", "psi-session"), ("widget-id", "session-tree")] {
+                ensure(text(widget, key) == due, || format!(":{key} is {:?}", text(widget, key)))?;
+            }
+            ensure(widget.get("placement").is_some(), || ":placement is missing".to_owned())?;
+            ensure(widget.get("content-lines").and_then(Value::as_slice).is_some(), || {
+                ":content-lines is no vector".to_owned()
+            })
+        },
     },
     Check {
         name: "sessions.state",
@@ -169,9 +193,12 @@ pub(super) const CHECKS: &[Check] = &[
             talk(&mut peer, "second question")?;
             let messages = messages(&mut peer, "{}")?;
             let roles: Vec<&str> = messages.iter().map(|message| text(message, "role")).collect();
-            ensure(roles == ["user", "assistant", "user", "assistant"], || format!("the roles are {roles:?}"))?;
+            ensure(roles == ["user", "assistant", "user", "assistant"], || {
+                format!("the roles are {roles:?}")
+            })?;
             messages.iter().try_for_each(message_shape)?;
-            let said: Vec<String> = messages.iter().filter(|m| text(m, "role") == "user").map(words).collect();
+            let said: Vec<String> =
+                messages.iter().filter(|m| text(m, "role") == "user").map(words).collect();
             ensure(said == ["first question", "second question"], || format!("the user said {said:?}"))
         },
     },
@@ -203,7 +230,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.subscribed(None)?;
             let said = talk(&mut peer, "hello")?;
             let data = peer.ask_ok("get_last_assistant_text", "{}")?;
-            ensure(text(&data, "text") == said, || format!("{:?} is told and {said:?} was said", text(&data, "text")))
+            ensure(text(&data, "text") == said, || {
+                format!("{:?} is told and {said:?} was said", text(&data, "text"))
+            })
         },
     },
     Check {
@@ -213,7 +242,9 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("get_session_stats", "{}")?;
-            ensure(data.get("stats").is_some_and(|stats| stats.as_map().is_some()), || ":stats is no map".to_owned())
+            ensure(data.get("stats").is_some_and(|stats| stats.as_map().is_some()), || {
+                ":stats is no map".to_owned()
+            })
         },
     },
     Check {
@@ -225,8 +256,11 @@ pub(super) const CHECKS: &[Check] = &[
             talk(&mut peer, "<script>alert(1)</script>")?;
             let data = peer.ask_ok("export_html", "{}")?;
             let path = text(&data, "path").to_owned();
-            let page = std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{path}: {error}")))?;
-            ensure(!page.contains("<script>alert(1)"), || "a script of the transcript stands in the page".to_owned())?;
+            let page =
+                std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{path}: {error}")))?;
+            ensure(!page.contains("<script>alert(1)"), || {
+                "a script of the transcript stands in the page".to_owned()
+            })?;
             ensure(page.contains("alert(1)"), || "the transcript is not in the page".to_owned())
         },
     },
@@ -276,7 +310,9 @@ pub(super) const CHECKS: &[Check] = &[
                 (0..50).map(|n| peer.send("set_session_name", &format!("{{:name \"name {n}\"}}"))).collect();
             for (n, id) in ids.iter().enumerate() {
                 let data = peer.answer_ok(id)?;
-                ensure(text(&data, "session-name") == format!("name {n}"), || format!("request {n} tells another name"))?;
+                ensure(text(&data, "session-name") == format!("name {n}"), || {
+                    format!("request {n} tells another name")
+                })?;
             }
             let state = state(&mut peer)?;
             ensure(text(&state, "session-name") == "name 49", || "the last request did not win".to_owned())
@@ -287,11 +323,20 @@ pub(super) const CHECKS: &[Check] = &[
         about: "Requests that read are served while a turn runs.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("get_state")],
         run: |probe| {
-            let mut peer = probe.subscribed(Some("{:turns [{:steps [{:delta \"wait\"} {:sleep-ms 60000}]}]}"))?;
+            let mut peer =
+                probe.subscribed(Some("{:turns [{:steps [{:delta \"wait\"} {:sleep-ms 60000}]}]}"))?;
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
             peer.topic("assistant/delta")?;
             let listed = &probe.abilities()?.ops;
-            let reads = ["get_state", "get_messages", "get_session_stats", "get_fork_messages", "get_last_assistant_text", "list_sessions", "ping"];
+            let reads = [
+                "get_state",
+                "get_messages",
+                "get_session_stats",
+                "get_fork_messages",
+                "get_last_assistant_text",
+                "list_sessions",
+                "ping",
+            ];
             for op in reads.iter().filter(|op| listed.iter().any(|name| name == *op)) {
                 peer.ask_ok(op, "{}")?;
             }
@@ -308,21 +353,28 @@ pub(super) fn opened(data: &Value<'_>) -> Result<String, Stop> {
     let id = text(data, "session-id").to_owned();
     ensure(!id.is_empty(), || ":session-id is missing".to_owned())?;
     let file = data.get("session-file");
-    ensure(file.is_none_or(|file| file.as_str().is_some() || file.is_nil()), || ":session-file is no string".to_owned())?;
+    ensure(file.is_none_or(|file| file.as_str().is_some() || file.is_nil()), || {
+        ":session-file is no string".to_owned()
+    })?;
     Ok(id)
 }
 
 /// `:state` of the focus.
 pub(super) fn state(peer: &mut Peer) -> Result<Value<'static>, Stop> {
     let data = peer.ask_ok("get_state", "{}")?;
-    data.get("state").filter(|state| state.as_map().is_some()).cloned().ok_or_else(|| Stop::failed(":state is no map"))
+    data.get("state")
+        .filter(|state| state.as_map().is_some())
+        .cloned()
+        .ok_or_else(|| Stop::failed(":state is no map"))
 }
 
 /// Prompts, waits for the end of the turn, and returns the text of the answer.
 pub(super) fn talk(peer: &mut Peer, message: &str) -> Result<String, Stop> {
     peer.ask_ok("prompt", &format!("{{:message {}}}", crate::edn::to_string(&Value::from(message))))?;
     let answer = peer.event("assistant/message that ends the turn", |topic, payload| {
-        topic == "assistant/message" && text(payload, "role") == "assistant" && text(payload, "stop-reason") != "tool-use"
+        topic == "assistant/message"
+            && text(payload, "role") == "assistant"
+            && text(payload, "stop-reason") != "tool-use"
     })?;
     idle(peer)?;
     Ok(text(payload(&answer), "text").to_owned())
@@ -362,7 +414,9 @@ fn message_shape(message: &Value<'static>) -> Result<(), Stop> {
         let kind = block.get("type").and_then(Value::as_keyword);
         kind.is_some_and(|kind| ["text", "thinking", "tool-call", "image"].contains(&kind))
     };
-    ensure(blocks.is_some_and(|blocks| blocks.iter().all(typed)), || ":content is no vector of typed blocks".to_owned())
+    ensure(blocks.is_some_and(|blocks| blocks.iter().all(typed)), || {
+        ":content is no vector of typed blocks".to_owned()
+    })
 }
 
 fn announced(peer: &mut Peer, session: &str) -> Result<(), Stop> {
@@ -397,7 +451,8 @@ fn fork(probe: &Probe<'_>) -> Result<(), Stop> {
         topic == "context/updated" && text(payload, "active-session-id") == forked
     })?;
     let slots = payload(&context).get("sessions").and_then(Value::as_slice).unwrap_or_default();
-    let parent = slots.iter().find(|slot| text(slot, "id") == forked).map(|slot| text(slot, "parent-session-id"));
+    let parent =
+        slots.iter().find(|slot| text(slot, "id") == forked).map(|slot| text(slot, "parent-session-id"));
     ensure(parent == Some(source.as_str()), || format!("the fork's parent is told as {parent:?}"))?;
     let after = messages(&mut peer, &format!("{{:session-id {source:?}}}"))?;
     ensure(after == before, || "the source changed".to_owned())
@@ -409,14 +464,21 @@ fn list(probe: &Probe<'_>) -> Result<(), Stop> {
     let focus = session_of(&mut peer)?;
     let data = peer.ask_ok("list_sessions", "{}")?;
     ensure(text(&data, "active-session-id") == focus, || ":active-session-id is not the focus".to_owned())?;
-    let slots = data.get("sessions").and_then(Value::as_slice).ok_or_else(|| Stop::failed(":sessions is no vector"))?;
+    let slots = data
+        .get("sessions")
+        .and_then(Value::as_slice)
+        .ok_or_else(|| Stop::failed(":sessions is no vector"))?;
     for slot in slots {
-        for key in ["id", "name", "display-name", "worktree-path", "is-streaming", "is-active", "created-at"] {
+        for key in ["id", "name", "display-name", "worktree-path", "is-streaming", "is-active", "created-at"]
+        {
             ensure(slot.get(key).is_some(), || format!("a slot has no :{key}"))?;
         }
     }
-    let active: Vec<&str> =
-        slots.iter().filter(|slot| slot.get("is-active") == Some(&Value::Bool(true))).map(|slot| text(slot, "id")).collect();
+    let active: Vec<&str> = slots
+        .iter()
+        .filter(|slot| slot.get("is-active") == Some(&Value::Bool(true)))
+        .map(|slot| text(slot, "id"))
+        .collect();
     ensure(active == [focus.as_str()], || format!("the active slots are {active:?}"))?;
     let data = peer.ask_ok("list_sessions", "{:limit 1 :scope \"all\"}")?;
     let count = data.get("sessions").and_then(Value::as_slice).map(<[_]>::len);
@@ -432,12 +494,16 @@ fn pages(probe: &Probe<'_>) -> Result<(), Stop> {
     let data = peer.ask_ok("get_messages", "{:limit 2}")?;
     let newest = data.get("messages").and_then(Value::as_slice).unwrap_or_default();
     ensure(Some(newest) == all.get(2..), || ":limit 2 is not the newest two".to_owned())?;
-    ensure(data.get("more") == Some(&Value::Bool(true)), || ":more is not true where older ones are left".to_owned())?;
+    ensure(data.get("more") == Some(&Value::Bool(true)), || {
+        ":more is not true where older ones are left".to_owned()
+    })?;
     let first = newest.first().map(|message| text(message, "id")).unwrap_or_default();
     let data = peer.ask_ok("get_messages", &format!("{{:before {first:?}}}"))?;
     let older = data.get("messages").and_then(Value::as_slice).unwrap_or_default();
     ensure(Some(older) == all.get(..2), || ":before does not tell the ones before".to_owned())?;
-    ensure(data.get("more") == Some(&Value::Bool(false)), || ":more is not false at the beginning".to_owned())?;
+    ensure(data.get("more") == Some(&Value::Bool(false)), || {
+        ":more is not false at the beginning".to_owned()
+    })?;
     match peer.ask("get_messages", "{:before \"no-such-entry\"}")? {
         Answer::Error(error) => ensure(error.code == "request/not-found", || format!("{} came", error.code)),
         Answer::Ok(_) => Err(Stop::failed("an entry that does not exist is taken for :before")),
@@ -471,7 +537,11 @@ fn unknown(probe: &Probe<'_>) -> Result<(), Stop> {
     for (op, params) in cases.iter().filter(|(op, _)| listed.iter().any(|name| name == op)) {
         let takes = OPS.iter().any(|spec| spec.name == *op && spec.session);
         if takes {
-            peer.ask_error(op, &format!("{{{params} :session-id \"no-such-session\"}}"), "request/not-found")?;
+            peer.ask_error(
+                op,
+                &format!("{{{params} :session-id \"no-such-session\"}}"),
+                "request/not-found",
+            )?;
         }
     }
     Ok(())
@@ -480,7 +550,9 @@ fn unknown(probe: &Probe<'_>) -> Result<(), Stop> {
 /// Waits for the answer that ends a turn and returns its text.
 pub(super) fn last_answer(peer: &mut Peer) -> Result<String, Stop> {
     let event = peer.event("assistant/message that ends the turn", |topic, payload| {
-        topic == "assistant/message" && text(payload, "role") == "assistant" && !text(payload, "text").is_empty()
+        topic == "assistant/message"
+            && text(payload, "role") == "assistant"
+            && !text(payload, "text").is_empty()
     })?;
     Ok(text(payload(&event), "text").to_owned())
 }

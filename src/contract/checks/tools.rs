@@ -1,7 +1,11 @@
 //! Tool calls, modes, questions to the user, jobs and outputs.
 
+use std::path::PathBuf;
+use std::time::Instant;
+
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
+use super::super::rules::INTERACTION_KINDS;
 use super::sessions::{idle, last_answer, talk};
 use crate::value::Value;
 
@@ -14,8 +18,10 @@ const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\"
                     {:steps [{:delta \"done\"}]}] :then :repeat-last}";
 
 const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
-const QUESTIONS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
-const DIALOGS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
+const QUESTIONS: &[Need] =
+    &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
+const DIALOGS: &[Need] =
+    &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -31,11 +37,19 @@ pub(super) const CHECKS: &[Check] = &[
                 let seq = event.get("seq").and_then(Value::as_i64).unwrap_or(i64::MAX);
                 ensure(seq > last, || format!("{name} came too early"))?;
                 last = seq;
-                ensure(text(payload(&event), "tool-id") == "call-1", || format!("{name} tells another call"))?;
-                ensure(text(payload(&event), "tool-name") == "bash", || format!("{name} tells another tool"))?;
+                ensure(text(payload(&event), "tool-id") == "call-1", || {
+                    format!("{name} tells another call")
+                })?;
+                ensure(text(payload(&event), "tool-name") == "bash", || {
+                    format!("{name} tells another tool")
+                })?;
                 if name == "tool/result" {
-                    ensure(payload(&event).get("is-error") == Some(&Value::Bool(false)), || "the call failed".to_owned())?;
-                    ensure(text(payload(&event), "result-text").contains("contract"), || "the output is lost".to_owned())?;
+                    ensure(payload(&event).get("is-error") == Some(&Value::Bool(false)), || {
+                        "the call failed".to_owned()
+                    })?;
+                    ensure(text(payload(&event), "result-text").contains("contract"), || {
+                        "the output is lost".to_owned()
+                    })?;
                 }
             }
             let said = last_answer(&mut peer)?;
@@ -51,7 +65,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = caller(probe, script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                ":is-error is not true".to_owned()
+            })?;
             last_answer(&mut peer).map(|_| ())
         },
     },
@@ -61,11 +77,15 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             for call in ["{:name \"no-such-tool\" :arguments {}}", "{:name \"read\" :arguments {:path 42}}"] {
-                let script = format!("{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}");
+                let script = format!(
+                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+                );
                 let mut peer = caller(probe, &script, "yolo")?;
                 peer.ask_ok("prompt", "{:message \"call\"}")?;
                 let result = peer.topic("tool/result")?;
-                ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
+                ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                    ":is-error is not true".to_owned()
+                })?;
                 last_answer(&mut peer)?;
             }
             Ok(())
@@ -82,7 +102,8 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             last_answer(&mut peer)?;
             let kept = super::sessions::messages(&mut peer, "{}")?;
-            let order: Vec<&str> = kept.iter().filter(|m| text(m, "role") == "tool").map(|m| text(m, "tool-call-id")).collect();
+            let order: Vec<&str> =
+                kept.iter().filter(|m| text(m, "role") == "tool").map(|m| text(m, "tool-call-id")).collect();
             ensure(order == ["slow", "fast"], || format!("the results went back as {order:?}"))
         },
     },
@@ -95,11 +116,17 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             last_answer(&mut peer)?;
             let events = peer.take_events();
-            let pieces: Vec<&str> = events.iter().filter(|e| topic(e) == "tool/delta").map(|e| text(payload(e), "arguments")).collect();
+            let pieces: Vec<&str> = events
+                .iter()
+                .filter(|e| topic(e) == "tool/delta")
+                .map(|e| text(payload(e), "arguments"))
+                .collect();
             if pieces.is_empty() {
                 return Err(Stop::NotApplicable("the model's arguments did not come in pieces".to_owned()));
             }
-            ensure(pieces.concat().contains("echo contract"), || format!("the pieces say {:?}", pieces.concat()))
+            ensure(pieces.concat().contains("echo contract"), || {
+                format!("the pieces say {:?}", pieces.concat())
+            })
         },
     },
     Check {
@@ -112,7 +139,9 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let update = peer.topic("tool/update")?;
             let shown = text(payload(&update), "result-text");
-            ensure(shown.contains("line 1") && shown.len() <= 8192, || format!("the update shows {shown:?}"))?;
+            ensure(shown.contains("line 1") && shown.len() <= 8192, || {
+                format!("the update shows {shown:?}")
+            })?;
             peer.topic("tool/result").map(|_| ())
         },
     },
@@ -123,11 +152,177 @@ pub(super) const CHECKS: &[Check] = &[
         run: long_output,
     },
     Check {
+        name: "tool.update-rate",
+        about: "tool/update comes at most ten times a second a call.",
+        needs: CALLS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"for i in $(seq 1 300); do echo $i; sleep 0.005; done\"}}}]} {:steps [{:delta \"done\"}]}]}";
+            let mut peer = caller(probe, script, "yolo")?;
+            let begun = Instant::now();
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            peer.topic("tool/result")?;
+            let tenths = begun.elapsed().as_millis().checked_div(100).unwrap_or_default();
+            let updates = peer.take_events().iter().filter(|event| topic(event) == "tool/update").count();
+            ensure(u128::try_from(updates).is_ok_and(|updates| updates <= tenths.saturating_add(2)), || {
+                format!("{updates} updates came in {tenths} tenths of a second")
+            })
+        },
+    },
+    Check {
+        name: "tool.parallel-bound",
+        about: "No more than four calls of one response run at once.",
+        needs: CALLS,
+        run: |probe| {
+            let call = "{:tool-call {:name \"bash\" :arguments {:command \"sleep 0.3\"}}}";
+            let script =
+                format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", [call; 7].join(" "));
+            let mut peer = caller(probe, &script, "yolo")?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let mut running: usize = 0;
+            let mut most = 0;
+            let mut ended = 0;
+            while ended < 7 {
+                let event = peer.event("tool/executing or tool/result", |topic, _| {
+                    ["tool/executing", "tool/result"].contains(&topic)
+                })?;
+                if topic(&event) == "tool/executing" {
+                    running = running.saturating_add(1);
+                    most = most.max(running);
+                } else {
+                    running = running.saturating_sub(1);
+                    ended = usize::saturating_add(ended, 1);
+                }
+            }
+            ensure((1..=4).contains(&most), || format!("{most} calls ran at once"))
+        },
+    },
+    Check {
+        name: "tool.read",
+        about: "`read` reads a file, a range of its lines where one is asked for.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("read", "one\ntwo\nthree\n")?;
+            let said = room.call(probe, "read", "")?;
+            ensure(said.contains("one") && said.contains("three"), || format!("it reads {said:?}"))?;
+            let said = room.call(probe, "read", ":offset 2 :limit 1")?;
+            ensure(said.contains("two") && !said.contains("three"), || format!("the range reads {said:?}"))
+        },
+    },
+    Check {
+        name: "tool.write",
+        about: "`write` writes a file.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("write", "before")?;
+            room.call(probe, "write", ":content \"after λ\"")?;
+            let held = room.held()?;
+            ensure(held == "after λ", || format!("the file holds {held:?}"))
+        },
+    },
+    Check {
+        name: "tool.edit",
+        about: "`edit` replaces what matches once, several at once, and changes nothing where one does not.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("edit", "a b c c")?;
+            room.call(probe, "edit", ":edits [{:old \"a\" :new \"A\"} {:old \"b\" :new \"B\"}]")?;
+            let held = room.held()?;
+            ensure(held == "A B c c", || format!("the file holds {held:?}"))?;
+            for misfit in [
+                ":edits [{:old \"A\" :new \"X\"} {:old \"c\" :new \"Y\"}]",
+                ":edits [{:old \"z\" :new \"y\"}]",
+            ] {
+                ensure(room.call(probe, "edit", misfit).is_err(), || format!("{misfit} is taken"))?;
+            }
+            let held = room.held()?;
+            ensure(held == "A B c c", || format!("a refused edit left {held:?}"))
+        },
+    },
+    Check {
+        name: "tool.search",
+        about: "`search` finds lines by a pattern.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("search", "needle one\nhay\nneedle two\n")?;
+            let said = room.call(probe, "search", ":pattern \"needle\"")?;
+            ensure(
+                said.contains("needle one") && said.contains("needle two") && !said.contains("hay"),
+                || format!("it finds {said:?}"),
+            )
+        },
+    },
+    Check {
+        name: "tool.find",
+        about: "`find` finds files by their names.",
+        needs: CALLS,
+        run: |probe| {
+            let room = Room::new("find", "")?;
+            let said = room.call_in_folder(probe, "find", ":glob \"*.txt\"")?;
+            ensure(said.contains("file.txt"), || format!("it finds {said:?}"))
+        },
+    },
+    Check {
+        name: "tool.delegate",
+        about: "`delegate` asks once for the child's tools; a refusal is a result of its own that the model gets.",
+        needs: QUESTIONS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"delegate\" :arguments {:task \"look around\" :tools [\"read\"]}}}]} {:steps [{:delta \"done\"}]}] :then :repeat-last}";
+            let mut peer = interactor(probe, script)?;
+            peer.ask_ok("prompt", "{:message \"delegate\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            let kind = text(payload(&question), "kind").to_owned();
+            ensure(kind == "approve-subagent-envelope", || format!("the kind is {kind:?}"))?;
+            respond(&mut peer, &question, "accepted", "{:outcome \"deny\"}")?;
+            let result = peer.topic("tool/result")?;
+            ensure(text(payload(&result), "result-text").contains("envelope-denied"), || {
+                "the refusal is not typed".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "mode.edits-are-free",
+        about: "In accept-edits an edit inside the workspace asks nobody.",
+        needs: CALLS,
+        run: |probe| {
+            let name = format!("contract-{}.txt", std::process::id());
+            let script = format!(
+                "{{:turns [{{:steps [{{:tool-call {{:name \"write\" :arguments {{:path {name:?} :content \"x\"}}}}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+            );
+            let mut peer = caller(probe, &script, "accept-edits")?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let result = peer.topic("tool/result")?;
+            // The session's folder is told, so that what was written there can be taken away.
+            let data = peer.ask_ok("list_sessions", "{:limit 1}")?;
+            let folder = data
+                .get("sessions")
+                .and_then(Value::as_slice)
+                .and_then(<[_]>::first)
+                .map(|slot| text(slot, "worktree-path").to_owned());
+            let _ = std::fs::remove_file(std::path::Path::new(&folder.unwrap_or_default()).join(name));
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                "the edit is refused".to_owned()
+            })
+        },
+    },
+    Check {
+        name: "mode.reading-outside-asks",
+        about: "Reading outside the workspace asks in mode ask.",
+        needs: QUESTIONS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"/etc/hostname\"}}}]} {:steps [{:delta \"done\"}]}]}";
+            let mut peer = interactor(probe, script)?;
+            peer.ask_ok("prompt", "{:message \"call\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            ensure(text(payload(&question), "kind") == "approve", || "it is no approval".to_owned())
+        },
+    },
+    Check {
         name: "tool.abort",
         about: "`abort` ends a running call and what it started.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("abort")],
         run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 60\"}}}]}]}";
+            let script =
+                "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 60\"}}}]}]}";
             let mut peer = caller(probe, script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             peer.topic("tool/executing")?;
@@ -143,7 +338,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for mode in ["ask", "accept-edits", "read-only", "yolo"] {
                 let data = peer.ask_ok("set_mode", &format!("{{:mode {mode:?}}}"))?;
-                ensure(text(&data, "mode") == mode, || format!("{mode} is told as {:?}", text(&data, "mode")))?;
+                ensure(text(&data, "mode") == mode, || {
+                    format!("{mode} is told as {:?}", text(&data, "mode"))
+                })?;
             }
             peer.ask_error("set_mode", "{:mode \"anything\"}", "request/invalid-params").map(|_| ())
         },
@@ -156,7 +353,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = caller(probe, CALL, "read-only")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || "the call ran".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                "the call ran".to_owned()
+            })?;
             ensure(!text(payload(&result), "result-text").is_empty(), || "no reason is given".to_owned())?;
             last_answer(&mut peer)?;
             let asked = peer.take_events().iter().any(|event| topic(event) == "interaction/requested");
@@ -173,7 +372,9 @@ pub(super) const CHECKS: &[Check] = &[
                 let mut peer = caller(probe, script, mode)?;
                 peer.ask_ok("prompt", "{:message \"look\"}")?;
                 let result = peer.topic("tool/result")?;
-                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || format!("reading is refused in {mode}"))?;
+                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                    format!("reading is refused in {mode}")
+                })?;
             }
             Ok(())
         },
@@ -181,7 +382,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "mode.accept-edits",
         about: "In accept-edits an edit inside the workspace is free, and a command still asks.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("interaction_respond"), Need::Feature("interactor")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("set_mode"),
+            Need::Op("interaction_respond"),
+            Need::Feature("interactor"),
+        ],
         run: |probe| {
             let mut peer = interactor(probe, CALL)?;
             peer.ask_ok("set_mode", "{:mode \"accept-edits\"}")?;
@@ -199,7 +406,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for trusted in [true, false] {
                 let data = peer.ask_ok("trust_project", &format!("{{:trusted {trusted}}}"))?;
-                ensure(data.get("trusted") == Some(&Value::Bool(trusted)), || ":trusted is another".to_owned())?;
+                ensure(data.get("trusted") == Some(&Value::Bool(trusted)), || {
+                    ":trusted is another".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -219,7 +428,9 @@ pub(super) const CHECKS: &[Check] = &[
             for key in ["tool", "tool-id", "call-summary"] {
                 ensure(!text(&approve, key).is_empty(), || format!("the payload has no :{key}"))?;
             }
-            ensure(text(&approve, "command").contains("echo contract"), || "the command is not shown".to_owned())
+            ensure(text(&approve, "command").contains("echo contract"), || {
+                "the command is not shown".to_owned()
+            })
         },
     },
     Check {
@@ -232,10 +443,18 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")?;
             let told = peer.topic("interaction/answered")?;
-            ensure(text(payload(&told), "interaction-id") == text(payload(&question), "interaction-id"), || "another question is told".to_owned())?;
-            ensure(text(payload(&told), "correlation-id") == text(payload(&question), "correlation-id"), || "the correlation id is another".to_owned())?;
+            ensure(
+                text(payload(&told), "interaction-id") == text(payload(&question), "interaction-id"),
+                || "another question is told".to_owned(),
+            )?;
+            ensure(
+                text(payload(&told), "correlation-id") == text(payload(&question), "correlation-id"),
+                || "the correlation id is another".to_owned(),
+            )?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || "the call did not run".to_owned())
+            ensure(text(payload(&result), "result-text").contains("contract"), || {
+                "the call did not run".to_owned()
+            })
         },
     },
     Check {
@@ -247,11 +466,17 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let question = peer.topic("interaction/requested")?;
             let id = text(payload(&question), "interaction-id").to_owned();
-            let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}} :note \"use the other one\"}}");
+            let params = format!(
+                "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}} :note \"use the other one\"}}"
+            );
             peer.ask_ok("interaction_respond", &params)?;
             let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || ":is-error is not true".to_owned())?;
-            ensure(text(payload(&result), "result-text").contains("use the other one"), || "the note is lost".to_owned())?;
+            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
+                ":is-error is not true".to_owned()
+            })?;
+            ensure(text(payload(&result), "result-text").contains("use the other one"), || {
+                "the note is lost".to_owned()
+            })?;
             last_answer(&mut peer).map(|_| ())
         },
     },
@@ -265,7 +490,9 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             respond(&mut peer, &question, "cancelled", "nil")?;
             let told = peer.topic("interaction/answered")?;
-            ensure(text(payload(&told), "status") == "cancelled", || "it is not told as cancelled".to_owned())?;
+            ensure(text(payload(&told), "status") == "cancelled", || {
+                "it is not told as cancelled".to_owned()
+            })?;
             late(&mut peer, &question)
         },
     },
@@ -298,6 +525,29 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "interaction.kinds",
+        about: "Every question is of one of the eight kinds.",
+        needs: QUESTIONS,
+        run: |probe| {
+            for call in [
+                "{:name \"bash\" :arguments {:command \"echo contract\"}}",
+                "{:name \"ask-user\" :arguments {:question \"What?\"}}",
+            ] {
+                let script = format!(
+                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
+                );
+                let mut peer = interactor(probe, &script)?;
+                peer.ask_ok("prompt", "{:message \"call\"}")?;
+                let question = peer.topic("interaction/requested")?;
+                let kind = text(payload(&question), "kind").to_owned();
+                ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || {
+                    format!("{kind:?} is no kind")
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
         name: "interaction.unknown",
         about: "An answer to no question is request/not-found.",
         needs: &[Need::Op("interaction_respond")],
@@ -318,10 +568,14 @@ pub(super) const CHECKS: &[Check] = &[
             let question = peer.topic("interaction/requested")?;
             ensure(text(payload(&question), "kind") == "ask", || "the kind is another".to_owned())?;
             let prompt = payload(&question).get("payload").map(|asked| text(asked, "prompt").to_owned());
-            ensure(prompt.is_some_and(|prompt| prompt.contains("What colour?")), || "the question is lost".to_owned())?;
+            ensure(prompt.is_some_and(|prompt| prompt.contains("What colour?")), || {
+                "the question is lost".to_owned()
+            })?;
             respond(&mut peer, &question, "accepted", "{:text \"green\"}")?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || "the answer is lost".to_owned())
+            ensure(text(payload(&result), "result-text").contains("green"), || {
+                "the answer is lost".to_owned()
+            })
         },
     },
     Check {
@@ -333,12 +587,20 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = interactor(probe, script)?;
             peer.ask_ok("prompt", "{:message \"ask me\"}")?;
             let question = peer.topic("interaction/requested")?;
-            ensure(text(payload(&question), "kind") == "select", || format!("the kind is {:?}", text(payload(&question), "kind")))?;
-            let options = payload(&question).get("payload").and_then(|asked| asked.get("options")).and_then(Value::as_slice).map_or(0, <[_]>::len);
+            ensure(text(payload(&question), "kind") == "select", || {
+                format!("the kind is {:?}", text(payload(&question), "kind"))
+            })?;
+            let options = payload(&question)
+                .get("payload")
+                .and_then(|asked| asked.get("options"))
+                .and_then(Value::as_slice)
+                .map_or(0, <[_]>::len);
             ensure(options == 2, || format!("{options} options are offered"))?;
             respond(&mut peer, &question, "accepted", "{:index 1}")?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || "the choice is lost".to_owned())
+            ensure(text(payload(&result), "result-text").contains("green"), || {
+                "the choice is lost".to_owned()
+            })
         },
     },
     Check {
@@ -365,7 +627,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "interaction.ends-with-the-turn",
         about: "`abort` while a question is open withdraws it.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("interaction_respond"), Need::Feature("interactor")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("abort"),
+            Need::Op("interaction_respond"),
+            Need::Feature("interactor"),
+        ],
         run: |probe| {
             let mut peer = interactor(probe, CALL)?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
@@ -421,7 +689,9 @@ pub(super) const CHECKS: &[Check] = &[
             let params = format!("{{:dialog-id {id:?} :result {}}}", crate::edn::to_string(&first));
             peer.ask_ok("resolve_dialog", &params)?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || "the first option does not approve".to_owned())
+            ensure(text(payload(&result), "result-text").contains("contract"), || {
+                "the first option does not approve".to_owned()
+            })
         },
     },
     Check {
@@ -442,7 +712,11 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Op("resolve_dialog"), Need::Op("cancel_dialog")],
         run: |probe| {
             let mut peer = probe.ready()?;
-            peer.ask_error("resolve_dialog", "{:dialog-id \"none\" :result true}", "request/no-active-dialog")?;
+            peer.ask_error(
+                "resolve_dialog",
+                "{:dialog-id \"none\" :result true}",
+                "request/no-active-dialog",
+            )?;
             peer.ask_error("cancel_dialog", "{:dialog-id \"none\"}", "request/no-active-dialog").map(|_| ())
         },
     },
@@ -453,8 +727,13 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = dialogs(probe)?;
             peer.topic("ui/dialog-requested")?;
-            peer.ask_error("resolve_dialog", "{:dialog-id \"another\" :result true}", "request/dialog-id-mismatch")?;
-            peer.ask_error("cancel_dialog", "{:dialog-id \"another\"}", "request/dialog-id-mismatch").map(|_| ())
+            peer.ask_error(
+                "resolve_dialog",
+                "{:dialog-id \"another\" :result true}",
+                "request/dialog-id-mismatch",
+            )?;
+            peer.ask_error("cancel_dialog", "{:dialog-id \"another\"}", "request/dialog-id-mismatch")
+                .map(|_| ())
         },
     },
     Check {
@@ -474,7 +753,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for params in ["{}", "{:statuses [\"running\"]}"] {
                 let data = peer.ask_ok("list_background_jobs", params)?;
-                ensure(data.get("jobs").and_then(Value::as_slice).is_some(), || ":jobs is no vector".to_owned())?;
+                ensure(data.get("jobs").and_then(Value::as_slice).is_some(), || {
+                    ":jobs is no vector".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -494,7 +775,14 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "jobs.lifecycle",
         about: "A call in the background becomes a job that is listed, inspected and cancelled; job/updated tells of it.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("list_background_jobs"), Need::Op("inspect_background_job"), Need::Op("cancel_background_job")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("set_mode"),
+            Need::Op("list_background_jobs"),
+            Need::Op("inspect_background_job"),
+            Need::Op("cancel_background_job"),
+        ],
         run: jobs,
     },
     Check {
@@ -507,6 +795,16 @@ pub(super) const CHECKS: &[Check] = &[
             ensure(text(&data, "output").contains("contract"), || "the output is lost".to_owned())?;
             let status = data.get("exit-code").and_then(Value::as_i64);
             ensure(status == Some(3), || format!(":exit-code is {status:?}"))
+        },
+    },
+    Check {
+        name: "runtime.failure",
+        about: "An op that the runtime cannot do is this request's error and nobody else's.",
+        needs: &[Need::Op("export_html")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_error("export_html", "{:path \"/no/such/folder/page.html\"}", "runtime/failed")?;
+            peer.barrier()
         },
     },
     Check {
@@ -548,13 +846,16 @@ fn dialogs(probe: &Probe<'_>) -> Result<Peer, Stop> {
 fn respond(peer: &mut Peer, question: &Value<'static>, status: &str, value: &str) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
     let value = if value == "nil" { String::new() } else { format!(":value {value}") };
-    let data = peer.ask_ok("interaction_respond", &format!("{{:interaction-id {id:?} :status {status:?} {value}}}"))?;
+    let data = peer
+        .ask_ok("interaction_respond", &format!("{{:interaction-id {id:?} :status {status:?} {value}}}"))?;
     ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())
 }
 
 fn late(peer: &mut Peer, question: &Value<'static>) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
-    let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}");
+    let params = format!(
+        "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}"
+    );
     peer.ask_error("interaction_respond", &params, "request/interaction-already-answered").map(|_| ())
 }
 
@@ -569,7 +870,9 @@ fn long_output(probe: &Probe<'_>) -> Result<(), Stop> {
     let handle = details.map(|details| text(details, "handle").to_owned()).unwrap_or_default();
     ensure(!handle.is_empty(), || ":details has no :handle".to_owned())?;
     let data = peer.ask_ok("read_output", &format!("{{:handle {handle:?} :offset 0 :limit 9}}"))?;
-    ensure(text(&data, "text") == "1\n2\n3\n4\n5", || format!("the output begins with {:?}", text(&data, "text")))?;
+    ensure(text(&data, "text") == "1\n2\n3\n4\n5", || {
+        format!("the output begins with {:?}", text(&data, "text"))
+    })?;
     let size = data.get("size").and_then(Value::as_i64).unwrap_or_default();
     ensure(size > 1_000_000, || format!(":size is {size}"))
 }
@@ -580,7 +883,12 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     talk(&mut peer, "call")?;
     let told = peer.topic("job/updated")?;
     let job = payload(&told).get("job").cloned().unwrap_or(Value::Nil);
-    let id = ["id", "job-id"].iter().map(|key| text(&job, key)).find(|id| !id.is_empty()).unwrap_or_default().to_owned();
+    let id = ["id", "job-id"]
+        .iter()
+        .map(|key| text(&job, key))
+        .find(|id| !id.is_empty())
+        .unwrap_or_default()
+        .to_owned();
     ensure(!id.is_empty(), || "the job has no id".to_owned())?;
     let data = peer.ask_ok("list_background_jobs", "{}")?;
     let listed = data.get("jobs").and_then(Value::as_slice).map_or(0, <[_]>::len);
@@ -589,4 +897,58 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     let data = peer.ask_ok("cancel_background_job", &format!("{{:job-id {id:?}}}"))?;
     ensure(data.get("accepted").and_then(Value::as_bool).is_some(), || ":accepted is missing".to_owned())?;
     peer.topic("job/updated").map(|_| ())
+}
+
+/// A folder with one file that tools may change.
+struct Room {
+    folder: PathBuf,
+}
+
+impl Room {
+    fn new(name: &str, content: &str) -> Result<Self, Stop> {
+        let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}-{name}", std::process::id()));
+        let made = || {
+            std::fs::create_dir_all(&folder)?;
+            std::fs::write(folder.join("file.txt"), content)
+        };
+        made().map_err(|error| Stop::failed(format!("{}: {error}", folder.display())))?;
+        Ok(Self { folder })
+    }
+
+    fn held(&self) -> Result<String, Stop> {
+        let path = self.folder.join("file.txt");
+        std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{}: {error}", path.display())))
+    }
+
+    /// Calls a tool with the file as `:path` and returns its result.
+    fn call(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
+        self.call_at(probe, tool, arguments, self.folder.join("file.txt"))
+    }
+
+    fn call_in_folder(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
+        self.call_at(probe, tool, arguments, self.folder.clone())
+    }
+
+    fn call_at(&self, probe: &Probe<'_>, tool: &str, arguments: &str, path: PathBuf) -> Result<String, Stop> {
+        let path = path.to_string_lossy().into_owned();
+        let script = format!(
+            "{{:turns [{{:steps [{{:tool-call {{:name {tool:?} :arguments {{:path {path:?} {arguments}}}}}}}]}} \
+             {{:steps [{{:delta \"done\"}}]}}]}}"
+        );
+        let mut peer = caller(probe, &script, "yolo")?;
+        peer.ask_ok("prompt", "{:message \"call\"}")?;
+        let result = peer.topic("tool/result")?;
+        let said = text(payload(&result), "result-text").to_owned();
+        ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+            format!("{tool} failed: {said}")
+        })?;
+        Ok(said)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // What is left behind in a temporary folder does no harm.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }

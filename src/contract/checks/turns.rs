@@ -29,7 +29,9 @@ pub(super) const CHECKS: &[Check] = &[
             let told = text(payload(&message), "text").to_owned();
             let content = words(payload(&message));
             ensure(deltas == "one two three", || format!("the deltas say {deltas:?}"))?;
-            ensure(content == deltas && (told.is_empty() || told == deltas), || format!("the message says {content:?}"))?;
+            ensure(content == deltas && (told.is_empty() || told == deltas), || {
+                format!("the message says {content:?}")
+            })?;
             peer.barrier()?;
             let late = peer.take_events().iter().any(|event| topic(event) == "assistant/delta");
             ensure(!late, || "a delta came after its message".to_owned())
@@ -64,8 +66,12 @@ pub(super) const CHECKS: &[Check] = &[
                 return Ok(());
             }
             let of_turn = ["assistant/delta", "assistant/message", "assistant/thinking-delta", "turn/stage"];
-            for event in peer.take_events().iter().chain([&message]).filter(|event| of_turn.contains(&topic(event))) {
-                ensure(text(payload(event), "turn-id") == turn, || format!("{} has another :turn-id", topic(event)))?;
+            for event in
+                peer.take_events().iter().chain([&message]).filter(|event| of_turn.contains(&topic(event)))
+            {
+                ensure(text(payload(event), "turn-id") == turn, || {
+                    format!("{} has another :turn-id", topic(event))
+                })?;
             }
             Ok(())
         },
@@ -79,7 +85,9 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"first\"}")?;
             peer.topic("assistant/delta")?;
             let error = peer.ask_error("prompt", "{:message \"second\"}", "request/session-not-idle")?;
-            ensure(error.frame.get("retryable") == Some(&Value::Bool(true)), || ":retryable is not true".to_owned())?;
+            ensure(error.frame.get("retryable") == Some(&Value::Bool(true)), || {
+                ":retryable is not true".to_owned()
+            })?;
             let state = state(&mut peer)?;
             ensure(state.get("is-streaming") == Some(&Value::Bool(true)), || "the turn is over".to_owned())?;
             peer.ask_ok("abort", "{}")?;
@@ -100,11 +108,16 @@ pub(super) const CHECKS: &[Check] = &[
             let again = peer.ask_ok("prompt", params)?;
             ensure(first == again, || "it is answered in another way".to_owned())?;
             let other = peer.ask_ok("prompt", "{:message \"twice\" :idempotency-key \"key 2\"}")?;
-            ensure(first.get("turn-id").is_none() || first != other, || "another key is taken for the same".to_owned())?;
+            ensure(first.get("turn-id").is_none() || first != other, || {
+                "another key is taken for the same".to_owned()
+            })?;
             peer.topic("assistant/message")?;
             idle(&mut peer)?;
-            let said: Vec<String> =
-                messages(&mut peer, "{}")?.iter().filter(|message| text(message, "role") == "user").map(words).collect();
+            let said: Vec<String> = messages(&mut peer, "{}")?
+                .iter()
+                .filter(|message| text(message, "role") == "user")
+                .map(words)
+                .collect();
             ensure(said == ["once", "twice"], || format!("the conversation holds {said:?}"))
         },
     },
@@ -113,13 +126,16 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A model's failure is an assistant/message with :error-message, and the session is idle again.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: |probe| {
-            let script = "{:turns [{:steps [{:delta \"so far\"} {:error {:kind :fatal :message \"it broke\"}}]}]}";
+            let script =
+                "{:turns [{:steps [{:delta \"so far\"} {:error {:kind :fatal :message \"it broke\"}}]}]}";
             let mut peer = probe.subscribed(Some(script))?;
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
             let message = peer.event("assistant/message with :error-message", |topic, payload| {
                 topic == "assistant/message" && !text(payload, "error-message").is_empty()
             })?;
-            ensure(text(payload(&message), "error-message").contains("it broke"), || "the reason is lost".to_owned())?;
+            ensure(text(payload(&message), "error-message").contains("it broke"), || {
+                "the reason is lost".to_owned()
+            })?;
             idle(&mut peer)
         },
     },
@@ -128,7 +144,8 @@ pub(super) const CHECKS: &[Check] = &[
         about: "Turns of one session do not overlap: no event of a turn stands between those of another.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up")],
         run: |probe| {
-            let script = "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 100} {:delta \"b\"}]}] :then :repeat-last}";
+            let script =
+                "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 100} {:delta \"b\"}]}] :then :repeat-last}";
             let mut peer = probe.subscribed(Some(script))?;
             peer.ask_ok("prompt", "{:message \"first\"}")?;
             for message in ["second", "third"] {
@@ -190,7 +207,9 @@ pub(super) const CHECKS: &[Check] = &[
                 ensure(data.get("accepted").is_some(), || ":accepted is missing".to_owned())?;
             }
             let state = state(&mut peer)?;
-            ensure(state.get("is-streaming") == Some(&Value::Bool(false)), || "the session is not idle".to_owned())
+            ensure(state.get("is-streaming") == Some(&Value::Bool(false)), || {
+                "the session is not idle".to_owned()
+            })
         },
     },
     Check {
@@ -211,7 +230,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "end.in-mid-turn",
         about: "At the end of input a running turn is aborted and kept, and the server ends with status 0.",
-        needs: &[Need::Script, Need::State, Need::Op("prompt"), Need::Op("switch_session"), Need::Op("get_messages")],
+        needs: &[
+            Need::Script,
+            Need::State,
+            Need::Op("prompt"),
+            Need::Op("switch_session"),
+            Need::Op("get_messages"),
+        ],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
             let session = super::events::session_of(&mut peer)?;
@@ -224,14 +249,22 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("switch_session", &format!("{{:session-id {session:?}}}"))?;
             let kept = messages(&mut peer, "{}")?;
             let last = kept.last().ok_or_else(|| Stop::failed("nothing was kept"))?;
-            ensure(text(last, "stop-reason") == "aborted", || "the turn's end is not kept as aborted".to_owned())?;
+            ensure(text(last, "stop-reason") == "aborted", || {
+                "the turn's end is not kept as aborted".to_owned()
+            })?;
             ensure(words(last).contains("part"), || "the partial text is lost".to_owned())
         },
     },
     Check {
         name: "steer.running",
         about: "`steer` reaches the model before its next call within the turn.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("steer"), Need::Op("set_mode"), Need::Op("get_messages")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("steer"),
+            Need::Op("set_mode"),
+            Need::Op("get_messages"),
+        ],
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 1\"}}}]} \
                           {:steps [{:echo :last-user}]}]}";
@@ -245,11 +278,31 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "steer.idle",
+        about: "`steer` and `follow_up` where no turn runs start one.",
+        needs: &[Need::Op("steer"), Need::Op("follow_up")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            for op in ["steer", "follow_up"] {
+                let data = peer.ask_ok(op, "{:message \"hello\"}")?;
+                ensure(data.get("accepted") == Some(&Value::Bool(true)), || {
+                    ":accepted is not true".to_owned()
+                })?;
+                peer.event("assistant/message", |topic, payload| {
+                    topic == "assistant/message" && text(payload, "role") == "assistant"
+                })?;
+                idle(&mut peer)?;
+            }
+            Ok(())
+        },
+    },
+    Check {
         name: "follow-up.running",
         about: "`follow_up` is delivered after the running turn, as a turn of its own.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up"), Need::Op("get_messages")],
         run: |probe| {
-            let script = "{:turns [{:steps [{:delta \"first\"} {:sleep-ms 200}]} {:steps [{:echo :last-user}]}]}";
+            let script =
+                "{:turns [{:steps [{:delta \"first\"} {:sleep-ms 200}]} {:steps [{:echo :last-user}]}]}";
             let mut peer = probe.subscribed(Some(script))?;
             peer.ask_ok("prompt", "{:message \"go\"}")?;
             peer.topic("assistant/delta")?;
@@ -283,7 +336,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "interrupt.running",
         about: "`interrupt` lets the tool call that runs finish, ends the turn as interrupted, and hands undelivered steering text back.",
-        needs: &[Need::Script, Need::Op("prompt"), Need::Op("interrupt"), Need::Op("steer"), Need::Op("set_mode")],
+        needs: &[
+            Need::Script,
+            Need::Op("prompt"),
+            Need::Op("interrupt"),
+            Need::Op("steer"),
+            Need::Op("set_mode"),
+        ],
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 1; echo finished\"}}}]} \
                           {:steps [{:delta \"never\"}]}]}";
@@ -293,9 +352,13 @@ pub(super) const CHECKS: &[Check] = &[
             peer.topic("tool/executing")?;
             peer.ask_ok("steer", "{:message \"turn left\"}")?;
             let data = peer.ask_ok("interrupt", "{}")?;
-            ensure(text(&data, "dropped-steering-text").contains("turn left"), || "the steering text is lost".to_owned())?;
+            ensure(text(&data, "dropped-steering-text").contains("turn left"), || {
+                "the steering text is lost".to_owned()
+            })?;
             let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("finished"), || "the tool call was cut".to_owned())?;
+            ensure(text(payload(&result), "result-text").contains("finished"), || {
+                "the tool call was cut".to_owned()
+            })?;
             peer.event("assistant/message that says interrupted", |topic, payload| {
                 topic == "assistant/message" && text(payload, "stop-reason") == "interrupted"
             })?;
@@ -309,7 +372,9 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("interrupt", "{}")?;
-            ensure(text(&data, "dropped-steering-text").is_empty(), || "steering text is handed back".to_owned())
+            ensure(text(&data, "dropped-steering-text").is_empty(), || {
+                "steering text is handed back".to_owned()
+            })
         },
     },
     Check {
@@ -325,7 +390,9 @@ pub(super) const CHECKS: &[Check] = &[
             let message = peer.event("assistant/message", |topic, payload| {
                 topic == "assistant/message" && text(payload, "text") == "at last"
             })?;
-            ensure(text(payload(&message), "error-message").is_empty(), || "the answer is an error".to_owned())
+            ensure(text(payload(&message), "error-message").is_empty(), || {
+                "the answer is an error".to_owned()
+            })
         },
     },
     Check {
@@ -369,7 +436,9 @@ pub(super) const CHECKS: &[Check] = &[
                 talk(&mut peer, message)?;
             }
             let data = peer.ask_ok("compact", "{}")?;
-            ensure(data.get("compacted").and_then(Value::as_bool).is_some(), || ":compacted is no boolean".to_owned())?;
+            ensure(data.get("compacted").and_then(Value::as_bool).is_some(), || {
+                ":compacted is no boolean".to_owned()
+            })?;
             let data = peer.ask_ok("get_fork_messages", "{}")?;
             let points = data.get("messages").and_then(Value::as_slice).map_or(0, <[_]>::len);
             ensure(points >= 2, || "what was compacted cannot be forked any more".to_owned())
@@ -395,7 +464,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             for enabled in [true, false] {
                 let data = peer.ask_ok("set_auto_compaction", &format!("{{:enabled {enabled}}}"))?;
-                ensure(data.get("enabled") == Some(&Value::Bool(enabled)), || ":enabled is another".to_owned())?;
+                ensure(data.get("enabled") == Some(&Value::Bool(enabled)), || {
+                    ":enabled is another".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -408,7 +479,9 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("get_available_models", "{}")?;
             let models = data.get("models").and_then(Value::as_slice);
-            ensure(models.is_some_and(|models| models.iter().all(|model| model.as_map().is_some())), || ":models is no vector of maps".to_owned())
+            ensure(models.is_some_and(|models| models.iter().all(|model| model.as_map().is_some())), || {
+                ":models is no vector of maps".to_owned()
+            })
         },
     },
     Check {
@@ -426,7 +499,9 @@ pub(super) const CHECKS: &[Check] = &[
             for written in [format!("{provider:?}"), format!(":{provider}")] {
                 let data = peer.ask_ok("set_model", &format!("{{:provider {written} :model-id {id:?}}}"))?;
                 let told = data.get("model").map(|model| (text(model, "provider"), text(model, "id")));
-                ensure(told == Some((provider.as_str(), id.as_str())), || format!("the model is told as {told:?}"))?;
+                ensure(told == Some((provider.as_str(), id.as_str())), || {
+                    format!("the model is told as {told:?}")
+                })?;
             }
             let state = state(&mut peer)?;
             ensure(text(&state, "model-id") == id, || "the state tells another model".to_owned())
@@ -451,7 +526,9 @@ pub(super) const CHECKS: &[Check] = &[
             for params in ["{}", "{:direction \"next\"}", "{:direction \"prev\"}"] {
                 let data = peer.ask_ok("cycle_model", params)?;
                 let model = data.get("model");
-                ensure(model.is_some_and(|model| !text(model, "id").is_empty()), || ":model has no :id".to_owned())?;
+                ensure(model.is_some_and(|model| !text(model, "id").is_empty()), || {
+                    ":model has no :id".to_owned()
+                })?;
             }
             Ok(())
         },
@@ -462,10 +539,17 @@ pub(super) const CHECKS: &[Check] = &[
         needs: &[Need::Op("set_thinking_level"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
-            for (level, due) in [("\"high\"", "high"), (":low", "low"), ("0", "off"), ("5", "xhigh"), ("\"medium\"", "medium")] {
+            for (level, due) in [
+                ("\"high\"", "high"),
+                (":low", "low"),
+                ("0", "off"),
+                ("5", "xhigh"),
+                ("\"medium\"", "medium"),
+            ] {
                 let data = peer.ask_ok("set_thinking_level", &format!("{{:level {level}}}"))?;
                 let told = data.get("thinking-level");
-                let told = told.and_then(|told| told.as_str().or_else(|| told.as_keyword())).unwrap_or_default();
+                let told =
+                    told.and_then(|told| told.as_str().or_else(|| told.as_keyword())).unwrap_or_default();
                 ensure(told == due, || format!("{level} is told as {told:?}"))?;
             }
             let state = state(&mut peer)?;
@@ -483,7 +567,9 @@ pub(super) const CHECKS: &[Check] = &[
             for _ in 0..6 {
                 let data = peer.ask_ok("cycle_thinking_level", "{}")?;
                 let level = data.get("thinking-level");
-                told.push(level.and_then(|l| l.as_str().or_else(|| l.as_keyword())).unwrap_or_default().to_owned());
+                told.push(
+                    level.and_then(|l| l.as_str().or_else(|| l.as_keyword())).unwrap_or_default().to_owned(),
+                );
             }
             if told != ["minimal", "low", "medium", "high", "xhigh", "off"] {
                 probe.note(format!("The thinking levels come round as {told:?}."));
@@ -507,11 +593,12 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             match peer.ask("login_begin", "{:provider \"no-such-provider\"}")? {
-                Answer::Ok(data) => {
-                    ensure(data.get("pending-login") == Some(&Value::Bool(true)), || ":pending-login is not true".to_owned())
-                }
+                Answer::Ok(data) => ensure(data.get("pending-login") == Some(&Value::Bool(true)), || {
+                    ":pending-login is not true".to_owned()
+                }),
                 Answer::Error(error) => {
-                    let fair = ["request/invalid-params", "runtime/failed", "request/not-found"].contains(&error.code.as_str());
+                    let fair = ["request/invalid-params", "runtime/failed", "request/not-found"]
+                        .contains(&error.code.as_str());
                     ensure(fair, || format!("{} came", error.code))
                 }
             }
@@ -524,7 +611,9 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("logout", "{:provider \"no-such-provider\"}")?;
-            ensure(data.get("logged-out").and_then(Value::as_bool).is_some(), || ":logged-out is no boolean".to_owned())
+            ensure(data.get("logged-out").and_then(Value::as_bool).is_some(), || {
+                ":logged-out is no boolean".to_owned()
+            })
         },
     },
 ];
@@ -594,9 +683,14 @@ fn abort_running(probe: &Probe<'_>) -> Result<(), Stop> {
     let end = message.get("seq").and_then(Value::as_i64).unwrap_or_default();
     let late = peer.take_events().into_iter().find(|event| {
         let after = event.get("seq").and_then(Value::as_i64).is_some_and(|seq| seq > end);
-        after && !turn.is_empty() && text(payload(event), "turn-id") == turn && topic(event) != "session/updated"
+        after
+            && !turn.is_empty()
+            && text(payload(event), "turn-id") == turn
+            && topic(event) != "session/updated"
     });
-    ensure(late.is_none(), || format!("{:?} of the turn came after its end", late.as_ref().map(|event| topic(event))))?;
+    ensure(late.is_none(), || {
+        format!("{:?} of the turn came after its end", late.as_ref().map(|event| topic(event)))
+    })?;
     let kept = messages(&mut peer, "{}")?;
     let last = kept.last().map(|message| text(message, "stop-reason").to_owned());
     ensure(last.as_deref() == Some("aborted"), || format!("the stop reason is kept as {last:?}"))
@@ -609,15 +703,20 @@ fn stages(probe: &Probe<'_>) -> Result<(), Stop> {
     const ORDER: &[&str] =
         &["receive-input", "compose-request", "send-request", "stream-response", "tool-call", "render"];
     let events = peer.take_events();
-    let told: Vec<&str> =
-        events.iter().filter(|event| topic(event) == "turn/stage").map(|event| text(payload(event), "stage")).collect();
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| topic(event) == "turn/stage")
+        .map(|event| text(payload(event), "stage"))
+        .collect();
     if told.is_empty() {
         return Err(Stop::NotApplicable("the server tells no stages".to_owned()));
     }
     let mut places = told.iter().map(|stage| ORDER.iter().position(|name| name == stage));
     ensure(places.clone().all(|place| place.is_some()), || format!("the stages are {told:?}"))?;
     ensure(places.clone().is_sorted(), || format!("the stages come as {told:?}"))?;
-    ensure(places.next() == Some(Some(0)) && told.last() == Some(&"render"), || format!("the stages are {told:?}"))?;
+    ensure(places.next() == Some(Some(0)) && told.last() == Some(&"render"), || {
+        format!("the stages are {told:?}")
+    })?;
     for event in events.iter().filter(|event| topic(event) == "turn/stage") {
         let point = text(payload(event), "point");
         ensure(["pre", "post"].contains(&point), || format!(":point is {point:?}"))?;

@@ -119,7 +119,7 @@ fn many_blanks(mut input: &str) -> &str {
         match first(input) {
             Some(b';') => input = comment(input),
             Some(128..) => match input.chars().next() {
-                Some(c) if is_blank(c) => input = after(input, c.len_utf8()),
+                Some(c) if blank(c) => input = after(input, c.len_utf8()),
                 _ => return input,
             },
             _ => return input,
@@ -133,7 +133,7 @@ pub(super) fn comment(input: &str) -> &str {
 }
 
 /// `blank`: what Java takes for white space, and the comma.
-pub(super) fn is_blank(c: char) -> bool {
+pub(super) fn blank(c: char) -> bool {
     match u8::try_from(c) {
         Ok(byte) => class(byte) & BLANK != 0,
         Err(_) => matches!(
@@ -182,7 +182,7 @@ pub(super) fn number_word(input: &str) -> Word<'_> {
 
 #[cold]
 fn wide_word(input: &str, start: usize, ends: u8) -> Word<'_> {
-    let ended = |c: char| u8::try_from(c).map_or(0, class) & ends != 0 || is_blank(c);
+    let ended = |c: char| u8::try_from(c).map_or(0, class) & ends != 0 || blank(c);
     let end = after(input, start).find(ended).map_or(input.len(), |at| start + at);
     Word { text: before(input, end), rest: after(input, end), plain: false }
 }

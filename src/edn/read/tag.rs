@@ -27,22 +27,25 @@ pub(super) fn tagged<'a>(tag: &'a str, value: Value<'a>) -> Result<Value<'a>, &'
     }
 }
 
-/// `inst = year , [ "-" , month , [ "-" , day , [ "T" , time ] ] ] , [ offset ]`: none where a number is out
-/// of its range.
+/// `inst = date , [ offset ]`: none where a number is out of its range.
 fn inst(input: &str) -> Parsed<'_, Option<Inst>> {
-    let dash_two = |input| preceded(char('-'), two).parse(input);
-    let colon_two = |input| preceded(char(':'), two).parse(input);
-    let seconds = pair(colon_two, opt(preceded(char('.'), digit1)));
-    let time = preceded(char('T'), pair(two, opt(pair(colon_two, opt(seconds)))));
-    let date = pair(digits(4), opt(pair(dash_two, opt(pair(dash_two, opt(time))))));
-    let (rest, ((year, months), offset)) = all_consuming(pair(date, opt(offset))).parse(input)?;
+    // Without its offset first: `2020-01-01:30` is January at -01:30, not its first day and a rest.
+    let start = if input.ends_with('Z') { input.len() - 1 } else { input.len().saturating_sub(6) };
+    let (input, offset) = match input.split_at_checked(start) {
+        Some((date, end)) => match all_consuming(offset).parse(end) {
+            Ok((_, offset)) => (date, offset),
+            Err(_) => (input, (0, 0, false)),
+        },
+        None => (input, (0, 0, false)),
+    };
+    let (rest, (year, months)) = all_consuming(date).parse(input)?;
+    let (offset_hour, offset_minute, west) = offset;
 
     let (month, days) = months.unwrap_or((1, None));
     let (day, hours) = days.unwrap_or((1, None));
     let (hour, minutes) = hours.unwrap_or((0, None));
     let (minute, seconds) = minutes.unwrap_or((0, None));
     let (second, fraction) = seconds.unwrap_or((0, None));
-    let (offset_hour, offset_minute, west) = offset.unwrap_or((0, 0, false));
 
     let leap_second = i64::from(minute == 59);
     let valid = (1..=12).contains(&month)
@@ -56,6 +59,24 @@ fn inst(input: &str) -> Parsed<'_, Option<Inst>> {
     let seconds = days_since_epoch(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
     let inst = Inst::new(seconds, nanos(fraction.unwrap_or_default()));
     Ok((rest, valid.then_some(inst)))
+}
+
+type Seconds<'a> = (i64, Option<&'a str>);
+type Time<'a> = (i64, Option<(i64, Option<Seconds<'a>>)>);
+type Date<'a> = (i64, Option<(i64, Option<(i64, Option<Time<'a>>)>)>);
+
+/// `date = year , [ "-" , month , [ "-" , day , [ "T" , time ] ] ]`
+fn date(input: &str) -> Parsed<'_, Date<'_>> {
+    let dash_two = |input| preceded(char('-'), two).parse(input);
+    let day = pair(dash_two, opt(preceded(char('T'), time)));
+    pair(digits(4), opt(pair(dash_two, opt(day)))).parse(input)
+}
+
+/// `time = hour , [ ":" , minute , [ ":" , second , [ "." , fraction ] ] ]`
+fn time(input: &str) -> Parsed<'_, Time<'_>> {
+    let colon_two = |input| preceded(char(':'), two).parse(input);
+    let seconds = pair(colon_two, opt(preceded(char('.'), digit1)));
+    pair(two, opt(pair(colon_two, opt(seconds)))).parse(input)
 }
 
 /// `offset = "Z" | ( "+" | "-" ) , two , ":" , two`, as hours, minutes and whether it is west.

@@ -4,7 +4,7 @@
 
 use memchr::memchr2;
 
-use super::lexical::{Fail, Parsed, after, before, digit, first, is_blank, is_digit, is_macro, word};
+use super::lexical::{Fail, Parsed, after, before, blank, digit, first, is_digit, is_macro, word};
 use crate::edn::ErrorKind;
 use crate::value::Value;
 
@@ -139,7 +139,7 @@ fn octal_escape(input: &str) -> Parsed<'_, char> {
     let mut rest = after(input, 1);
     for count in 0..3 {
         match rest.chars().next() {
-            Some(c) if count > 0 && (is_blank(c) || is_macro(c)) => break,
+            Some(c) if count > 0 && (blank(c) || is_macro(c)) => break,
             Some(c) => match digit(c, 8) {
                 Some(value) => {
                     code = code * 8 + value;

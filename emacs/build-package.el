@@ -1,0 +1,60 @@
+;;; build-package.el --- Make the package's tar  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; emacs -Q --batch -l emacs/build-package.el FOLDER
+;;
+;; Writes edn-bridge-VERSION.tar into FOLDER, for `package-install-file',
+;; and prints its name.  Needs the program tar.
+
+;;; Code:
+
+(require 'lisp-mnt)
+(require 'package)
+
+(defconst build-package-source (file-name-directory load-file-name)
+  "The folder of the package.")
+
+(defun build-package-files ()
+  "Return the files that the package consists of."
+  (append (seq-remove
+           (lambda (file)
+             (string-match-p "-\\(?:autoloads\\|pkg\\)\\.el\\'" file))
+           (directory-files build-package-source t
+                            "\\`edn-bridge[a-z-]*\\.el\\'"))
+          (list (expand-file-name "README.md" build-package-source))))
+
+(defun build-package (folder)
+  "Write the package's tar into FOLDER and return its name."
+  (let* ((description
+          (with-temp-buffer
+            (insert-file-contents
+             (expand-file-name "edn-bridge.el" build-package-source))
+            (package-buffer-info)))
+         (version (package-version-join (package-desc-version description)))
+         (name (format "edn-bridge-%s" version))
+         (tar (expand-file-name (concat name ".tar") folder))
+         (work (make-temp-file "edn-bridge-package" t))
+         (content (expand-file-name name work)))
+    (unwind-protect
+        (progn
+          (make-directory content)
+          (make-directory folder t)
+          (dolist (file (build-package-files))
+            (copy-file file (file-name-as-directory content)))
+          (package-generate-description-file
+           description (expand-file-name "edn-bridge-pkg.el" content))
+          (unless (zerop (call-process "tar" nil nil nil
+                                       "-C" work "-cf" tar name))
+            (error "Program tar failed"))
+          tar)
+      (delete-directory work t))))
+
+(when noninteractive
+  (princ (format "%s\n" (build-package
+                         (or (pop command-line-args-left)
+                             (error "Usage: build-package.el FOLDER"))))))
+
+;;; build-package.el ends here

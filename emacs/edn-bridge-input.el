@@ -1,0 +1,204 @@
+;;; edn-bridge-input.el --- What the user says in a chat  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Sends the draft of a chat: as a prompt, as a slash command, or into the
+;; turn that is running.  Aborts and interrupts.  Remembers what was sent.
+
+;;; Code:
+
+(require 'ring)
+(require 'subr-x)
+(require 'edn-bridge-chat)
+(require 'edn-bridge-messages)
+
+(defvar-local edn-bridge-input-images nil
+  "Images that go with the next message, last first.
+Each is a property list of `:mime-type' and `:data', in base64.")
+
+(defvar-local edn-bridge-input--history nil
+  "Ring of the texts sent.")
+
+(defvar-local edn-bridge-input--history-index nil
+  "Place in the history that the draft came from, or nil.")
+
+;;;; Sending
+
+(defconst edn-bridge-input--command-regexp "\\`/[a-z?][a-z-]*\\(?:[ \t\n]\\|\\'\\)"
+  "Matches a draft that is a slash command.")
+
+(defun edn-bridge-input-send ()
+  "Send the region where it is active, else the draft.
+While a turn is running the text steers it: the model sees it after the
+running tool call."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-input--send "steer"))
+
+(defun edn-bridge-input-queue ()
+  "Queue the region where it is active, else the draft, for after the turn."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-input--send "queue"))
+
+(defun edn-bridge-input--send (behavior)
+  "Send the region or the draft; with BEHAVIOR while a turn is running."
+  (edn-bridge-chat-current)
+  (let* ((region (use-region-p))
+         (text (string-trim
+                (if region
+                    (buffer-substring-no-properties (region-beginning)
+                                                    (region-end))
+                  (edn-bridge-transcript-draft)))))
+    (when (equal text "")
+      (user-error "There is nothing to send"))
+    (if region
+        (deactivate-mark)
+      (edn-bridge-transcript-reset-draft))
+    (edn-bridge-input--remember text)
+    (edn-bridge-input-send-text text behavior (not region))))
+
+(defun edn-bridge-input-send-text (text &optional behavior draft)
+  "Send TEXT: a slash command, or what the model is to see.
+BEHAVIOR is \"steer\" or \"queue\", what becomes of it while a turn is
+running.  With DRAFT non-nil, TEXT is put back where it is refused."
+  (let* ((conn (edn-bridge-chat-current))
+         (case-fold-search nil)
+         (command (string-match-p edn-bridge-input--command-regexp text))
+         (images (and (not command)
+                      (prog1 (vconcat (reverse edn-bridge-input-images))
+                        (setq edn-bridge-input-images nil))))
+         (running (edn-bridge-chat-running-p)))
+    (edn-bridge-messages-echo text (and running (not command) behavior)
+                              (not command))
+    ;; Whoever sends wants to see what comes.
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point-max)))
+    (unless (or command running)
+      (setq edn-bridge-chat--last-prompt text))
+    (edn-bridge-rpc-request
+     conn
+     ;; The bridge starts a turn for what it cannot add to one, so that a
+     ;; turn which ends meanwhile does no harm.
+     (cond (command "command")
+           ((not running) "prompt")
+           ((equal behavior "queue") "follow_up")
+           (t "steer"))
+     (append (list (if command :text :message) text)
+             (and (> (length images) 0) (list :images images)))
+     :on-success #'ignore
+     :on-error
+     (lambda (frame)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-messages-forget-echo text)
+         (when (edn-bridge-rpc-live-p conn)
+           (edn-bridge-chat-notice (edn-bridge-input--failure frame)
+                                   'edn-bridge-chat-error))
+         (when (and draft (equal (edn-bridge-transcript-draft) ""))
+           (edn-bridge-transcript-set-draft text)))))))
+
+(defun edn-bridge-input--failure (frame)
+  "Return what to tell the user about the error FRAME."
+  (let ((nearest (append (plist-get (plist-get frame :data) :nearest) nil)))
+    (concat (plist-get frame :error-message)
+            (if nearest
+                (format "  Did you mean %s?"
+                        (mapconcat #'edn-bridge-chat-word nearest ", "))
+              ""))))
+
+(defun edn-bridge-input-abort ()
+  "Abort the turn that is running."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-rpc-request (edn-bridge-chat-current) "abort" nil
+                          :on-success #'ignore))
+
+(defun edn-bridge-input-interrupt ()
+  "End the turn after the tool call that is running.
+Steering text that the model did not see comes back as the draft."
+  (interactive nil edn-bridge-chat-mode)
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "interrupt" nil
+     :on-success
+     (lambda (data)
+       (let ((text (plist-get data :dropped-steering-text)))
+         (edn-bridge-chat-with-buffer conn
+           (when (and (stringp text) (not (equal text ""))
+                      (equal (edn-bridge-transcript-draft) ""))
+             (edn-bridge-transcript-set-draft text))))))))
+
+(defun edn-bridge-input--show-cut ()
+  "Where the last turn was cut, show that, with a button that sends it again."
+  (when edn-bridge-chat--cut
+    (setq edn-bridge-chat--cut nil)
+    (let ((prompt edn-bridge-chat--last-prompt))
+    (edn-bridge-chat-notice
+     "The connection was lost while the last turn was running."
+     'edn-bridge-chat-error
+     (list "Send again"
+           (lambda ()
+             (interactive)
+             (if prompt
+                 (edn-bridge-input-send-text prompt)
+               (user-error "There is nothing to send again"))))))))
+
+;;;; History
+
+(defun edn-bridge-input--remember (text)
+  "Add TEXT to the history."
+  (setq edn-bridge-input--history-index nil)
+  (unless (and (not (ring-empty-p edn-bridge-input--history))
+               (equal text (ring-ref edn-bridge-input--history 0)))
+    (ring-insert edn-bridge-input--history text)))
+
+(defun edn-bridge-input-previous (count)
+  "Make the draft what was sent COUNT inputs before."
+  (interactive "p" edn-bridge-chat-mode)
+  (when (ring-empty-p edn-bridge-input--history)
+    (user-error "Nothing was sent yet"))
+  (let ((index (+ (or edn-bridge-input--history-index -1) count)))
+    (cond
+     ((< index 0)
+      (setq edn-bridge-input--history-index nil)
+      (edn-bridge-transcript-set-draft ""))
+     ((>= index (ring-length edn-bridge-input--history))
+      (user-error "This is the first input"))
+     (t
+      (setq edn-bridge-input--history-index index)
+      (edn-bridge-transcript-set-draft
+       (ring-ref edn-bridge-input--history index))))))
+
+(defun edn-bridge-input-next (count)
+  "Make the draft what was sent COUNT inputs later."
+  (interactive "p" edn-bridge-chat-mode)
+  (edn-bridge-input-previous (- count)))
+
+(defun edn-bridge-input-search (text)
+  "Make TEXT, read with completion from what was sent, the draft."
+  (interactive
+   (list (completing-read "Input: "
+                          (ring-elements edn-bridge-input--history) nil t))
+   edn-bridge-chat-mode)
+  (edn-bridge-transcript-set-draft text))
+
+;;;; Registering
+
+(defun edn-bridge-input--setup ()
+  "Give this chat a history."
+  (setq edn-bridge-input--history (make-ring 200)))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-input--setup)
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--show-cut)
+
+(let ((map edn-bridge-chat-mode-map))
+  (define-key map (kbd "C-c RET") #'edn-bridge-input-send)
+  (define-key map (kbd "C-c C-q") #'edn-bridge-input-queue)
+  (define-key map (kbd "C-c C-k") #'edn-bridge-input-abort)
+  (define-key map (kbd "C-c C-i") #'edn-bridge-input-interrupt)
+  (define-key map (kbd "M-p") #'edn-bridge-input-previous)
+  (define-key map (kbd "M-n") #'edn-bridge-input-next)
+  (define-key map (kbd "M-r") #'edn-bridge-input-search))
+
+(provide 'edn-bridge-input)
+
+;;; edn-bridge-input.el ends here

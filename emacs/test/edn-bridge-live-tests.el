@@ -1,0 +1,354 @@
+;;; edn-bridge-live-tests.el --- Tests with the real program  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; EDN_BRIDGE_PROGRAM names the program.  Without it these are skipped.
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(defconst edn-bridge-live-tests-program (getenv "EDN_BRIDGE_PROGRAM")
+  "The program, or nil.")
+
+(defvar edn-bridge-live-tests-state nil
+  "The state folder of the running test.")
+
+(defmacro edn-bridge-live-tests-with-program (script &rest body)
+  "Run BODY where chats are with the program that plays SCRIPT, a file's name."
+  (declare (indent 1) (debug t))
+  `(progn
+     (skip-unless edn-bridge-live-tests-program)
+     (let* ((edn-bridge-live-tests-state (make-temp-file "edn-bridge-state" t))
+            (folder (file-name-as-directory
+                     (make-temp-file "edn-bridge-folder" t)))
+            (default-directory folder)
+            (edn-bridge-program edn-bridge-live-tests-program)
+            (edn-bridge-program-args
+             (list "--state-dir" edn-bridge-live-tests-state
+                   "--provider" "scripted"
+                   "--script" (expand-file-name
+                               (concat "scripts/" ,script)
+                               edn-bridge-test-directory))))
+       (unwind-protect
+           (progn ,@body)
+         (dolist (buffer (edn-bridge-chat-buffers))
+           (let ((conn (buffer-local-value 'edn-bridge-chat--conn buffer)))
+             (kill-buffer buffer)
+             (when conn
+               (let ((process (edn-bridge-rpc-connection-process conn))
+                     (deadline (+ (float-time) 10)))
+                 (while (and (process-live-p process)
+                             (< (float-time) deadline))
+                   (accept-process-output nil 0.02))
+                 (delete-process process)))))
+         (delete-directory edn-bridge-live-tests-state t)
+         (delete-directory folder t)))))
+
+(defmacro edn-bridge-live-tests-with-chat (script &rest body)
+  "Run BODY in a chat that is ready, with the program playing SCRIPT."
+  (declare (indent 1) (debug t))
+  `(edn-bridge-live-tests-with-program ,script
+     (with-current-buffer (edn-bridge-chat-buffer)
+       (edn-bridge-live-tests-wait-ready)
+       ,@body)))
+
+(defun edn-bridge-live-tests-wait-ready ()
+  "Wait until this chat shows its session."
+  (let ((ready nil))
+    (cl-letf (((symbol-function 'note) (lambda () (setq ready t))))
+      (add-hook 'edn-bridge-chat-ready-hook 'note nil t)
+      (unwind-protect
+          (edn-bridge-test-wait ready)
+        (remove-hook 'edn-bridge-chat-ready-hook 'note t)))))
+
+(defun edn-bridge-live-tests-say (text)
+  "Send TEXT as the draft of this chat and wait for the end of the turn."
+  (goto-char (point-max))
+  (insert text)
+  (let ((ended nil))
+    (cl-letf (((symbol-function 'note) (lambda () (setq ended t))))
+      (add-hook 'edn-bridge-chat-turn-end-hook 'note nil t)
+      (unwind-protect
+          (progn
+            (edn-bridge-input-send)
+            (edn-bridge-test-wait ended))
+        (remove-hook 'edn-bridge-chat-turn-end-hook 'note t)))))
+
+(defconst edn-bridge-live-tests-hello
+  "You\nHi\n\nAssistant\nHello, **world**!\n\n```el\n(message \"hi\")\n```\n"
+  "What a turn with the script of that name looks like.")
+
+(ert-deftest edn-bridge-live-talks ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (should (edn-bridge-rpc-feature-p edn-bridge-chat--conn "plist-frames"))
+    (edn-bridge-live-tests-say "Hi")
+    (should (equal (edn-bridge-test-transcript) edn-bridge-live-tests-hello))
+    (should (string-match-p "ready · idle" (edn-bridge-chat--header-line)))
+    (should edn-bridge-chat--footer)))
+
+(ert-deftest edn-bridge-live-reads-map-frames-too ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (cl-letf* ((handshake (symbol-function 'edn-bridge-rpc--handshake))
+               ((symbol-function 'edn-bridge-rpc--handshake)
+                (lambda (conn name features)
+                  (funcall handshake conn name
+                           (remove "plist-frames" features)))))
+      (with-current-buffer (edn-bridge-chat-buffer)
+        (edn-bridge-live-tests-wait-ready)
+        (should-not (edn-bridge-rpc-connection-plist-frames
+                     edn-bridge-chat--conn))
+        (edn-bridge-live-tests-say "Hi")
+        (should (equal (edn-bridge-test-transcript)
+                       edn-bridge-live-tests-hello))))))
+
+(ert-deftest edn-bridge-live-keeps-session-and-draft-over-a-crash ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Hi")
+    (let ((session edn-bridge-chat--session-id))
+      (insert "my draft")
+      (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
+                      'SIGKILL)
+      (edn-bridge-test-wait
+       (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
+      (should (string-match-p "Disconnected.*\\[Connect again\\]"
+                              (edn-bridge-test-transcript)))
+      (edn-bridge-chat-reconnect)
+      (edn-bridge-live-tests-wait-ready)
+      (should (equal edn-bridge-chat--session-id session))
+      (should (equal (edn-bridge-test-transcript) edn-bridge-live-tests-hello))
+      (should (equal (edn-bridge-transcript-draft) "my draft"))
+      (edn-bridge-transcript-reset-draft)
+      (edn-bridge-live-tests-say "Again")
+      (should (string-match-p "You\nAgain\n\nAssistant\nHello"
+                              (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-live-marks-a-turn-that-was-cut ()
+  (edn-bridge-live-tests-with-chat "slow.edn"
+    (goto-char (point-max))
+    (insert "Take your time")
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait (string-match-p "Begin" (edn-bridge-test-transcript)))
+    (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
+                    'SIGKILL)
+    (edn-bridge-test-wait (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
+    (edn-bridge-chat-reconnect)
+    (edn-bridge-live-tests-wait-ready)
+    (should (string-match-p "\\[Send again\\]" (edn-bridge-test-transcript)))
+    (goto-char (point-min))
+    (search-forward "[Send again")
+    (push-button (1- (point)))
+    (edn-bridge-test-wait
+     (string-match-p "Take your time\\(.\\|\n\\)*Take your time\n\nAssistant\nBegin"
+                     (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-live-aborts ()
+  (edn-bridge-live-tests-with-chat "slow.edn"
+    (let ((ended nil))
+      (add-hook 'edn-bridge-chat-turn-end-hook (lambda () (setq ended t)) nil t)
+      (insert "Take your time")
+      (edn-bridge-input-send)
+      (edn-bridge-test-wait
+       (string-match-p "Begin" (edn-bridge-test-transcript)))
+      (should (edn-bridge-chat-running-p))
+      (edn-bridge-input-abort)
+      (edn-bridge-test-wait ended)
+      (should (string-match-p "(aborted)" (edn-bridge-test-transcript)))
+      (should-not (string-match-p "End" (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-live-lists-forks-and-names-sessions ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Hi")
+    (edn-bridge-sessions-rename "First")
+    (edn-bridge-test-wait (equal (edn-bridge-chat-get :session-name) "First"))
+    (let ((first edn-bridge-chat--session-id)
+          (data (edn-bridge-rpc-call edn-bridge-chat--conn "get_messages" nil)))
+      (edn-bridge-sessions-fork
+       (plist-get (aref (plist-get data :messages) 0) :id))
+      (edn-bridge-test-wait (not (equal edn-bridge-chat--session-id first)))
+      (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "You\nHi\n"))
+      (edn-bridge-sessions-switch first)
+      (edn-bridge-test-wait (equal (edn-bridge-test-transcript)
+                                   edn-bridge-live-tests-hello))
+      (let* ((data (edn-bridge-rpc-call edn-bridge-chat--conn
+                                        "list_sessions" nil))
+             (names (mapcar #'edn-bridge-sessions-label
+                            (plist-get data :sessions))))
+        (should (member "First" names))))))
+
+(ert-deftest edn-bridge-live-begins-a-new-session ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Hi")
+    (let ((first edn-bridge-chat--session-id))
+      (edn-bridge-sessions-new)
+      (edn-bridge-test-wait (not (equal edn-bridge-chat--session-id first)))
+      (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "")))))
+
+(ert-deftest edn-bridge-live-asks-in-eql ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (let ((id edn-bridge-chat--session-id))
+      (with-current-buffer (edn-bridge-query--buffer (current-buffer))
+        (apply #'edn-bridge-query-send (edn-bridge-query--form))
+        (with-current-buffer "*edn-bridge result*"
+          (edn-bridge-test-wait
+           (string-match-p (regexp-quote id) (buffer-string))))
+        (erase-buffer)
+        (insert "(not-eql)")
+        (edn-bridge-query-send (point-min) (point-max))
+        (with-current-buffer "*edn-bridge result*"
+          (edn-bridge-test-wait
+           (string-match-p "request/invalid-query" (buffer-string))))
+        (kill-buffer)))))
+
+(ert-deftest edn-bridge-live-signals-errors-of-calls ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (let ((err (should-error
+                (edn-bridge-rpc-call edn-bridge-chat--conn "fork"
+                                     '(:entry-id "no-such-entry"))
+                :type 'edn-bridge-rpc-error)))
+      (should (equal (plist-get (nth 2 err) :error-code) "request/not-found")))))
+
+(ert-deftest edn-bridge-live-shows-many-deltas ()
+  (edn-bridge-live-tests-with-chat "many.edn"
+    (edn-bridge-live-tests-say "Go")
+    (should (equal (edn-bridge-test-transcript)
+                   (concat "You\nGo\n\nAssistant\n"
+                           (apply #'concat (make-list 5000 "word "))
+                           "\n")))))
+
+(ert-deftest edn-bridge-live-shows-failures-of-the-model ()
+  (edn-bridge-live-tests-with-chat "failure.edn"
+    (edn-bridge-live-tests-say "Go")
+    (should (string-match-p "The model is on fire"
+                            (edn-bridge-test-transcript)))))
+
+(defun edn-bridge-live-tests-batch (script)
+  "Run one prompt in batch with SCRIPT; return status, stdout and stderr."
+  (let ((errors (make-temp-file "edn-bridge-stderr"))
+        (emacs (expand-file-name invocation-name invocation-directory)))
+    (unwind-protect
+        (with-temp-buffer
+          (list (call-process
+                 emacs nil (list t errors) nil
+                 "-Q" "--batch" "-L"
+                 (expand-file-name ".." edn-bridge-test-directory)
+                 "-l" "edn-bridge"
+                 "--eval"
+                 (format "(setq edn-bridge-program %S edn-bridge-program-args '%S)"
+                         edn-bridge-program
+                         (append (butlast edn-bridge-program-args)
+                                 (list (expand-file-name
+                                        (concat "scripts/" script)
+                                        edn-bridge-test-directory))))
+                 "--eval" "(edn-bridge-batch \"Hi\")")
+                (buffer-string)
+                (with-temp-buffer
+                  (insert-file-contents errors)
+                  (buffer-string))))
+      (delete-file errors))))
+
+(ert-deftest edn-bridge-live-prints-a-transcript-in-batch ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (should (equal (edn-bridge-live-tests-batch "hello.edn")
+                   '(0 "> Hi\n\nHello, **world**!\n\n```el\n(message \"hi\")\n```\n"
+                       "")))
+    (pcase-let ((`(,status ,_ ,errors)
+                 (edn-bridge-live-tests-batch "failure.edn")))
+      (should (= status 1))
+      (should (equal errors "edn-bridge: The model is on fire.\n")))
+    (pcase-let ((`(,status ,_ ,errors)
+                 (edn-bridge-live-tests-batch "no-such-script.edn")))
+      (should (= status 1))
+      (should (= 1 (length (split-string errors "\n" t)))))))
+
+;;;; Faults on the way
+
+(defmacro edn-bridge-live-tests-with-faults (fault &rest body)
+  "Run BODY where what comes from the program goes through FAULT.
+FAULT is a function of a chunk that returns the chunks that arrive, each
+a little later than the one before."
+  (declare (indent 1) (debug t))
+  `(let ((receive (symbol-function 'edn-bridge-rpc--receive))
+         (queue nil)
+         (timer nil))
+     (cl-labels ((deliver ()
+                   (setq timer nil)
+                   (pcase (pop queue)
+                     (`(,conn . ,chunk) (funcall receive conn chunk)))
+                   (arm))
+                 (arm ()
+                   (when (and queue (not timer))
+                     (setq timer (run-at-time 0.001 nil #'deliver)))))
+       (cl-letf (((symbol-function 'edn-bridge-rpc--receive)
+                  (lambda (conn chunk)
+                    (dolist (piece (funcall ,fault chunk))
+                      (setq queue (nconc queue (list (cons conn piece)))))
+                    (arm))))
+         (unwind-protect
+             (progn ,@body)
+           (setq queue nil))))))
+
+(ert-deftest edn-bridge-live-bears-splits-and-delays ()
+  (random "edn-bridge")
+  (edn-bridge-live-tests-with-faults
+      (lambda (chunk)
+        (let ((pieces nil)
+              (start 0))
+          (while (< start (length chunk))
+            (let ((end (min (length chunk) (+ start 1 (random 97)))))
+              (push (substring chunk start end) pieces)
+              (setq start end)))
+          (nreverse pieces)))
+    (edn-bridge-live-tests-with-chat "hello.edn"
+      (edn-bridge-live-tests-say "Hi")
+      (should (equal (edn-bridge-test-transcript)
+                     edn-bridge-live-tests-hello)))))
+
+(ert-deftest edn-bridge-live-recovers-from-lost-deltas ()
+  (edn-bridge-live-tests-with-faults
+      (lambda (chunk)
+        ;; Whole lines of deltas go missing, and one is torn.
+        (list (replace-regexp-in-string
+               "(:kind :event :event \"assistant/delta\"[^\n]*world"
+               "(:kind :event :ev"
+               (replace-regexp-in-string
+                "^(:kind :event :event \"assistant/delta\"[^\n]*Hello[^\n]*\n" ""
+                chunk t t)
+               t t)))
+    (edn-bridge-live-tests-with-chat "hello.edn"
+      (edn-bridge-live-tests-say "Hi")
+      (should (equal (edn-bridge-test-transcript)
+                     edn-bridge-live-tests-hello)))))
+
+(declare-function edn-bridge-example "edn-bridge-example")
+
+(ert-deftest edn-bridge-live-serves-another-frontend ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (require 'edn-bridge-example)
+    (let ((buffer (save-window-excursion
+                    (edn-bridge-example
+                     "Hi" `(,edn-bridge-program
+                            "serve" ,@edn-bridge-program-args)))))
+      (unwind-protect
+          (with-current-buffer buffer
+            (edn-bridge-test-wait (string-match-p "hi" (buffer-string))))
+        (kill-buffer buffer)))))
+
+(ert-deftest edn-bridge-live-runs-slash-commands ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (insert "/thinking high")
+    (edn-bridge-chat-settle)
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait
+     (string-match-p "Thinking level set to high"
+                     (edn-bridge-test-transcript)))
+    (insert "/no-such-thing")
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait
+     (equal (edn-bridge-transcript-draft) "/no-such-thing"))))
+
+(provide 'edn-bridge-live-tests)
+
+;;; edn-bridge-live-tests.el ends here

@@ -1,0 +1,168 @@
+//! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge, or, where none
+//! runs, of a runtime of their own.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use edn_bridge::repl::show::Layout;
+use edn_bridge::repl::terminal::{self, Screen};
+use edn_bridge::repl::wire::{Refused, Wire};
+use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
+use edn_bridge::transport::socket;
+use edn_bridge::value::{Map, Owned, Value};
+
+use super::serve::Own;
+use super::{FAILED, Options};
+
+/// Columns where there is no terminal to ask.
+const WIDTH: usize = 100;
+
+/// A connection, and the runtime behind it where that is our own.
+struct Attached {
+    wire: Arc<Wire>,
+    events: Receiver<Owned>,
+    own: Option<Own>,
+}
+
+impl Attached {
+    /// Attaches to the bridge that has the session, else to the newest of the project, else to a runtime
+    /// of our own, which opens the session from disk.
+    fn new(options: &Options, session: Option<&str>) -> Result<Self, String> {
+        let settings = options.settings()?;
+        let project = socket::connect(&settings.state_dir, Some(&settings.cwd));
+        let elsewhere = session.map(|_| socket::connect(&settings.state_dir, None)).unwrap_or_default();
+        for stream in project.into_iter().chain(elsewhere) {
+            let Ok((wire, events)) = Wire::open(stream) else { continue };
+            if session.is_none_or(|session| has(&wire, session)) {
+                return Ok(Self { wire: Arc::new(wire), events, own: None });
+            }
+        }
+        let (own, stream) = Own::start(options)?;
+        let (wire, events) = Wire::open(stream).map_err(|refused| refused.to_string())?;
+        if let Some(session) = session {
+            let target = Map::new().with("session-id", session.to_owned());
+            wire.ask("switch_session", Value::from(target)).map_err(|refused| refused.to_string())?;
+        }
+        Ok(Self { wire: Arc::new(wire), events, own: Some(own) })
+    }
+
+    fn end(self) {
+        drop((self.wire, self.events));
+        if let Some(own) = self.own {
+            own.end();
+        }
+    }
+}
+
+/// Whether a session is live there.
+fn has(wire: &Wire, session: &str) -> bool {
+    let params = Map::new().with("session-id", session.to_owned());
+    wire.ask("get_state", Value::from(params)).is_ok()
+}
+
+pub(super) fn query(
+    options: &Options,
+    query: String,
+    session: Option<String>,
+    explain: bool,
+) -> Result<ExitCode, String> {
+    let attached = Attached::new(options, session.as_deref())?;
+    let text = if explain { explaining(&query).to_string() } else { query };
+    let params = Map::new().with("query", text);
+    let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
+    let answer = attached.wire.ask("query_eql", Value::from(params));
+    attached.end();
+    let data = answer.map_err(|refused: Refused| refused.to_string())?;
+    let mut result = data.get("result").unwrap_or(&Value::Nil);
+    if explain {
+        result = result.get("psi.query/plan").unwrap_or(result);
+    }
+    let layout = Layout { width: WIDTH, terminal: false };
+    writeln!(std::io::stdout().lock(), "{}", layout.value(result)).map_err(|error| error.to_string())?;
+    for (key, what) in [("missing", "not resolved"), ("errors", "failed")] {
+        if let Some(rest) = data.get(key) {
+            let _ = writeln!(std::io::stderr(), "edn-bridge: {what}: {rest}");
+        }
+    }
+    Ok(if data.get("errors").is_some() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode, String> {
+    let history = options.settings()?.state_dir.join("repl-history");
+    let Attached { wire, events, own } = Attached::new(options, session.as_deref())?;
+    let told = match own {
+        Some(_) => "no bridge runs here: this is a runtime of its own",
+        None => "attached to the running bridge",
+    };
+    let code = if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        let _ = writeln!(
+            std::io::stdout().lock(),
+            "edn-bridge {}: {told}. :help tells more.",
+            env!("CARGO_PKG_VERSION")
+        );
+        let screen = Screen::default();
+        let width =
+            rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| size.ws_col.max(40).into());
+        let mut repl = Repl::new(wire, events, Layout { width, terminal: true }, screen.aside());
+        repl.focus(session);
+        repl.begin();
+        let names = repl.names().unwrap_or_default();
+        terminal::run(repl, screen, names, &history, print).map_err(|error| error.to_string())?;
+        ExitCode::SUCCESS
+    } else {
+        tracing::info!("{told}");
+        let aside: Aside = Arc::new(|text: &str| {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+        let mut repl = Repl::new(wire, events, Layout { width: WIDTH, terminal: false }, aside);
+        repl.focus(session);
+        repl.begin();
+        lines(repl)?
+    };
+    if let Some(own) = own {
+        own.end();
+    }
+    Ok(code)
+}
+
+/// Forms from standard input, answers on standard output, events and refusals on standard error. Fails if
+/// any form was refused.
+fn lines(mut repl: Repl) -> Result<ExitCode, String> {
+    let mut code = ExitCode::SUCCESS;
+    let mut text = String::new();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|error| format!("standard input: {error}"))?;
+        text.push_str(&line);
+        text.push('\n');
+        if !Repl::is_whole(&text) {
+            continue;
+        }
+        match repl.evaluate(&std::mem::take(&mut text)) {
+            Outcome::Quit => return Ok(code),
+            outcome => {
+                if let Outcome::Refused(_) = outcome {
+                    code = ExitCode::from(FAILED);
+                }
+                print(&outcome);
+            }
+        }
+    }
+    if !text.trim().is_empty() {
+        return Err("standard input ended within a form".to_owned());
+    }
+    Ok(code)
+}
+
+fn print(outcome: &Outcome) {
+    match outcome {
+        Outcome::Text(text) if !text.is_empty() => {
+            let _ = writeln!(std::io::stdout().lock(), "{text}");
+        }
+        Outcome::Refused(text) => {
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+        _ => {}
+    }
+}

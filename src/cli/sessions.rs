@@ -1,0 +1,240 @@
+//! `edn-bridge sessions`: what is on disk, without running any of it.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use edn_bridge::clock::rfc3339;
+use edn_bridge::export::{self, Format, Transcript};
+use edn_bridge::message::{Role, SessionId};
+use edn_bridge::store::{Content, EntryBody, Repaired, SessionInfo, Store};
+
+use super::{FAILED, Options};
+
+#[derive(Subcommand)]
+pub(super) enum SessionsCommand {
+    /// Lists the sessions of this folder, newest first.
+    List {
+        /// Only those with all these words in one message or in their name.
+        words: Vec<String>,
+        /// Those of all folders.
+        #[arg(long)]
+        all: bool,
+        /// At most so many.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Prints a session as Markdown.
+    Show {
+        /// Its id, the beginning of its id, or its file.
+        session: String,
+    },
+    /// Writes a session to standard output or a file.
+    Export {
+        /// Its id, the beginning of its id, or its file.
+        session: String,
+        /// html, markdown or edn; by default what the file's name ends with, else html.
+        #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown", "edn"])]
+        format: Option<String>,
+        /// The file. It must not be there yet, unless it is an earlier page.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Checks the files of sessions, by default of all. Exit status 1 where something is wrong.
+    Verify {
+        /// Their ids, the beginnings of their ids, or their files.
+        sessions: Vec<String>,
+        /// Repairs what can be, and keeps each file as it was beside the repaired one.
+        #[arg(long)]
+        repair: bool,
+    },
+}
+
+pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result<ExitCode, String> {
+    let settings = options.settings()?;
+    let store = Store::new(&settings.state_dir, options.durability()).map_err(|error| error.to_string())?;
+    let default = SessionsCommand::List { words: Vec::new(), all: false, limit: 50 };
+    match command.unwrap_or(default) {
+        SessionsCommand::List { words, all, limit } => {
+            let cwd = (!all).then_some(settings.cwd.as_path());
+            list(&store, cwd, &words.join(" "), limit)
+        }
+        SessionsCommand::Show { session } => {
+            let content = read(&store, &session)?;
+            warn(&content);
+            print(&export::export(&transcript(&content), Format::Markdown))
+        }
+        SessionsCommand::Export { session, format, output } => {
+            let content = read(&store, &session)?;
+            warn(&content);
+            let ending = output.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
+            let format = format.as_deref().or(ending).and_then(Format::parse).unwrap_or(Format::Html);
+            let text = export::export(&transcript(&content), format);
+            match output {
+                None => print(&text),
+                Some(path) => {
+                    export::save(&path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+                    print(&format!("{}\n", path.display()))
+                }
+            }
+        }
+        SessionsCommand::Verify { sessions, repair } => verify(&store, &sessions, repair),
+    }
+}
+
+fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<ExitCode, String> {
+    let mut text = String::new();
+    let line = |info: &SessionInfo, more: &str, text: &mut String| {
+        let modified = jiff::Timestamp::try_from(info.modified).map(rfc3339);
+        let modified =
+            modified.as_deref().ok().and_then(|ts| ts.get(..16)).unwrap_or_default().replace('T', " ");
+        let messages = info.messages.map_or_else(|| "?".to_owned(), |messages| messages.to_string());
+        let _ = write!(text, "{}  {modified}  {messages:>5}  {}", info.header.session, info.display_name());
+        if cwd.is_none() {
+            let _ = write!(text, "  ({})", info.header.cwd);
+        }
+        let _ = writeln!(text, "{more}");
+    };
+    if words.is_empty() {
+        for info in store.list(cwd).iter().take(limit) {
+            line(info, "", &mut text);
+        }
+    } else {
+        for hit in store.search(cwd, words, limit) {
+            line(&hit.info, &format!("\n    {}", hit.excerpt), &mut text);
+        }
+    }
+    if text.is_empty() && std::io::stdout().is_terminal() {
+        text.push_str("There are none. --all looks in all folders.\n");
+    }
+    print(&text)
+}
+
+fn read(store: &Store, session: &str) -> Result<Content, String> {
+    store.read(&find(store, session)?).map_err(|error| error.to_string())
+}
+
+/// A session's file by its path, its id, or the beginning of its id.
+fn find(store: &Store, session: &str) -> Result<PathBuf, String> {
+    if session.contains('/') || Path::new(session).extension().is_some() {
+        return Ok(PathBuf::from(session));
+    }
+    if let Some(path) = store.find(&SessionId::from(session)) {
+        return Ok(path);
+    }
+    let begins = |path: &PathBuf| {
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().starts_with(session));
+        path.extension().is_some_and(|ending| ending == "edn") && name == Some(true)
+    };
+    let mut fitting = store.all_files().into_iter().filter(begins);
+    match (fitting.next(), fitting.count()) {
+        (Some(path), 0) => Ok(path),
+        (Some(_), more) => Err(format!("{} sessions begin with {session:?}.", more.saturating_add(1))),
+        (None, _) => Err(format!("There is no session {session:?}.")),
+    }
+}
+
+fn transcript(content: &Content) -> Transcript {
+    let branch = content.branch();
+    let messages: Vec<_> = branch
+        .iter()
+        .filter_map(|entry| match &entry.body {
+            EntryBody::Message(message) => Some(message.clone()),
+            _ => None,
+        })
+        .collect();
+    let name = content.entries.iter().rev().find_map(|entry| match &entry.body {
+        EntryBody::Name(name) => Some(name.to_string()),
+        _ => None,
+    });
+    let first = || {
+        let message = messages.iter().find(|message| message.role == Role::User)?;
+        Some(message.text().lines().next()?.chars().take(80).collect())
+    };
+    let title = name.or_else(first).unwrap_or_else(|| "New session".to_owned());
+    let header = &content.header;
+    Transcript {
+        session: header.session.clone(),
+        title,
+        created_at: header.created_at.clone(),
+        cwd: header.cwd.clone(),
+        messages,
+    }
+}
+
+fn warn(content: &Content) {
+    for fault in &content.faults {
+        let _ = writeln!(std::io::stderr(), "edn-bridge: {fault}");
+    }
+}
+
+fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, String> {
+    let paths = match sessions {
+        [] => store.all_files(),
+        _ => sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
+    };
+    let mut text = String::new();
+    let (mut whole, mut faulty, mut left) = (0usize, 0usize, 0usize);
+    for path in &paths {
+        let report = match store.verify(path) {
+            Ok(report) => report,
+            Err(error) => {
+                left = left.saturating_add(1);
+                let _ = writeln!(text, "{error}");
+                continue;
+            }
+        };
+        if report.faults.is_empty() {
+            whole = whole.saturating_add(1);
+            continue;
+        }
+        faulty = faulty.saturating_add(1);
+        let _ = writeln!(
+            text,
+            "{}: {} entries can be read, {} bytes",
+            path.display(),
+            report.entries,
+            report.bytes
+        );
+        for fault in &report.faults {
+            let _ = writeln!(text, "  {fault}");
+        }
+        if !repair {
+            left = left.saturating_add(1);
+            continue;
+        }
+        match store.repair(path) {
+            Ok(Some(Repaired::Rewritten { copy })) => {
+                let _ = writeln!(text, "  Repaired. As it was: {}", copy.display());
+            }
+            Ok(Some(Repaired::SetAside { to })) => {
+                let _ = writeln!(text, "  There was nothing to save in it. It is now {}", to.display());
+            }
+            // Somebody else repaired it meanwhile.
+            Ok(None) => {}
+            Err(error) => {
+                left = left.saturating_add(1);
+                let _ = writeln!(text, "  {error}");
+            }
+        }
+    }
+    let _ = writeln!(
+        text,
+        "{} files: {whole} whole, {faulty} with faults, {left} left as they are.",
+        paths.len()
+    );
+    print(&text)?;
+    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn print(text: &str) -> Result<ExitCode, String> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // Who reads only the beginning has what they want.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,126 @@
+//! A session as a document: a page for a browser, Markdown, or EDN.
+//!
+//! Pure but for [`save`]: a transcript in, text out. A page is one file, is readable without scripts, loads nothing, and
+//! nothing that stands in a transcript can run in it: all text is escaped, raw HTML is shown as text,
+//! links keep only harmless schemes, and the page itself forbids everything but its own style.
+
+mod highlight;
+mod html;
+mod markdown;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::edn;
+use crate::message::{Message, SessionId};
+use crate::value::{Map, Value};
+
+pub use html::MARK;
+
+/// What is exported.
+#[derive(Debug, Clone)]
+pub struct Transcript {
+    /// The session.
+    pub session: SessionId,
+    /// Its name, or the start of its first message.
+    pub title: String,
+    /// When it was opened, RFC 3339 in UTC.
+    pub created_at: Arc<str>,
+    /// The folder that it worked in.
+    pub cwd: Arc<str>,
+    /// The messages, oldest first.
+    pub messages: Vec<Arc<Message>>,
+}
+
+/// How a session is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One self-contained page.
+    Html,
+    /// Markdown.
+    Markdown,
+    /// One EDN map, with the messages as the wire shows them.
+    Edn,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Html, Self::Markdown, Self::Edn];
+
+    /// The name on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Html => "html",
+            Self::Markdown => "markdown",
+            Self::Edn => "edn",
+        }
+    }
+
+    /// The ending of a file.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Html => "html",
+            Self::Markdown => "md",
+            Self::Edn => "edn",
+        }
+    }
+
+    /// The format of that name or ending.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name || format.extension() == name)
+    }
+}
+
+/// The transcript as text in a format.
+pub fn export(transcript: &Transcript, format: Format) -> String {
+    match format {
+        Format::Html => html::page(transcript),
+        Format::Markdown => markdown::document(transcript),
+        Format::Edn => edn_map(transcript),
+    }
+}
+
+/// Writes an exported text to a file that is not there yet, or is an earlier page: nothing else is
+/// overwritten, and what is there stays until the new one is whole.
+///
+/// # Errors
+/// When the file is something else, or the system refuses.
+pub fn save(path: &Path, text: &str) -> io::Result<()> {
+    if path.exists() {
+        let mut start = vec![0; MARK.len()];
+        let is_page = File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+        if !is_page || start != MARK.as_bytes() || !text.starts_with(MARK) {
+            let message = "the file exists and is no page that was exported before";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&part)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+fn edn_map(transcript: &Transcript) -> String {
+    let mut map = Map::new();
+    map.put("session-id", transcript.session.to_value());
+    map.put("title", transcript.title.clone());
+    map.put("created-at", transcript.created_at.as_ref().to_owned());
+    map.put("cwd", transcript.cwd.as_ref().to_owned());
+    map.put("messages", Value::vector(transcript.messages.iter().map(|message| message.to_value())));
+    let mut bytes = Vec::new();
+    edn::write_pretty(&Value::from(map), 100, &mut bytes);
+    bytes.push(b'\n');
+    // The writer writes UTF-8.
+    String::from_utf8(bytes).unwrap_or_default()
+}

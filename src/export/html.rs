@@ -1,0 +1,336 @@
+//! A transcript as one self-contained page.
+
+use std::fmt::Write as _;
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+
+use super::{Transcript, highlight, markdown};
+use crate::message::{Block, Message, Role, Usage};
+
+/// What every page begins with: a file that begins with it may be replaced by a newer export.
+pub const MARK: &str = "<!doctype html>\n<!-- edn-bridge session -->\n";
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1d1d1f; --dim: #6b6b70; --line: #dcdce0; --paper: #fff;
+  --soft: #f5f5f7; --you: #eaf2fd; --k: #8430a0; --s: #a13a1f; --n: #1c5fb8; --c: #6b7a6b; --bad: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8e8ea; --dim: #9a9aa0; --line: #3a3a3e;
+  --paper: #18181a; --soft: #222225; --you: #1f2c3d; --k: #d19be6; --s: #f0a184; --n: #8ab9f5; --c: #93a693;
+  --bad: #f2938c; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 52rem; color: var(--ink); background: var(--paper);
+  font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2, h3, h4 { line-height: 1.3; }
+.facts, time { color: var(--dim); font-size: .85rem; }
+article { border-top: 1px solid var(--line); padding: .8rem 0; }
+article > header { display: flex; justify-content: space-between; gap: 1rem; font-weight: 600; }
+article > header a { color: inherit; text-decoration: none; }
+.user > .body { background: var(--you); border-radius: .6rem; padding: .1rem 1rem; margin-top: .4rem; }
+pre { background: var(--soft); border-radius: .4rem; padding: .7rem .9rem; overflow-x: auto; }
+code, pre { font: .88rem/1.45 ui-monospace, monospace; } p code, li code { background: var(--soft);
+  padding: .1rem .3rem; border-radius: .25rem; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: var(--dim); }
+details.thinking { font-style: italic; color: var(--dim); }
+blockquote { margin: .5rem 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }
+table { border-collapse: collapse; } th, td { border: 1px solid var(--line); padding: .25rem .6rem; }
+img { max-width: 100%; } .error { color: var(--bad); } .usage { color: var(--dim); font-size: .8rem; }
+.k { color: var(--k); } .s { color: var(--s); } .n { color: var(--n); } .c { color: var(--c); }
+.a { color: #1a7f37; } .d { color: var(--bad); }
+";
+
+/// The whole page.
+pub(super) fn page(transcript: &Transcript) -> String {
+    let mut out = String::from(MARK);
+    out.push_str("<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    // Even if something escaped the escaping, it could neither run nor load anything.
+    out.push_str(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n<title>",
+    );
+    escape(&transcript.title, &mut out);
+    let _ = write!(out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>");
+    escape(&transcript.title, &mut out);
+    out.push_str("</h1>\n<p class=\"facts\">");
+    escape(&transcript.created_at, &mut out);
+    out.push_str(" · <code>");
+    escape(&transcript.cwd, &mut out);
+    out.push_str("</code> · ");
+    escape(transcript.session.as_str(), &mut out);
+    let _ = write!(out, " · {} messages</p>\n<main>\n", transcript.messages.len());
+    for one in &transcript.messages {
+        message(one, &mut out);
+    }
+    out.push_str("</main>\n</body>\n</html>\n");
+    out
+}
+
+fn message(message: &Message, out: &mut String) {
+    out.push_str("<article class=\"");
+    out.push_str(message.role.as_str());
+    out.push_str("\" id=\"");
+    escape(message.id.as_str(), out);
+    out.push_str("\">\n<header><a href=\"#");
+    escape(message.id.as_str(), out);
+    out.push_str("\">");
+    escape(&markdown::heading(message), out);
+    out.push_str("</a> <time>");
+    escape(&message.timestamp, out);
+    out.push_str("</time></header>\n<div class=\"body\">\n");
+    for one in &message.content {
+        block(one, message.role, out);
+    }
+    if let Some(error) = &message.error_message {
+        out.push_str("<p class=\"error\">");
+        escape(error, out);
+        out.push_str("</p>\n");
+    }
+    if let Some(usage) = &message.usage {
+        out.push_str("<p class=\"usage\">");
+        out.push_str(&figures(usage));
+        out.push_str("</p>\n");
+    }
+    out.push_str("</div>\n</article>\n");
+}
+
+fn figures(usage: &Usage) -> String {
+    let mut text = format!("{} tokens in, {} out", usage.input, usage.output);
+    if usage.cache_read > 0 {
+        let _ = write!(text, ", {} from the cache", usage.cache_read);
+    }
+    if usage.cost > 0.0 {
+        let _ = write!(text, ", ${:.4}", usage.cost);
+    }
+    text
+}
+
+fn block(block: &Block, role: Role, out: &mut String) {
+    match block {
+        Block::Text(text) if role == Role::Tool => {
+            let long = text.lines().nth(12).is_some();
+            out.push_str(if long { "<details><summary>Output</summary>" } else { "" });
+            out.push_str("<pre><code>");
+            escape(text, out);
+            out.push_str("</code></pre>");
+            out.push_str(if long { "</details>\n" } else { "\n" });
+        }
+        Block::Text(text) => prose(text, out),
+        Block::Thinking(text) => {
+            out.push_str("<details class=\"thinking\"><summary>Thinking</summary>\n");
+            prose(text, out);
+            out.push_str("</details>\n");
+        }
+        Block::ToolCall { name, arguments, .. } => {
+            out.push_str("<details open><summary>");
+            escape(name, out);
+            out.push_str("</summary><pre><code>");
+            arguments_of(arguments, out);
+            out.push_str("</code></pre></details>\n");
+        }
+        Block::Image { mime_type, data } => image(mime_type, data, out),
+    }
+}
+
+/// A call's arguments, one a line; texts as they are, since they are mostly code.
+fn arguments_of(arguments: &crate::value::Value<'_>, out: &mut String) {
+    let Some(map) = arguments.as_map() else { return escape(&arguments.to_string(), out) };
+    for (key, value) in map.iter() {
+        let name = key.as_keyword().map_or_else(|| key.to_string(), str::to_owned);
+        out.push_str("<span class=\"k\">");
+        escape(&name, out);
+        out.push_str("</span> ");
+        match value.as_str() {
+            Some(text) if text.contains('\n') => {
+                out.push('\n');
+                escape(text.trim_end(), out);
+            }
+            Some(text) => escape(text, out),
+            None => escape(&value.to_string(), out),
+        }
+        out.push('\n');
+    }
+}
+
+/// An image, where it is one that cannot be anything else; else a word about it.
+fn image(mime_type: &str, data: &str, out: &mut String) {
+    let known = matches!(mime_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp");
+    let plain = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
+    if known && plain {
+        let _ = writeln!(out, "<p><img alt=\"image\" src=\"data:{mime_type};base64,{data}\"></p>");
+    } else {
+        out.push_str("<p class=\"facts\">An image (");
+        escape(mime_type, out);
+        out.push_str(") that is not shown.</p>\n");
+    }
+}
+
+/// Markdown as HTML. Raw HTML in it is text.
+fn prose(text: &str, out: &mut String) {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut writer = Prose { out, code: None, columns: Vec::new(), column: 0, in_head: false };
+    for event in Parser::new_ext(text, options) {
+        writer.event(event);
+    }
+    writer.out.push('\n');
+}
+
+/// Writes Markdown's events.
+struct Prose<'o> {
+    out: &'o mut String,
+    /// The language and the text of the code block that is open.
+    code: Option<(String, String)>,
+    columns: Vec<Alignment>,
+    column: usize,
+    in_head: bool,
+}
+
+impl Prose<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => match &mut self.code {
+                Some((_, code)) => code.push_str(&text),
+                None => escape(&text, self.out),
+            },
+            Event::Html(text) | Event::InlineHtml(text) => escape(&text, self.out),
+            Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                self.out.push_str("<code>");
+                escape(&text, self.out);
+                self.out.push_str("</code>");
+            }
+            // A person's line break is meant.
+            Event::SoftBreak | Event::HardBreak => self.out.push_str("<br>\n"),
+            Event::Rule => self.out.push_str("<hr>\n"),
+            Event::TaskListMarker(done) => self.out.push_str(if done { "☑ " } else { "☐ " }),
+            Event::FootnoteReference(name) => escape(&name, self.out),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph => self.out.push_str("<p>"),
+            Tag::Heading { level, .. } => {
+                let _ = write!(self.out, "<h{}>", below(level));
+            }
+            Tag::BlockQuote(_) => self.out.push_str("<blockquote>"),
+            Tag::CodeBlock(kind) => {
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => "text".to_owned(),
+                };
+                self.code = Some((language, String::new()));
+            }
+            Tag::List(None) => self.out.push_str("<ul>\n"),
+            Tag::List(Some(first)) => {
+                let _ = writeln!(self.out, "<ol start=\"{first}\">");
+            }
+            Tag::Item => self.out.push_str("<li>"),
+            Tag::Emphasis => self.out.push_str("<em>"),
+            Tag::Strong => self.out.push_str("<strong>"),
+            Tag::Strikethrough => self.out.push_str("<s>"),
+            Tag::Link { dest_url, .. } => self.link(&dest_url),
+            // Loading a picture from elsewhere would tell that the page was read.
+            Tag::Image { dest_url, .. } => {
+                self.out.push('[');
+                escape(&dest_url, self.out);
+                self.out.push(' ');
+            }
+            Tag::Table(columns) => {
+                self.columns = columns;
+                self.out.push_str("<table>\n");
+            }
+            Tag::TableHead => {
+                self.in_head = true;
+                self.column = 0;
+                self.out.push_str("<tr>");
+            }
+            Tag::TableRow => {
+                self.column = 0;
+                self.out.push_str("<tr>");
+            }
+            Tag::TableCell => {
+                let align = match self.columns.get(self.column) {
+                    Some(Alignment::Right) => " align=\"right\"",
+                    Some(Alignment::Center) => " align=\"center\"",
+                    _ => "",
+                };
+                self.column = self.column.saturating_add(1);
+                let cell = if self.in_head { "th" } else { "td" };
+                let _ = write!(self.out, "<{cell}{align}>");
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph => self.out.push_str("</p>\n"),
+            TagEnd::Heading(level) => {
+                let _ = writeln!(self.out, "</h{}>", below(level));
+            }
+            TagEnd::BlockQuote(_) => self.out.push_str("</blockquote>\n"),
+            TagEnd::CodeBlock => {
+                if let Some((language, code)) = self.code.take() {
+                    self.out.push_str("<pre><code>");
+                    highlight::code(&language, &code, self.out);
+                    self.out.push_str("</code></pre>\n");
+                }
+            }
+            TagEnd::List(ordered) => self.out.push_str(if ordered { "</ol>\n" } else { "</ul>\n" }),
+            TagEnd::Item => self.out.push_str("</li>\n"),
+            TagEnd::Emphasis => self.out.push_str("</em>"),
+            TagEnd::Strong => self.out.push_str("</strong>"),
+            TagEnd::Strikethrough => self.out.push_str("</s>"),
+            TagEnd::Link => self.out.push_str("</a>"),
+            TagEnd::Image => self.out.push(']'),
+            TagEnd::Table => self.out.push_str("</table>\n"),
+            TagEnd::TableHead => {
+                self.in_head = false;
+                self.out.push_str("</tr>\n");
+            }
+            TagEnd::TableRow => self.out.push_str("</tr>\n"),
+            TagEnd::TableCell => self.out.push_str(if self.in_head { "</th>" } else { "</td>" }),
+            _ => {}
+        }
+    }
+
+    /// A link that is followed only where that can do no more than open a page.
+    fn link(&mut self, to: &str) {
+        let harmless = ["https://", "http://", "mailto:"]
+            .iter()
+            .any(|scheme| to.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
+        if harmless {
+            self.out.push_str("<a rel=\"noopener noreferrer nofollow\" href=\"");
+            escape(to, self.out);
+            self.out.push_str("\">");
+        } else {
+            self.out.push_str("<a>");
+        }
+    }
+}
+
+/// A message's headings stand below the page's own.
+fn below(level: HeadingLevel) -> u8 {
+    match level {
+        HeadingLevel::H1 => 2,
+        HeadingLevel::H2 => 3,
+        _ => 4,
+    }
+}
+
+/// Appends text so that it is text, between tags and in quoted attributes.
+pub(super) fn escape(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Not allowed in a page, whatever a terminal made of them.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+}

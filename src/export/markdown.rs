@@ -1,0 +1,63 @@
+//! A transcript as Markdown.
+
+use std::fmt::Write as _;
+
+use super::Transcript;
+use crate::message::{Block, Message, Role};
+
+/// The whole transcript.
+pub(super) fn document(transcript: &Transcript) -> String {
+    let mut out = String::new();
+    let title = transcript.title.replace('\n', " ");
+    let _ = writeln!(out, "# {title}\n");
+    let _ =
+        writeln!(out, "Session {} · {} · `{}`", transcript.session, transcript.created_at, transcript.cwd);
+    for message in &transcript.messages {
+        let _ = write!(out, "\n## {} · {}\n", heading(message), message.timestamp);
+        for block in &message.content {
+            out.push('\n');
+            match block {
+                Block::Text(text) if message.role == Role::Tool => fenced(&mut out, "", text),
+                Block::Text(text) => {
+                    out.push_str(text.trim_end());
+                    out.push('\n');
+                }
+                Block::Thinking(text) => {
+                    for line in text.trim_end().lines() {
+                        let _ = writeln!(out, "> {line}");
+                    }
+                }
+                Block::ToolCall { name, arguments, .. } => {
+                    let _ = writeln!(out, "`{name}`:\n");
+                    fenced(&mut out, "edn", &arguments.to_string());
+                }
+                Block::Image { mime_type, data } => {
+                    let _ = writeln!(out, "(An image, {mime_type}, {} bytes of base64.)", data.len());
+                }
+            }
+        }
+        if let Some(error) = &message.error_message {
+            let _ = writeln!(out, "\n**Failed:** {error}");
+        }
+    }
+    out
+}
+
+/// Who speaks.
+pub(super) fn heading(message: &Message) -> String {
+    match (message.role, &message.tool_name) {
+        (Role::User, _) => "You".to_owned(),
+        (Role::Assistant, _) => "Assistant".to_owned(),
+        (Role::System, _) => "System".to_owned(),
+        (Role::Tool, Some(name)) if message.is_error == Some(true) => format!("Tool {name} (failed)"),
+        (Role::Tool, Some(name)) => format!("Tool {name}"),
+        (Role::Tool, None) => "Tool".to_owned(),
+    }
+}
+
+/// A code block whose fence is longer than any in the text, so that the text cannot end it.
+fn fenced(out: &mut String, language: &str, text: &str) {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.saturating_add(1).max(3));
+    let _ = writeln!(out, "{fence}{language}\n{}\n{fence}", text.trim_end());
+}

@@ -1,0 +1,322 @@
+//! What `/remember` keeps: notes of a project, in a file of its own, which grows by a line for each note
+//! and each removal.
+//!
+//! Knows folders, notes and the codec. Who writes a note, and where it is shown, others decide.
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::edn;
+use crate::limits::{NOTE_BYTES, NOTES, NOTES_BYTES};
+use crate::message::SessionId;
+use crate::project;
+use crate::value::{Map, Value};
+
+/// One note.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Its id, for removing it.
+    pub id: Arc<str>,
+    /// When it was written, RFC 3339 in UTC.
+    pub ts: Arc<str>,
+    /// What is remembered.
+    pub text: Arc<str>,
+    /// The session that it was written in.
+    pub session: Option<SessionId>,
+}
+
+/// Why a note could not be kept or read.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The system refused.
+    #[error("Cannot use {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is nothing to remember.
+    #[error("There is nothing to remember: the note is empty.")]
+    Empty,
+    /// The note is too long.
+    #[error("A note has at most {NOTE_BYTES} bytes, not {0}.")]
+    TooLong(usize),
+    /// There are too many notes.
+    #[error("This project has {NOTES} notes, which is as many as are kept. Remove some first.")]
+    TooMany,
+}
+
+/// The notes of all projects.
+#[derive(Debug)]
+pub struct Memory {
+    folder: PathBuf,
+    /// What was read of each project's file.
+    known: Mutex<HashMap<PathBuf, Known>>,
+}
+
+/// The notes of a file, and its length and time when they were read.
+#[derive(Debug)]
+struct Known {
+    length: u64,
+    time: SystemTime,
+    notes: Arc<Vec<Note>>,
+}
+
+impl Note {
+    /// `{:id :timestamp :text :session-id?}`.
+    pub fn to_value(&self) -> Value<'static> {
+        let mut map = Map::new();
+        map.put("id", self.id.as_ref().to_owned());
+        map.put("timestamp", self.ts.as_ref().to_owned());
+        map.put("text", self.text.as_ref().to_owned());
+        if let Some(session) = &self.session {
+            map.put("session-id", session.to_value());
+        }
+        Value::from(map)
+    }
+}
+
+impl Memory {
+    /// The memory below `state_dir`. Touches nothing on disk.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { folder: state_dir.join("memory"), known: Mutex::new(HashMap::new()) }
+    }
+
+    /// The file of a project's notes.
+    pub fn path(&self, cwd: &Path) -> PathBuf {
+        self.folder.join(format!("{}.edn", project::name(cwd)))
+    }
+
+    /// Keeps a note for a project. It is on disk when this returns.
+    ///
+    /// # Errors
+    /// See [`MemoryError`]; nothing was kept then.
+    pub fn remember(&self, cwd: &Path, note: &Note) -> Result<(), MemoryError> {
+        if note.text.trim().is_empty() {
+            return Err(MemoryError::Empty);
+        }
+        if note.text.len() > NOTE_BYTES {
+            return Err(MemoryError::TooLong(note.text.len()));
+        }
+        if self.notes(cwd)?.len() >= NOTES {
+            return Err(MemoryError::TooMany);
+        }
+        self.append(&self.path(cwd), &note.to_value())
+    }
+
+    /// Removes a note; answers whether there was one of that id.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn forget(&self, cwd: &Path, id: &str, ts: &str) -> Result<bool, MemoryError> {
+        if !self.notes(cwd)?.iter().any(|note| &*note.id == id) {
+            return Ok(false);
+        }
+        let mut map = Map::new();
+        map.put("forget", id.to_owned());
+        map.put("timestamp", ts.to_owned());
+        self.append(&self.path(cwd), &Value::from(map))?;
+        Ok(true)
+    }
+
+    /// A project's notes, oldest first. Read again only when the file has changed.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn notes(&self, cwd: &Path) -> Result<Arc<Vec<Note>>, MemoryError> {
+        let path = self.path(cwd);
+        let failed = |source| MemoryError::Io { path: path.clone(), source };
+        let metadata = match std::fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(error) => return Err(failed(error)),
+        };
+        let (length, time) = (metadata.len(), metadata.modified().map_err(failed)?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&path)
+            && (known.length, known.time) == (length, time)
+        {
+            return Ok(known.notes.clone());
+        }
+        let mut bytes = Vec::new();
+        File::open(&path).and_then(|file| file.take(NOTES_BYTES).read_to_end(&mut bytes)).map_err(failed)?;
+        let notes = Arc::new(read(&bytes));
+        known.insert(path.clone(), Known { length, time, notes: notes.clone() });
+        Ok(notes)
+    }
+
+    /// The notes that have all words of a text, the one with the most of them first, newer ones before
+    /// older ones.
+    ///
+    /// # Errors
+    /// As [`Memory::notes`].
+    pub fn search(&self, cwd: &Path, text: &str) -> Result<Vec<Note>, MemoryError> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+        let notes = self.notes(cwd)?;
+        let mut found: Vec<(usize, &Note)> = notes
+            .iter()
+            .rev()
+            .filter_map(|note| {
+                let lower = note.text.to_lowercase();
+                let counts = words.iter().map(|word| lower.matches(word.as_str()).count());
+                let counts: Vec<usize> = counts.collect();
+                (!counts.contains(&0)).then(|| (counts.iter().sum(), note))
+            })
+            .collect();
+        found.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+        Ok(found.into_iter().map(|(_, note)| note.clone()).collect())
+    }
+
+    /// The newest notes as a part of a prompt, as many as fit into `room` bytes, oldest first; `None`
+    /// where there are none or none fits.
+    pub fn for_prompt(&self, cwd: &Path, room: usize) -> Option<String> {
+        const HEADING: &str = "The user asked you to remember:";
+        let notes = self.notes(cwd).ok()?;
+        let mut left = room.checked_sub(HEADING.len())?;
+        let fitting = notes.iter().rev().map_while(|note| {
+            left = left.checked_sub(note.text.len().saturating_add(3))?;
+            Some(note)
+        });
+        let fitting: Vec<&Note> = fitting.collect();
+        if fitting.is_empty() {
+            return None;
+        }
+        let mut text = HEADING.to_owned();
+        for note in fitting.into_iter().rev() {
+            text.push_str("\n- ");
+            text.push_str(&note.text);
+        }
+        Some(text)
+    }
+
+    fn append(&self, path: &Path, value: &Value<'_>) -> Result<(), MemoryError> {
+        let mut line = Vec::new();
+        edn::write_compact(value, &mut line);
+        line.push(b'\n');
+        let written = (|| {
+            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(path)?;
+            // Two processes may remember at once. Writing a line takes no time, so that waiting is right.
+            flock(&file, FlockOperation::LockExclusive)?;
+            let end = file.seek(SeekFrom::End(0))?;
+            if end > 0 {
+                // A line that was cut off must not swallow this one.
+                let mut last = [0];
+                file.seek(SeekFrom::End(-1))?;
+                file.read_exact(&mut last)?;
+                if last != *b"\n" {
+                    line.insert(0, b'\n');
+                }
+            }
+            let done = file.write_all(&line).and_then(|()| file.sync_all());
+            if done.is_err() {
+                let _ = file.set_len(end);
+            }
+            done?;
+            File::open(&self.folder)?.sync_all()
+        })();
+        written.map_err(|source: io::Error| MemoryError::Io { path: path.to_owned(), source })
+    }
+}
+
+/// The notes that lines leave. A line that is none is passed over.
+fn read(bytes: &[u8]) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        let Ok(value) = edn::read_one(line) else { continue };
+        let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+        if let Some(id) = text("forget") {
+            notes.retain(|note| note.id != id);
+        } else if let (Some(id), Some(ts), Some(note)) = (text("id"), text("timestamp"), text("text")) {
+            notes.push(Note { id, ts, text: note, session: text("session-id").map(SessionId::from) });
+        }
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(id: &str, text: &str) -> Note {
+        Note { id: id.into(), ts: "2026-01-01T00:00:00.000Z".into(), text: text.into(), session: None }
+    }
+
+    fn ids(notes: &[Note]) -> Vec<&str> {
+        notes.iter().map(|note| &*note.id).collect()
+    }
+
+    #[test]
+    fn notes_are_kept_per_project_searched_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new(dir.path());
+        let (a, b) = (Path::new("/a"), Path::new("/b"));
+        assert_eq!(memory.notes(a).unwrap().len(), 0);
+        memory.remember(a, &note("m1", "Tests run with make\n\"check\"")).unwrap();
+        memory.remember(a, &note("m2", "The make file makes make targets")).unwrap();
+        memory.remember(b, &note("m3", "elsewhere")).unwrap();
+        // Another process sees the same.
+        let other = Memory::new(dir.path());
+        assert_eq!(ids(&other.notes(a).unwrap()), ["m1", "m2"]);
+        assert_eq!(ids(&other.search(a, "MAKE").unwrap()), ["m2", "m1"]);
+        assert_eq!(ids(&other.search(a, "tests check").unwrap()), ["m1"]);
+        assert_eq!(ids(&other.search(a, "elsewhere").unwrap()), [""; 0]);
+        assert!(other.forget(a, "m1", "t").unwrap());
+        assert!(!other.forget(a, "m1", "t").unwrap());
+        assert_eq!(ids(&memory.notes(a).unwrap()), ["m2"]);
+        assert_eq!(&*memory.notes(b).unwrap(), &[note("m3", "elsewhere")]);
+    }
+
+    #[test]
+    fn a_cut_off_line_costs_only_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new(dir.path());
+        let a = Path::new("/a");
+        memory.remember(a, &note("m1", "one")).unwrap();
+        let mut file = OpenOptions::new().append(true).open(memory.path(a)).unwrap();
+        file.write_all(b"{:id \"m2\" :te").unwrap();
+        memory.remember(a, &note("m3", "three")).unwrap();
+        assert_eq!(ids(&memory.notes(a).unwrap()), ["m1", "m3"]);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new(dir.path());
+        let a = Path::new("/a");
+        assert!(matches!(memory.remember(a, &note("m", " \n")), Err(MemoryError::Empty)));
+        let long = "x".repeat(NOTE_BYTES + 1);
+        assert!(matches!(memory.remember(a, &note("m", &long)), Err(MemoryError::TooLong(_))));
+        assert!(!memory.path(a).exists());
+    }
+
+    #[test]
+    fn a_prompt_holds_the_newest_notes_that_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new(dir.path());
+        let a = Path::new("/a");
+        assert_eq!(memory.for_prompt(a, 1000), None);
+        for (id, text) in [("m1", "first"), ("m2", "second"), ("m3", "third")] {
+            memory.remember(a, &note(id, text)).unwrap();
+        }
+        let heading = "The user asked you to remember:";
+        let all = format!("{heading}\n- first\n- second\n- third");
+        assert_eq!(memory.for_prompt(a, all.len()).unwrap(), all);
+        assert_eq!(memory.for_prompt(a, all.len() - 1).unwrap(), format!("{heading}\n- second\n- third"));
+        assert_eq!(memory.for_prompt(a, heading.len() + 1), None);
+    }
+}

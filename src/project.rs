@@ -1,0 +1,18 @@
+//! How a project's folder is named where things are kept for it.
+//!
+//! Knows paths; not what is kept.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+/// A file name for a folder: readable, and different for different folders.
+pub fn name(cwd: &Path) -> String {
+    let path = cwd.to_string_lossy();
+    let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
+    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    format!("{name}-{short}")
+}

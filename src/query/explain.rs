@@ -1,0 +1,150 @@
+//! How a query would be answered, as data: for each ask the resolvers that run, in order, and the
+//! alternatives. Nothing is run; below a join the entities are taken to be known as their resolver says.
+
+use crate::query::ast::{Ask, Key, Query, Sub};
+use crate::query::graph::{Bits, Graph, ResolverId};
+use crate::value::{Map, Value};
+
+/// Explains a query from what is known at the start.
+///
+/// Each ask is a map with `:ask`, and `:steps` (symbols in the order in which they run), `:alternatives`,
+/// `:known true` or `:unreachable true`, and below a join `:join` with the same again.
+pub fn explain(graph: &Graph, query: &Query, entity: &Map<'static>) -> Value<'static> {
+    let names =
+        entity.iter().filter_map(|(key, _)| key.as_keyword().filter(|name| graph.attr(name).is_some()));
+    level(graph, query, &bits(graph, names))
+}
+
+fn bits<'n>(graph: &Graph, names: impl Iterator<Item = &'n str>) -> Bits {
+    let mut known = Bits::default();
+    for attr in names.filter_map(|name| graph.any_attr(name)) {
+        known.add(attr.place());
+    }
+    known
+}
+
+fn level(graph: &Graph, query: &Query, known: &Bits) -> Value<'static> {
+    Value::vector(query.asks.iter().map(|ask| Value::from(one(graph, ask, known))))
+}
+
+fn one(graph: &Graph, ask: &Ask, known: &Bits) -> Map<'static> {
+    let mut map = Map::new();
+    let (key, sub) = match ask {
+        Ask::All => {
+            map.put("ask", Value::symbol("*"));
+            return map;
+        }
+        Ask::Mutation { name, .. } => {
+            map.put("ask", Value::Symbol(name.clone()));
+            let there = graph.mutations().iter().find(|mutation| mutation.name == name.as_str());
+            match there {
+                Some(mutation) => map.put("op", mutation.op.spec().name),
+                None => map.put("unreachable", true),
+            };
+            return map;
+        }
+        Ask::Property { key, .. } => (key, None),
+        Ask::Join { key, sub, .. } => (key, Some(sub)),
+    };
+    map.put("ask", key.result_key());
+    let name = key.attribute();
+    let below = match key {
+        Key::Ident(name, _) => {
+            map.put("known", true);
+            bits(graph, std::iter::once(name.as_str()))
+        }
+        Key::Attribute(name) if name.starts_with(">/") => {
+            map.put("known", true);
+            *known
+        }
+        Key::Attribute(_) | Key::Link(_) => {
+            let root = Bits::default();
+            let from = if matches!(key, Key::Link(_)) { &root } else { known };
+            steps(graph, name, from, &mut map)
+        }
+    };
+    match sub {
+        Some(Sub::Query(query)) => {
+            map.put("join", level(graph, query, &below));
+        }
+        Some(Sub::Union(branches)) => {
+            let branch = branches.iter().map(|(name, query)| {
+                let mut known = below;
+                if let Some(attr) = graph.attr(name) {
+                    known.add(attr.place());
+                }
+                (Value::Keyword(name.clone()), level(graph, query, &known))
+            });
+            map.put("union", Value::map(branch));
+        }
+        Some(Sub::Recursion(levels)) => {
+            map.put("recursion", levels.map_or(Value::symbol("..."), Value::from));
+        }
+        None => {}
+    }
+    map
+}
+
+/// Notes how an attribute is found, and returns what the entities there are known by.
+fn steps(graph: &Graph, name: &str, known: &Bits, map: &mut Map<'static>) -> Bits {
+    let Some(attr) = graph.attr(name) else {
+        map.put("unreachable", true);
+        map.put("nearest", Value::vector(nearest(graph, name).into_iter().map(Value::keyword)));
+        return Bits::default();
+    };
+    if known.has(attr.place()) {
+        map.put("known", true);
+        return Bits::default();
+    }
+    let plan = graph.plan(known);
+    let ways = plan.ways(attr);
+    let symbol = |id: &ResolverId| Some(Value::symbol(graph.resolver(*id)?.spec.name));
+    let Some(first) = ways.first() else {
+        map.put("unreachable", true);
+        let needs = graph.providers(attr).iter().filter_map(|id| graph.resolver(*id));
+        let needs = needs.flat_map(|node| node.input.iter().filter(|input| input.required));
+        map.put("needs", Value::vector(needs.map(|input| Value::keyword(input.name))));
+        return Bits::default();
+    };
+    map.put("steps", Value::vector(plan.steps(graph, known, attr).iter().filter_map(symbol)));
+    if ways.len() > 1 {
+        map.put("alternatives", Value::vector(ways.iter().skip(1).filter_map(symbol)));
+    }
+    let output = graph.resolver(*first).into_iter().flat_map(|node| node.spec.output);
+    let sub = output.filter(|output| output.name == name).flat_map(|output| output.sub);
+    bits(graph, sub.copied())
+}
+
+/// The names that look most like one that is not there, for a message to a person.
+pub fn nearest(graph: &Graph, name: &str) -> Vec<&'static str> {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let mut near: Vec<(usize, &'static str)> = graph
+        .attributes()
+        .filter_map(|(_, known, _)| {
+            let known_last = known.rsplit('/').next().unwrap_or(known);
+            let distance = distance(last, known_last);
+            (distance * 2 <= last.len().max(2)).then_some((distance, known))
+        })
+        .collect();
+    near.sort_unstable();
+    near.into_iter().take(5).map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be changed, added or left out.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, c) in one.chars().take(64).enumerate() {
+        let mut above = at;
+        let mut left = at + 1;
+        for (cell, o) in row.iter_mut().skip(1).zip(&other) {
+            let new = (above + usize::from(c != *o)).min(left + 1).min(*cell + 1);
+            above = std::mem::replace(cell, new);
+            left = new;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = at + 1;
+        }
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}

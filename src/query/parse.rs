@@ -1,0 +1,196 @@
+//! Text into a query.
+//!
+//! The codec reads the form; this room says whether the form is a query, and if not, where and what was
+//! expected. A value knows no place in a text, so a refusal names the way to the form that is wrong, and
+//! the place is looked up only then. The grammar stands in `grammar/eql.ebnf`.
+
+use crate::edn;
+use crate::limits::{MAX_QUERY_BYTES, MAX_QUERY_DEPTH};
+use crate::query::ast::{Ask, JoinParams, Key, Query, Sub};
+use crate::value::{Map, Text, Value};
+
+mod place;
+
+/// Why a text is no query, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("At offset {offset}: expected {expected}, found {found}.")]
+pub struct ParseError {
+    /// The offset in bytes of the form that is wrong.
+    pub offset: usize,
+    /// What was expected there.
+    pub expected: &'static str,
+    /// What stands there.
+    pub found: String,
+}
+
+/// Reads a query.
+///
+/// # Errors
+/// See [`ParseError`]: text that is no EDN, a form that is no query, and what is over the bounds.
+pub fn parse(text: &str) -> Result<Query, ParseError> {
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(ParseError {
+            offset: MAX_QUERY_BYTES,
+            expected: "the end of the query: it is too long",
+            found: format!("{} bytes", text.len()),
+        });
+    }
+    let form = edn::read_one(text.as_bytes()).map_err(|error| ParseError {
+        offset: error.offset(),
+        expected: error.expected(),
+        found: error.code().to_owned(),
+    })?;
+    query(&form, 0).map_err(|wrong| ParseError {
+        offset: place::find(text, wrong.way.into_iter().rev()),
+        expected: wrong.expected,
+        found: wrong.found,
+    })
+}
+
+/// A form that is wrong, and the way to it, innermost step first: each the place of an element among
+/// those of its collection, keys and values of a map counted alike.
+struct Wrong {
+    way: Vec<usize>,
+    expected: &'static str,
+    found: String,
+}
+
+type Read<T> = Result<T, Wrong>;
+
+fn wrong<T>(expected: &'static str, found: &Value<'_>) -> Read<T> {
+    let shown = match found {
+        Value::Keyword(_) | Value::Symbol(_) | Value::Int(_) => format!("{} {found}", found.kind_name()),
+        Value::List(items) | Value::Vector(items) if items.is_empty() => {
+            format!("an empty {}", found.kind_name())
+        }
+        _ => found.kind_name().to_owned(),
+    };
+    Err(Wrong { way: Vec::new(), expected, found: shown })
+}
+
+trait Inside<T> {
+    /// Notes that what is wrong stands in the element at that place.
+    fn inside(self, place: usize) -> Read<T>;
+}
+
+impl<T> Inside<T> for Read<T> {
+    fn inside(self, place: usize) -> Read<T> {
+        self.map_err(|mut wrong| {
+            wrong.way.push(place);
+            wrong
+        })
+    }
+}
+
+fn query(form: &Value<'_>, depth: usize) -> Read<Query> {
+    let Value::Vector(forms) = form else { return wrong("a vector: a query", form) };
+    if depth >= MAX_QUERY_DEPTH {
+        return wrong("less nesting", form);
+    }
+    let asks = forms.iter().enumerate().map(|(place, form)| ask(form, depth).inside(place));
+    Ok(Query { asks: asks.collect::<Read<_>>()? })
+}
+
+fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
+    match form {
+        Value::Symbol(name) if name == "*" => Ok(Ask::All),
+        Value::Keyword(_) | Value::Vector(_) => Ok(Ask::Property { key: key(form)?, params: None }),
+        Value::Map(map) => join(form, map, None, depth),
+        Value::List(items) => match &**items {
+            [Value::Symbol(name)] => Ok(Ask::Mutation { name: owned(name), params: Map::new(), sub: None }),
+            [Value::Symbol(name), given] => {
+                Ok(Ask::Mutation { name: owned(name), params: params(given).inside(1)?, sub: None })
+            }
+            [Value::Map(map), given] => {
+                let params = params(given).inside(1)?;
+                join(form, map, Some(params), depth).inside(0)
+            }
+            [first @ (Value::Keyword(_) | Value::Vector(_)), given] => {
+                Ok(Ask::Property { key: key(first).inside(0)?, params: Some(params(given).inside(1)?) })
+            }
+            [Value::Keyword(_) | Value::Vector(_) | Value::Map(_)] => {
+                wrong("params after the key, as in (:key {…})", form)
+            }
+            [_, _, further, ..] => wrong("the end of the list", further).inside(2),
+            [first, ..] => wrong("a keyword, an ident, a join or a mutation's name", first).inside(0),
+            [] => wrong("a keyword or a mutation's name with params", form),
+        },
+        _ => wrong("a keyword, an ident, a join, a list with params, or *", form),
+    }
+}
+
+/// A map as a join; `form` is what a refusal of the whole is about.
+fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: usize) -> Read<Ask> {
+    let mut entries = map.iter();
+    let (Some((left, right)), None) = (entries.next(), entries.next()) else {
+        return wrong("a join of one key and one query", form);
+    };
+    if let Value::List(items) = left {
+        match &**items {
+            [Value::Symbol(name), given @ ..] if given.len() < 2 && around.is_none() => {
+                let params = given.first().map(params).transpose().inside(1).inside(0)?;
+                let sub = query(right, depth + 1).inside(1)?;
+                return Ok(Ask::Mutation {
+                    name: owned(name),
+                    params: params.unwrap_or_default(),
+                    sub: Some(sub),
+                });
+            }
+            [first @ (Value::Keyword(_) | Value::Vector(_)), given] if around.is_none() => {
+                let key = key(first).inside(0).inside(0)?;
+                let map = params(given).inside(1).inside(0)?;
+                let sub = sub(right, depth).inside(1)?;
+                return Ok(Ask::Join { key, params: Some(JoinParams { map, around: false }), sub });
+            }
+            _ => return wrong("a key, or a key with params", left).inside(0),
+        }
+    }
+    let key = key(left).inside(0)?;
+    let sub = sub(right, depth).inside(1)?;
+    Ok(Ask::Join { key, params: around.map(|map| JoinParams { map, around: true }), sub })
+}
+
+fn sub(form: &Value<'_>, depth: usize) -> Read<Sub> {
+    match form {
+        Value::Vector(_) => Ok(Sub::Query(query(form, depth + 1)?)),
+        Value::Symbol(name) if name == "..." => Ok(Sub::Recursion(None)),
+        Value::Int(levels) => match u32::try_from(*levels) {
+            Ok(levels) if levels > 0 => Ok(Sub::Recursion(Some(levels))),
+            _ => wrong("a number of levels above 0", form),
+        },
+        Value::Map(branches) if !branches.is_empty() => {
+            let branch = |(place, (name, form)): (usize, (&Value<'_>, &Value<'_>))| match name {
+                Value::Keyword(name) => Ok((owned(name), query(form, depth + 1).inside(2 * place + 1)?)),
+                _ => wrong("a keyword: the attribute that tells which query to take", name).inside(2 * place),
+            };
+            Ok(Sub::Union(branches.iter().enumerate().map(branch).collect::<Read<_>>()?))
+        }
+        _ => wrong("a query, a union of queries, a number of levels or ...", form),
+    }
+}
+
+fn key(form: &Value<'_>) -> Read<Key> {
+    match form {
+        Value::Keyword(name) => Ok(Key::Attribute(owned(name))),
+        Value::Vector(items) => match &**items {
+            [Value::Keyword(name), Value::Symbol(blank)] if blank == "_" => Ok(Key::Link(owned(name))),
+            [Value::Keyword(name), value] => Ok(Key::Ident(owned(name), value.clone().into_owned())),
+            [first, ..] if first.as_keyword().is_none() => {
+                wrong("a keyword: the ident's attribute", first).inside(0)
+            }
+            _ => wrong("an ident: a keyword and a value", form),
+        },
+        _ => wrong("a keyword or an ident", form),
+    }
+}
+
+fn params(form: &Value<'_>) -> Read<Map<'static>> {
+    match form {
+        Value::Map(map) => Ok(map.clone().into_owned()),
+        _ => wrong("a map: params", form),
+    }
+}
+
+fn owned(text: &Text<'_>) -> Text<'static> {
+    text.clone().into_owned()
+}

@@ -1,0 +1,89 @@
+//! What can be asked and changed, one file for each namespace.
+//!
+//! A file declares its attributes, each with what it is, and the resolvers that give them. To add a
+//! namespace, write its file and add it to [`PARTS`]; the generated test asks for each of its attributes
+//! on a live session.
+
+use std::sync::LazyLock;
+
+use crate::query::graph::{Graph, Namespace, Output};
+
+mod catalogue;
+mod config;
+mod connection;
+mod entry;
+mod git;
+mod introspection;
+mod job;
+mod memory;
+mod message;
+mod model;
+mod mutations;
+mod process;
+pub mod session;
+mod session_list;
+mod tool;
+mod turn;
+mod ui;
+
+/// All parts of the graph.
+const PARTS: &[&Namespace] = &[
+    &session::PART,
+    &session_list::PART,
+    &message::PART,
+    &entry::PART,
+    &turn::PART,
+    &tool::PART,
+    &model::PART,
+    &job::PART,
+    &ui::PART,
+    &memory::PART,
+    &git::PART,
+    &config::PART,
+    &connection::PART,
+    &process::PART,
+    &catalogue::PART,
+    &introspection::PART,
+    &mutations::PART,
+];
+
+/// The graph of this program, made when it is first asked for.
+pub fn graph() -> &'static Graph {
+    static GRAPH: LazyLock<Graph> = LazyLock::new(|| match Graph::new(PARTS) {
+        Ok(graph) => graph,
+        Err(error) => {
+            // A test makes the same graph, so that this cannot reach a user.
+            tracing::error!(%error, "the graph's declarations are wrong");
+            Graph::empty()
+        }
+    });
+    &GRAPH
+}
+
+/// A plain output.
+const fn out(name: &'static str) -> Output {
+    Output { name, sub: &[] }
+}
+
+/// An output that leads to entities.
+const fn join(name: &'static str, sub: &'static [&'static str]) -> Output {
+    Output { name, sub }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PARTS;
+    use crate::query::graph::Graph;
+
+    #[test]
+    fn the_declarations_make_a_graph() {
+        let graph = Graph::new(PARTS).unwrap();
+        for (attr, name, doc) in graph.attributes() {
+            assert!(doc.ends_with('.'), "{name}: {doc}");
+            let nested = graph
+                .resolvers()
+                .any(|(_, node)| node.spec.output.iter().any(|output| output.sub.contains(&name)));
+            assert!(nested || !graph.providers(attr).is_empty(), "{name} is given by no resolver");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `:psi.config/*`: what the process runs with.
+
+use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
+use crate::query::resolvers::{join, out};
+use crate::query::world::Setting;
+use crate::value::{Map, Value};
+
+pub(super) const PART: Namespace = Namespace {
+    attributes: &[
+        ("psi.config/settings", "The configuration's values. Never a secret."),
+        ("psi.config/key", "The value's name."),
+        ("psi.config/value", "What it is."),
+        ("psi.config/source", "Where it came from, or nil where that is not known."),
+    ],
+    resolvers: &[
+        Resolver {
+            name: "psi.config/settings",
+            input: &[],
+            output: &[join(
+                "psi.config/settings",
+                &["psi.config/key", "psi.config/value", "psi.config/source"],
+            )],
+            cost: Cost::Ready,
+            run: Run::One(settings),
+        },
+        Resolver {
+            name: "psi.config/by-key",
+            input: &[Input::Required("psi.config/key")],
+            output: &[out("psi.config/value"), out("psi.config/source")],
+            cost: Cost::Ready,
+            run: Run::One(by_key),
+        },
+    ],
+    mutations: &[],
+};
+
+fn settings(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let map = |setting: Setting| {
+        let mut map = Map::new();
+        map.put("psi.config/key", Value::keyword(setting.key));
+        map.put("psi.config/value", setting.value);
+        map.put("psi.config/source", setting.source);
+        Value::from(map)
+    };
+    Ok(vec![("psi.config/settings", Value::vector(env.world.settings().into_iter().map(map)).into())])
+}
+
+fn by_key(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+    let key = inputs.value("psi.config/key").and_then(|key| key.as_keyword().or_else(|| key.as_str()));
+    let setting = env.world.settings().into_iter().find(|setting| Some(setting.key) == key);
+    Ok(setting
+        .map(|setting| {
+            vec![
+                ("psi.config/value", setting.value.into()),
+                ("psi.config/source", Value::from(setting.source).into()),
+            ]
+        })
+        .unwrap_or_default())
+}

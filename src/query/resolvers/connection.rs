@@ -1,0 +1,64 @@
+//! `:psi.connection/*`: who is connected, what they are sent, and how far behind they are.
+
+use crate::message::{SessionId, count};
+use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
+use crate::query::resolvers::{join, out};
+use crate::query::world::ConnectionFacts;
+use crate::value::{Map, Value};
+
+const CONNECTION: &[&str] = &[
+    "psi.connection/id",
+    "psi.agent-session/session-id",
+    "psi.connection/is-interactor",
+    "psi.connection/topics",
+    "psi.connection/pending",
+    "psi.connection/outbox-waiting",
+    "psi.connection/outbox-bytes",
+    "psi.connection/seq",
+];
+
+pub(super) const PART: Namespace = Namespace {
+    attributes: &[
+        (
+            "psi.connection/list",
+            "The connections, in the order in which they came; each leads to the session that it looks at.",
+        ),
+        ("psi.connection/count", "How many connections there are."),
+        ("psi.connection/id", "The connection's number in the process."),
+        ("psi.connection/is-interactor", "Whether it answers typed questions."),
+        ("psi.connection/topics", "The topics that it is sent."),
+        ("psi.connection/pending", "Its requests that are not answered yet."),
+        ("psi.connection/outbox-waiting", "Events that wait for it, not yet encoded."),
+        ("psi.connection/outbox-bytes", "Bytes that wait for it, encoded or not."),
+        ("psi.connection/seq", "The number of the last event that was encoded for it."),
+    ],
+    resolvers: &[Resolver {
+        name: "psi.connection/list",
+        input: &[],
+        output: &[join("psi.connection/list", CONNECTION), out("psi.connection/count")],
+        cost: Cost::Ready,
+        run: Run::One(list),
+    }],
+    mutations: &[],
+};
+
+fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let connections = env.world.connections();
+    Ok(vec![
+        ("psi.connection/count", connections.len().into()),
+        ("psi.connection/list", Value::vector(connections.into_iter().map(map)).into()),
+    ])
+}
+
+fn map(facts: ConnectionFacts) -> Value<'static> {
+    let mut map = Map::new();
+    map.put("psi.connection/id", count(facts.id));
+    map.put_some("psi.agent-session/session-id", facts.session.as_ref().map(SessionId::to_value));
+    map.put("psi.connection/is-interactor", facts.interactor);
+    map.put("psi.connection/topics", Value::vector(facts.topics.into_iter().map(Value::from)));
+    map.put("psi.connection/pending", facts.standing.pending);
+    map.put("psi.connection/outbox-waiting", facts.standing.waiting);
+    map.put("psi.connection/outbox-bytes", facts.standing.bytes);
+    map.put("psi.connection/seq", count(facts.standing.seq));
+    Value::from(map)
+}

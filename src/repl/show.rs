@@ -1,0 +1,265 @@
+//! Values laid out for people: within a width, as tables where that reads better, in colour on a terminal.
+
+use crate::edn;
+use crate::value::{Map, Owned, Value};
+
+/// How values are laid out.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Columns.
+    pub width: usize,
+    /// For a person at a terminal: colour, and tables. Else plain EDN.
+    pub terminal: bool,
+}
+
+/// Columns of a table's cell at most; a longer value is cut.
+const CELL: usize = 48;
+
+impl Layout {
+    /// A value.
+    pub fn value(&self, value: &Owned) -> String {
+        let mut out = String::new();
+        pretty(value, 0, 0, self.width, &mut out);
+        if self.terminal { paint(&out) } else { out }
+    }
+
+    /// The `:data` of a query's answer: the result, and what is not in it.
+    pub fn answer(&self, data: &Owned) -> String {
+        let result = data.get("result").unwrap_or(&Value::Nil);
+        let mut text = match self.table_of(result) {
+            Some(table) => table,
+            None => self.value(result),
+        };
+        for key in ["missing", "errors"] {
+            if let Some(rest) = data.get(key) {
+                text.push_str(&format!("\n;; {key}: {rest}"));
+            }
+        }
+        text
+    }
+
+    /// A table, where the result is one list of flat maps.
+    fn table_of(&self, result: &Owned) -> Option<String> {
+        let mut entries = result.as_map().filter(|_| self.terminal)?.iter();
+        let (key, rows) = entries.next()?;
+        let rows = rows.as_slice().filter(|rows| rows.len() > 1 && entries.next().is_none())?;
+        let rows: Vec<&Map<'static>> = rows.iter().map(Value::as_map).collect::<Option<_>>()?;
+        Some(format!("{}\n{}", paint(&key.to_string()), table(&rows, self.width)))
+    }
+}
+
+/// An event in a line, as a comment.
+pub fn event(event: &Owned) -> String {
+    let topic = event.get("event").and_then(Value::as_str).unwrap_or_default();
+    let payload = event.get("data").or(event.get("payload")).unwrap_or(&Value::Nil);
+    let text = payload.get("text").or(payload.get("message")).and_then(Value::as_str);
+    match text {
+        Some(text) => format!(";; {topic} {}", text.replace('\n', "\n;;   ")),
+        None => format!(";; {topic} {payload}"),
+    }
+}
+
+/// Appends a value that begins at `column`, with `after` columns of closing brackets to come.
+fn pretty(value: &Owned, column: usize, after: usize, width: usize, out: &mut String) {
+    let line = edn::to_string(value);
+    if column.saturating_add(line.chars().count()).saturating_add(after) <= width {
+        out.push_str(&line);
+        return;
+    }
+    let (open, close, items): (&str, &str, Vec<&Owned>) = match value {
+        Value::Vector(items) => ("[", "]", items.iter().collect()),
+        Value::List(items) => ("(", ")", items.iter().collect()),
+        Value::Set(items) => ("#{", "}", items.iter().collect()),
+        Value::Map(map) => return pretty_map(map, column, after, width, out),
+        _ => return out.push_str(&line),
+    };
+    let inner = column.saturating_add(open.len());
+    out.push_str(open);
+    let last = items.len().saturating_sub(1);
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            new_line(inner, out);
+        }
+        pretty(item, inner, if at == last { after + 1 } else { 0 }, width, out);
+    }
+    out.push_str(close);
+}
+
+fn pretty_map(map: &Map<'static>, column: usize, after: usize, width: usize, out: &mut String) {
+    let inner = column.saturating_add(1);
+    out.push('{');
+    let last = map.len().saturating_sub(1);
+    for (at, (key, value)) in map.iter().enumerate() {
+        if at > 0 {
+            new_line(inner, out);
+        }
+        let name = edn::to_string(key);
+        let after = if at == last { after + 1 } else { 0 };
+        let behind = inner.saturating_add(name.chars().count()).saturating_add(1);
+        out.push_str(&name);
+        let fits =
+            behind.saturating_add(edn::to_string(value).chars().count()).saturating_add(after) <= width;
+        let opens = matches!(value, Value::Vector(_) | Value::List(_) | Value::Map(_) | Value::Set(_));
+        if fits || !opens || behind <= width / 2 {
+            out.push(' ');
+            pretty(value, behind, after, width, out);
+        } else {
+            new_line(inner.saturating_add(1), out);
+            pretty(value, inner.saturating_add(1), after, width, out);
+        }
+    }
+    out.push('}');
+}
+
+fn new_line(column: usize, out: &mut String) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', column));
+}
+
+fn table(rows: &[&Map<'static>], width: usize) -> String {
+    let mut names: Vec<&Owned> = Vec::new();
+    for row in rows {
+        for (key, _) in row.iter() {
+            if !names.contains(&key) {
+                names.push(key);
+            }
+        }
+    }
+    let title = |name: &Owned| match name.as_keyword() {
+        Some(name) => name.rsplit('/').next().unwrap_or(name).to_owned(),
+        None => name.to_string(),
+    };
+    let cell = |row: &Map<'static>, name: &Owned| match row.get(name) {
+        None | Some(Value::Nil) => String::new(),
+        Some(Value::Str(text)) => cut(&text.replace('\n', " ")),
+        Some(value) => cut(&value.to_string()),
+    };
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect()).collect();
+    let widths: Vec<usize> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let longest = cells.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+            longest.unwrap_or(0).max(title(name).chars().count())
+        })
+        .collect();
+    let line = |cells: Vec<String>| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = padded.collect::<Vec<_>>().join("  ");
+        line.trim_end().chars().take(width).collect::<String>()
+    };
+    let head = line(names.iter().map(|name| title(name)).collect());
+    let rule = "─"
+        .repeat(widths.iter().sum::<usize>().saturating_add(2 * widths.len().saturating_sub(1)).min(width));
+    [head, rule].into_iter().chain(cells.into_iter().map(line)).collect::<Vec<_>>().join("\n")
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= CELL {
+        return text.to_owned();
+    }
+    text.chars().take(CELL - 1).chain(['…']).collect()
+}
+
+/// What a stretch of EDN text is, for colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A keyword.
+    Keyword,
+    /// A string.
+    Text,
+    /// A number, `true`, `false` or `nil`.
+    Constant,
+    /// A comment.
+    Comment,
+    /// A bracket.
+    Bracket,
+    /// All else.
+    Plain,
+}
+
+/// Cuts EDN text, which may be unfinished, into stretches.
+pub fn stretches(text: &str) -> Vec<(Kind, &str)> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let word =
+            || rest.find(|c: char| c.is_whitespace() || "[](){}\",;".contains(c)).unwrap_or(rest.len());
+        let (kind, length) = match first {
+            '"' => {
+                let mut escaped = false;
+                let end = rest.char_indices().skip(1).find(|(_, c)| {
+                    let ends = *c == '"' && !escaped;
+                    escaped = *c == '\\' && !escaped;
+                    ends
+                });
+                (Kind::Text, end.map_or(rest.len(), |(at, _)| at + 1))
+            }
+            ';' => (Kind::Comment, rest.find('\n').unwrap_or(rest.len())),
+            '[' | ']' | '(' | ')' | '{' | '}' => (Kind::Bracket, 1),
+            ':' => (Kind::Keyword, word()),
+            c if c.is_whitespace() || c == ',' => (Kind::Plain, c.len_utf8()),
+            _ => {
+                let length = word().max(first.len_utf8());
+                let text = rest.get(..length).unwrap_or_default();
+                let digits = text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
+                let constant = digits || matches!(text, "true" | "false" | "nil");
+                (if constant { Kind::Constant } else { Kind::Plain }, length)
+            }
+        };
+        let (stretch, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        all.push((kind, stretch));
+        rest = after;
+    }
+    all
+}
+
+fn paint(text: &str) -> String {
+    let mut out = String::new();
+    for (kind, stretch) in stretches(text) {
+        let colour = match kind {
+            Kind::Keyword => "36",
+            Kind::Text => "32",
+            Kind::Constant => "33",
+            Kind::Comment => "90",
+            Kind::Bracket | Kind::Plain => {
+                out.push_str(stretch);
+                continue;
+            }
+        };
+        out.push_str(&format!("\u{1b}[{colour}m{stretch}\u{1b}[0m"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_broken_where_it_does_not_fit() {
+        let value =
+            edn::read_one(b"{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}").unwrap().into_owned();
+        let shown = Layout { width: 24, terminal: false }.value(&value);
+        assert_eq!(shown, "{:a [1 2 3]\n :b {:c \"some text\"\n     :d [10 20 30 40]}}");
+        assert_eq!(edn::read_one(shown.as_bytes()).unwrap().into_owned(), value);
+        assert_eq!(Layout { width: 80, terminal: false }.value(&value), edn::to_string(&value));
+    }
+
+    #[test]
+    fn a_list_of_maps_is_a_table_on_a_terminal() {
+        let data =
+            edn::read_one(b"{:result {:l [{:a/x 1 :a/name \"one\"} {:a/x 20}]}}").unwrap().into_owned();
+        let shown = Layout { width: 80, terminal: true }.answer(&data);
+        assert!(shown.ends_with("x   name\n────────\n1   one\n20"), "{shown}");
+        assert!(!Layout { width: 80, terminal: false }.answer(&data).contains('─'));
+    }
+
+    #[test]
+    fn stretches_are_the_whole_text() {
+        for text in ["[:a \"b \\\" c\" 1.5 nil ; x\n (d) \"open", "é\u{1F600}:ü", ""] {
+            assert_eq!(stretches(text).iter().map(|(_, stretch)| *stretch).collect::<String>(), text);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a session's history shows: pages of messages, the newest part for a frontend that begins, figures.
+//!
+//! Reads a snapshot. Pages are bounded in messages and in bytes, so that coming into a session
+//! costs the same however long it is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::event::Rehydration;
+use crate::export::{self, Format, Transcript};
+use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
+use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, count};
+use crate::projection;
+use crate::runtime::mailbox::Snapshot;
+use crate::session::{ApiError, Page};
+use crate::store::EntryBody;
+use crate::value::{Map, Value};
+
+impl Snapshot {
+    /// The messages of the branch, oldest first.
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
+        self.branch.iter().filter_map(|entry| match &entry.body {
+            EntryBody::Message(message) => Some(message),
+            _ => None,
+        })
+    }
+
+    /// The newest messages, or those before an entry: at most `limit` of them, and no more than fits
+    /// well into one frame.
+    ///
+    /// # Errors
+    /// `request/not-found` where the entry is not on the branch.
+    pub fn page(&self, before: Option<&EntryId>, limit: Option<usize>) -> Result<Page, ApiError> {
+        let bytes = if limit.is_some() { MAX_PAGE_BYTES } else { PAGE_BYTES };
+        let limit = limit.unwrap_or(PAGE_MESSAGES);
+        let end = match before {
+            None => self.branch.len(),
+            Some(id) => {
+                // From the newest back: a frontend pages through what it has just seen.
+                let from_end = self.branch.iter().rev().position(|entry| entry.id == *id);
+                let from_end = from_end.ok_or_else(|| ApiError::not_found("entry", id.as_str()))?;
+                self.branch.len().saturating_sub(from_end).saturating_sub(1)
+            }
+        };
+        let mut newest =
+            self.branch.focus().narrow(..end).into_iter().rev().filter_map(|entry| match &entry.body {
+                EntryBody::Message(message) => Some(message.clone()),
+                _ => None,
+            });
+        let mut messages: Vec<Arc<Message>> = Vec::new();
+        let mut room = bytes;
+        let mut more = false;
+        for message in newest.by_ref() {
+            let size = weight(&message);
+            // One message is always shown, however large.
+            if messages.len() >= limit || (size > room && !messages.is_empty()) {
+                more = true;
+                break;
+            }
+            room = room.saturating_sub(size);
+            messages.push(message);
+        }
+        messages.reverse();
+        Ok(Page { messages, more })
+    }
+
+    /// What a frontend needs to show the session from nothing: its newest part.
+    pub fn rehydration(&self) -> Rehydration {
+        let page = self.page(None, None).unwrap_or(Page { messages: Vec::new(), more: false });
+        let mut calls: BTreeMap<Arc<str>, Map<'static>> = BTreeMap::new();
+        let mut tool_order: Vec<Arc<str>> = Vec::new();
+        for message in &page.messages {
+            for block in &message.content {
+                if let Block::ToolCall { id, name, arguments } = block {
+                    let mut call = Map::new();
+                    call.put("tool-id", id.as_ref().to_owned());
+                    call.put("tool-name", name.as_ref().to_owned());
+                    call.put("call-summary", name.as_ref().to_owned());
+                    call.put("arguments", arguments.to_string());
+                    call.put("parsed-args", arguments.clone());
+                    if calls.insert(id.clone(), call).is_none() {
+                        tool_order.push(id.clone());
+                    }
+                }
+            }
+            let Some(id) = &message.tool_call_id else { continue };
+            let call = calls.entry(id.clone()).or_insert_with(|| {
+                // The call itself is on an older page.
+                tool_order.push(id.clone());
+                let name = message.tool_name.as_deref().unwrap_or_default();
+                let mut call = Map::new();
+                call.put("tool-id", id.as_ref().to_owned());
+                call.put("tool-name", name.to_owned());
+                call.put("call-summary", name.to_owned());
+                call
+            });
+            call.put("content", message.content_value());
+            call.put("result-text", message.text());
+            call.put("is-error", message.is_error.unwrap_or(false));
+        }
+        let mut tool_calls = Map::new();
+        for id in &tool_order {
+            if let Some(call) = calls.remove(id) {
+                tool_calls.insert(Value::from(id.as_ref().to_owned()), Value::from(call));
+            }
+        }
+        Rehydration { messages: page.messages, tool_calls, tool_order, more: page.more }
+    }
+
+    /// The payload of `get_session_stats`. `bytes` is the file's size, 0 where there is none.
+    pub fn stats(&self, bytes: u64) -> Map<'static> {
+        let mut roles: BTreeMap<&str, u64> =
+            [Role::User, Role::Assistant, Role::Tool, Role::System].map(|role| (role.as_str(), 0)).into();
+        let mut tools: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        let mut failed: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        let mut turns: BTreeMap<TurnId, (Option<Timestamp>, Option<Timestamp>)> = BTreeMap::new();
+        let mut stopped = 0u64;
+        for message in self.messages() {
+            add(roles.entry(message.role.as_str()).or_default());
+            for block in &message.content {
+                if let Block::ToolCall { name, .. } = block {
+                    add(tools.entry(name.clone()).or_default());
+                }
+            }
+            if let (Some(name), Some(true)) = (&message.tool_name, message.is_error) {
+                add(failed.entry(name.clone()).or_default());
+            }
+            if matches!(message.stop_reason, Some(StopReason::Aborted | StopReason::Interrupted)) {
+                add(&mut stopped);
+            }
+            if let Some(turn) = &message.turn_id {
+                let at = time(&message.timestamp);
+                let span = turns.entry(turn.clone()).or_insert((at, at));
+                span.1 = at.or(span.1);
+            }
+        }
+        let span = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {
+            (Some(from), Some(to)) => to.as_millisecond().saturating_sub(from.as_millisecond()).max(0),
+            _ => 0,
+        };
+        let working = turns.values().fold(0i64, |sum, (from, to)| sum.saturating_add(span(*from, *to)));
+        let last = self.branch.last().map(|entry| entry.ts.clone());
+        let age = span(time(&self.facts.created_at), last.as_deref().and_then(time));
+
+        let mut stats = Map::new();
+        stats.put("session-id", self.facts.id.to_value());
+        stats.put("created-at", self.facts.created_at.as_ref().to_owned());
+        stats.put("last-entry-at", last.map(|ts| Value::from(ts.as_ref().to_owned())));
+        stats.put("messages", counts(roles.into_iter().map(|(role, n)| (Value::keyword(role), n))));
+        stats.put("message-count", Value::from(self.facts.message_count));
+        stats.put("entry-count", count(self.offset));
+        stats.put("turns", Value::from(turns.len()));
+        stats.put("turns-stopped", count(stopped));
+        stats.put("tool-calls", counts(tools.into_iter().map(|(tool, n)| (name(&tool), n))));
+        stats.put("tool-errors", counts(failed.into_iter().map(|(tool, n)| (name(&tool), n))));
+        stats.put("tokens", Value::from(projection::usage(&self.facts)));
+        stats.put("cost", Value::from(self.facts.usage.cost));
+        stats.put("duration-ms", Value::int(age));
+        stats.put("working-ms", Value::int(working));
+        stats.put("bytes", count(bytes));
+        stats
+    }
+}
+
+impl Snapshot {
+    /// Writes the session as a page: to `path`, which may be relative to the session's folder, or a
+    /// folder; by default into the session's folder, named by the session. Answers the path.
+    ///
+    /// # Errors
+    /// When there is a file of another kind, or the system refuses.
+    pub fn save_page(&self, path: Option<&str>) -> Result<String, ApiError> {
+        let facts = &self.facts;
+        let mut path = Path::new(&*facts.cwd).join(path.unwrap_or_default());
+        if path.is_dir() {
+            path.push(format!("{}.html", facts.id));
+        }
+        let transcript = Transcript {
+            session: facts.id.clone(),
+            title: facts.display_name().to_owned(),
+            created_at: facts.created_at.clone(),
+            cwd: facts.cwd.clone(),
+            messages: self.messages().cloned().collect(),
+        };
+        export::save(&path, &export::export(&transcript, Format::Html))
+            .map_err(|error| ApiError::failed(format!("Cannot write {}: {error}.", path.display())))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}
+
+/// About how many bytes a message takes on the wire.
+fn weight(message: &Message) -> usize {
+    let blocks = message.content.iter().map(|block| match block {
+        Block::Text(text) | Block::Thinking(text) => text.len(),
+        Block::ToolCall { arguments, .. } => arguments.to_string().len(),
+        Block::Image { data, .. } => data.len(),
+    });
+    // A message's keys, ids and times are about this long.
+    blocks.fold(256, |sum, bytes| sum.saturating_add(bytes).saturating_add(32))
+}
+
+fn add(n: &mut u64) {
+    *n = n.saturating_add(1);
+}
+
+fn name(text: &str) -> Value<'static> {
+    Value::from(text.to_owned())
+}
+
+fn counts(counts: impl Iterator<Item = (Value<'static>, u64)>) -> Value<'static> {
+    let mut map = Map::new();
+    for (key, n) in counts {
+        map.insert(key, count(n));
+    }
+    Value::from(map)
+}
+
+fn time(ts: &str) -> Option<Timestamp> {
+    ts.parse().ok()
+}

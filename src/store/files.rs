@@ -1,0 +1,212 @@
+//! The file layer: everything that a journal asks of the system.
+//!
+//! A trait, so that a test can stand between the journal and the disk and make it fail: short writes,
+//! a full disk, a sync that does not reach the device, a folder that may not be written. Knows nothing
+//! of what is in the files.
+
+use std::fmt::Debug;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::limits::JOURNAL_BYTES;
+
+/// What a journal asks of the system's files.
+pub trait Files: Debug + Send + Sync {
+    /// Makes a folder and those above it, for this user alone; folders that were made are on disk
+    /// when this returns.
+    fn make_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Makes a file that must not be there yet.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+    /// Opens a file that is there, for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+    /// Gives a file another name, which must be free.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file another name, in place of the file that has it.
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes sure that a folder's names are on disk.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Takes the lock file at `path`, for as long as what is returned lives.
+    fn lock(&self, path: &Path) -> Result<Lock, LockError>;
+}
+
+/// An open file of a journal.
+pub trait LogFile: Debug + Send + Sync {
+    /// Writes a beginning of `bytes` at `offset`; answers its length, which may be short.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Makes sure that what was written, and the length, are on disk.
+    fn sync(&self) -> io::Result<()>;
+    /// Cuts the file, or fills it up with zeros.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+    /// The whole content.
+    fn read(&self) -> io::Result<Vec<u8>>;
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// When the system refuses, or takes nothing more; a part may have been written.
+    fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = match self.write_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            bytes = bytes.get(written..).unwrap_or_default();
+            offset = offset.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// Why a lock was not given.
+#[derive(Debug)]
+pub enum LockError {
+    /// Another process has it, or this one; what its holder wrote into it.
+    Held(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A lock that is held until it is dropped. The system gives it back when the process dies, however
+/// it does, so that a lock file that was left behind locks nothing.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    // Closing it releases the lock.
+    _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While the lock is still held: who waits for this file finds out that it lost its name.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemFiles;
+
+impl Files for SystemFiles {
+    fn make_folder(&self, folder: &Path) -> io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+        if let Some(above) = above {
+            self.make_folder(above)?;
+        }
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Ok(()) => {}
+            // Another process was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+            Err(error) => return Err(error),
+        }
+        match above {
+            Some(above) => self.sync_folder(above),
+            None => Ok(()),
+        }
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Box::new(file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
+        Ok(Box::new(OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // A hard link refuses a name that is taken, on every file system that has links.
+        match std::fs::hard_link(from, to) {
+            Ok(()) => std::fs::remove_file(from),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) if !to.exists() => std::fs::rename(from, to),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> Result<Lock, LockError> {
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(path)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let mut holder = String::new();
+                    let _ = (&mut file).take(200).read_to_string(&mut holder);
+                    return Err(LockError::Held(holder.trim().to_owned()));
+                }
+                Err(error) => return Err(LockError::Io(error.into())),
+            }
+            // The holder before may have removed the name between our opening it and its release; a
+            // lock on a file without a name would keep nobody out.
+            let named = std::fs::metadata(path).ok();
+            let held = file.metadata()?;
+            if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
+                file.set_len(0)?;
+                file.seek(SeekFrom::Start(0))?;
+                writeln!(file, "process {}", std::process::id())?;
+                return Ok(Lock { path: path.to_owned(), _file: file });
+            }
+        }
+    }
+}
+
+impl LogFile for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        File::set_len(self, length)
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        let length = self.metadata()?.len();
+        if length > JOURNAL_BYTES {
+            let message = format!("its {length} bytes are more than the {JOURNAL_BYTES} that are read");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        let mut file = self;
+        file.seek(SeekFrom::Start(0))?;
+        file.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,415 @@
+//! The index of all sessions: a cache that makes listing fast and searching possible.
+//!
+//! Everything in it can be read from the sessions' files, so it may be deleted at any time, and is made
+//! anew when it is damaged, of another version, or gone. Files only grow, so what is known of one stays
+//! known, and only what was added is read. Knows the files' entries and SQLite; not who asks.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, Row, params};
+
+use crate::limits::JOURNAL_BYTES;
+use crate::message::EntryId;
+use crate::store::entry::{Entry, EntryBody, Header, Parent};
+use crate::store::listing::{self, Found, Hit, SessionInfo};
+
+/// The layout of the tables. Another one is thrown away.
+const VERSION: i64 = 1;
+
+/// How long to wait for another process that writes.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Rows of the search table that one session may have: its part of the row numbers.
+const ROWS: i64 = 1 << 32;
+
+/// Files that are read into the index between two commits: another process waits no longer than for these.
+const BATCH: usize = 64;
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS sessions (
+        id INTEGER PRIMARY KEY,
+        path TEXT NOT NULL UNIQUE,
+        inode INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        modified INTEGER NOT NULL,
+        session TEXT NOT NULL,
+        created TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        parent TEXT, parent_path TEXT, parent_entry TEXT,
+        name TEXT, first TEXT, messages INTEGER,
+        -- How much of the file the search table knows, in bytes and in its rows.
+        read INTEGER NOT NULL DEFAULT 0,
+        read_messages INTEGER NOT NULL DEFAULT 0,
+        rows INTEGER NOT NULL DEFAULT 0);
+    CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5 (body, tokenize = 'unicode61 remove_diacritics 2');
+";
+
+/// The index, opened when it is first asked.
+#[derive(Debug)]
+pub(super) struct Index {
+    path: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+/// What the index knows of a file.
+struct Known {
+    id: i64,
+    inode: i64,
+    info: SessionInfo,
+    read: i64,
+    /// Messages in the part that was read.
+    messages: i64,
+    rows: i64,
+}
+
+impl Index {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, connection: Mutex::new(None) }
+    }
+
+    /// The sessions below `root`, or in one folder of it, newest first; `None` where there can be no index.
+    pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> Option<Vec<SessionInfo>> {
+        let found = listing::find_all(root, project);
+        if found.is_empty() && !self.path.exists() {
+            return Some(Vec::new());
+        }
+        let known = self.with(|connection| refresh(connection, &found, project.is_none()))?;
+        let mut infos: Vec<_> = known.into_iter().map(|known| known.info).collect();
+        listing::sort(&mut infos);
+        Some(infos)
+    }
+
+    /// Sessions with all words of `text` in one message or name, the best first; `None` where there can
+    /// be no index.
+    pub(super) fn search(
+        &self,
+        root: &Path,
+        project: Option<&Path>,
+        text: &str,
+        limit: usize,
+    ) -> Option<Vec<Hit>> {
+        let found = listing::find_all(root, project);
+        let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Some(Vec::new()) };
+        self.with(|connection| {
+            let mut known: HashMap<i64, Known> =
+                read_on(connection, refresh(connection, &found, project.is_none())?)?
+                    .into_iter()
+                    .map(|known| (known.id, known))
+                    .collect();
+            let mut statement = connection.prepare_cached(
+                "SELECT rowid / ?2, snippet(texts, 0, '', '', '…', 16) FROM texts
+                 WHERE texts MATCH ?1 ORDER BY rank",
+            )?;
+            let mut rows = statement.query(params![query, ROWS])?;
+            let mut hits = Vec::new();
+            while let Some(row) = rows.next()? {
+                // A session once, with its best line.
+                if let Some(known) = known.remove(&row.get(0)?) {
+                    let excerpt: String = row.get(1)?;
+                    let excerpt = excerpt.split_whitespace().collect::<Vec<_>>().join(" ");
+                    hits.push(Hit { info: known.info, excerpt });
+                    if hits.len() >= limit {
+                        break;
+                    }
+                }
+            }
+            Ok(hits)
+        })
+    }
+
+    /// Reads all files into the index, as a search would.
+    pub(super) fn complete(&self, root: &Path) -> Option<()> {
+        let found = listing::find_all(root, None);
+        if found.is_empty() {
+            return Some(());
+        }
+        self.with(|connection| read_on(connection, refresh(connection, &found, true)?).map(|_| ()))
+    }
+
+    /// Uses the index; where it is damaged, once more with a new one.
+    fn with<T>(&self, work: impl Fn(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+        let mut place = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        for attempt in 0..2 {
+            let opened = match place.take() {
+                Some(connection) => Ok(connection),
+                None => open(&self.path),
+            };
+            match opened.and_then(|connection| Ok((work(&connection)?, connection))) {
+                Ok((result, connection)) => {
+                    *place = Some(connection);
+                    return Some(result);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, path = %self.path.display(), "the index of sessions failed");
+                    if attempt == 0 && is_damage(&error) {
+                        remove(&self.path);
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = connect(path)?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == VERSION {
+        return Ok(connection);
+    }
+    drop(connection);
+    if version != 0 {
+        remove(path);
+    }
+    let connection = connect(path)?;
+    connection.execute_batch(TABLES)?;
+    connection.pragma_update(None, "user_version", VERSION)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // It holds what was said: made here, for this user alone. Whether that works, SQLite will say.
+    let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(PATIENCE)?;
+    // What is lost with the power is read from the files again.
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
+    Ok(connection)
+}
+
+/// Whether the file itself is at fault, rather than another process or the disk.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure, Unknown};
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, DatabaseCorrupt | NotADatabase | SystemIoFailure | Unknown)
+        }
+        // Tables or columns of another shape than ours.
+        _ => true,
+    }
+}
+
+fn remove(path: &Path) {
+    for ending in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        let _ = std::fs::remove_file(PathBuf::from(name));
+    }
+}
+
+/// Brings the table of sessions up to date with the files that were found, reading both ends of those
+/// that changed. With `all`, what was not found is forgotten.
+fn refresh(connection: &Connection, found: &[Found], all: bool) -> rusqlite::Result<Vec<Known>> {
+    let mut rows: HashMap<PathBuf, Known> = connection
+        .prepare_cached(
+            "SELECT id, path, inode, bytes, modified, session, created, cwd, parent, parent_path,
+                    parent_entry, name, first, messages, read, rows, read_messages FROM sessions",
+        )?
+        .query_map([], known)?
+        .map(|known| known.map(|known| (known.info.path.clone(), known)))
+        .collect::<rusqlite::Result<_>>()?;
+    let mut current = Vec::with_capacity(found.len());
+    let mut changed = Vec::new();
+    let mut before = HashMap::new();
+    for found in found {
+        match rows.remove(&found.path) {
+            Some(known) if same(&known, found) => current.push(known),
+            known => {
+                changed.push(found.clone());
+                before.extend(known.map(|known| (found.path.clone(), known)));
+            }
+        }
+    }
+    let gone: Vec<i64> = if all { rows.into_values().map(|known| known.id).collect() } else { Vec::new() };
+    if changed.is_empty() && gone.is_empty() {
+        return Ok(current);
+    }
+    // Of one that grew, what was known stays true.
+    let grew = |found: &Found| {
+        let known = before.get(&found.path)?;
+        (known.inode == number(found.inode) && known.info.bytes <= found.bytes).then(|| known.info.clone())
+    };
+    let looked = listing::side_by_side(&changed, |found| {
+        let info = match grew(found) {
+            Some(info) => (true, listing::glance_on(info, found)?),
+            None => (false, listing::glance(found)?),
+        };
+        Some((found.clone(), info))
+    });
+    let transaction = connection.unchecked_transaction()?;
+    for id in gone {
+        forget(&transaction, id)?;
+    }
+    for (found, (grew, info)) in looked {
+        let mut row = match before.remove(&found.path) {
+            Some(known) if grew => known,
+            other => {
+                if let Some(other) = other {
+                    forget(&transaction, other.id)?;
+                }
+                Known { id: 0, inode: number(found.inode), info: info.clone(), read: 0, messages: 0, rows: 0 }
+            }
+        };
+        row.info = info;
+        save(&transaction, &mut row)?;
+        current.push(row);
+    }
+    transaction.commit()?;
+    Ok(current)
+}
+
+/// Reads what was added to each file into the search table.
+fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Result<Vec<Known>> {
+    let behind = |known: &Known| known.read < number(known.info.bytes);
+    let mut list: Vec<&mut Known> = sessions.iter_mut().filter(|known| behind(known)).collect();
+    for batch in list.chunks_mut(BATCH) {
+        let transaction = connection.unchecked_transaction()?;
+        {
+            let mut insert = transaction.prepare_cached("INSERT INTO texts (rowid, body) VALUES (?1, ?2)")?;
+            for known in batch {
+                let Some(bytes) = added(known) else { continue };
+                for entry in bytes.split(|byte| *byte == b'\n').filter_map(Entry::read) {
+                    known.messages =
+                        known.messages.saturating_add(i64::from(matches!(entry.body, EntryBody::Message(_))));
+                    known.info.take(&entry);
+                    if let Some(text) = listing::searched(&entry)
+                        && known.rows < ROWS
+                    {
+                        insert.execute(params![
+                            known.id.saturating_mul(ROWS).saturating_add(known.rows),
+                            text
+                        ])?;
+                        known.rows = known.rows.saturating_add(1);
+                    }
+                }
+                known.info.messages = u64::try_from(known.messages).ok();
+                known.read = known.read.saturating_add(length(&bytes));
+                save(&transaction, known)?;
+            }
+        }
+        transaction.commit()?;
+    }
+    Ok(sessions)
+}
+
+/// The whole lines that a file has beyond what was read; `None` where it cannot be read.
+fn added(known: &Known) -> Option<Vec<u8>> {
+    let mut file = File::open(&known.info.path).ok()?;
+    file.seek(SeekFrom::Start(u64::try_from(known.read).ok()?)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(JOURNAL_BYTES).read_to_end(&mut bytes).ok()?;
+    let end = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end.saturating_add(1));
+    bytes.truncate(end);
+    Some(bytes)
+}
+
+fn forget(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    let first = id.saturating_mul(ROWS);
+    connection
+        .prepare_cached("DELETE FROM texts WHERE rowid BETWEEN ?1 AND ?2")?
+        .execute(params![first, first.saturating_add(ROWS).saturating_sub(1)])?;
+    connection.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id])?;
+    Ok(())
+}
+
+fn save(connection: &Connection, known: &mut Known) -> rusqlite::Result<()> {
+    let info = &known.info;
+    let parent = info.header.parent.as_ref();
+    let id = (known.id != 0).then_some(known.id);
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO sessions (id, path, inode, bytes, modified, session, created, cwd, parent,
+                 parent_path, parent_entry, name, first, messages, read, rows, read_messages)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+        )?
+        .execute(params![
+            id,
+            info.path.to_string_lossy(),
+            known.inode,
+            number(info.bytes),
+            nanos(info.modified),
+            info.header.session.as_str(),
+            &*info.header.created_at,
+            &*info.header.cwd,
+            parent.map(|parent| parent.session.as_str()),
+            parent.and_then(|parent| parent.path.as_deref()),
+            parent.and_then(|parent| parent.entry.as_ref()).map(EntryId::as_str),
+            info.name,
+            info.first_message,
+            info.messages.map(number),
+            known.read,
+            known.rows,
+            known.messages,
+        ])?;
+    known.id = id.unwrap_or_else(|| connection.last_insert_rowid());
+    Ok(())
+}
+
+fn known(row: &Row<'_>) -> rusqlite::Result<Known> {
+    let text = |column: usize| row.get::<_, Arc<str>>(column);
+    let parent = match row.get::<_, Option<Arc<str>>>(8)? {
+        Some(session) => Some(Parent {
+            session: session.into(),
+            path: row.get(9)?,
+            entry: row.get::<_, Option<Arc<str>>>(10)?.map(EntryId::from),
+        }),
+        None => None,
+    };
+    let info = SessionInfo {
+        path: PathBuf::from(row.get::<_, String>(1)?),
+        bytes: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+        modified: time(row.get(4)?),
+        header: Header { session: text(5)?.into(), created_at: text(6)?, cwd: text(7)?, parent },
+        name: row.get(11)?,
+        first_message: row.get(12)?,
+        messages: row.get::<_, Option<i64>>(13)?.and_then(|messages| u64::try_from(messages).ok()),
+    };
+    Ok(Known {
+        id: row.get(0)?,
+        inode: row.get(2)?,
+        info,
+        read: row.get(14)?,
+        messages: row.get(16)?,
+        rows: row.get(15)?,
+    })
+}
+
+fn same(known: &Known, found: &Found) -> bool {
+    known.inode == number(found.inode)
+        && known.info.bytes == found.bytes
+        && nanos(known.info.modified) == nanos(found.modified)
+}
+
+/// The words as a query: each as it is, the last one as the beginning of a word. `None` where there are
+/// no words.
+fn query(text: &str) -> Option<String> {
+    let words: Vec<String> = text
+        .split_whitespace()
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .map(|word| format!("\"{}\"", word.replace('"', "\"\"")))
+        .collect();
+    (!words.is_empty()).then(|| format!("{}*", words.join(" ")))
+}
+
+fn nanos(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn time(nanos: i64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))).unwrap_or(UNIX_EPOCH)
+}
+
+fn number(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn length(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
+}

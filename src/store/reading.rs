@@ -1,0 +1,293 @@
+//! A session's bytes into entries, and what is wrong with them.
+//!
+//! Pure: knows the lines and nothing of files, locks or repairs. A large file is read on several
+//! threads, a part of its lines on each.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::limits::{READING_PART_BYTES, READING_THREADS};
+use crate::message::EntryId;
+use crate::store::StoreError;
+use crate::store::entry::{Entry, EntryBody, Header};
+
+/// A session's file as it was read.
+#[derive(Debug)]
+pub struct Content {
+    /// The first line.
+    pub header: Header,
+    /// The entries, in the order of the file.
+    pub entries: Vec<Arc<Entry>>,
+    /// What is not as it should be.
+    pub faults: Vec<Fault>,
+    /// Bytes of the file without a torn tail.
+    pub good: usize,
+}
+
+impl Content {
+    /// The entries from the first to the current leaf. A parent that is not there ends the way: what
+    /// can be shown is shown.
+    pub fn branch(&self) -> Vec<Arc<Entry>> {
+        let places: HashMap<&EntryId, usize> =
+            self.entries.iter().enumerate().map(|(place, entry)| (&entry.id, place)).collect();
+        let mut next = self.entries.last().map(|entry| match &entry.body {
+            EntryBody::Leaf(leaf) => leaf,
+            _ => &entry.id,
+        });
+        let mut branch: Vec<Arc<Entry>> = Vec::new();
+        while let Some(entry) = next.and_then(|id| places.get(id)).and_then(|place| self.entries.get(*place))
+        {
+            next = entry.parent.as_ref();
+            branch.push(entry.clone());
+            // A damaged file could claim a cycle.
+            if branch.len() > self.entries.len() {
+                break;
+            }
+        }
+        branch.reverse();
+        branch
+    }
+}
+
+/// Something in a file that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The last line is cut off. It was never acknowledged.
+    TornTail {
+        /// Where it begins, in bytes.
+        offset: u64,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The last line is whole but for its line feed.
+    NoLineFeed {
+        /// Where it begins, in bytes.
+        offset: u64,
+    },
+    /// A line is no entry.
+    Unreadable {
+        /// Its number, from 1.
+        line: usize,
+        /// Where it begins, in bytes.
+        offset: u64,
+    },
+    /// An entry follows one that cannot be read. It is taken to follow the last one before it.
+    LostParent {
+        /// The entry.
+        entry: EntryId,
+        /// The one that is not there.
+        parent: EntryId,
+    },
+    /// An entry stands twice. The first one counts.
+    Twice {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// The first line is no header, so that the file cannot be opened.
+    NoHeader {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A fork that was never finished was left behind.
+    Unfinished,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TornTail { offset, length } => {
+                write!(f, "The last line is cut off ({length} bytes at offset {offset}).")
+            }
+            Self::NoLineFeed { offset } => {
+                write!(f, "The last line (offset {offset}) has no line feed.")
+            }
+            Self::Unreadable { line, offset } => write!(f, "Line {line} (offset {offset}) is no entry."),
+            Self::LostParent { entry, parent } => {
+                write!(f, "Entry {entry} follows {parent}, which cannot be read.")
+            }
+            Self::Twice { entry } => write!(f, "Entry {entry} stands twice."),
+            Self::NoHeader { reason } => write!(f, "It has no header: {reason}."),
+            Self::Unfinished => f.write_str("It is a fork that was never finished."),
+        }
+    }
+}
+
+impl Fault {
+    /// The fault and what became of it when the session was opened.
+    pub fn handled(&self) -> String {
+        let done = match self {
+            Self::TornTail { .. } => "It was removed; it had never been acknowledged.",
+            Self::NoLineFeed { .. } => "It was added.",
+            Self::Unreadable { .. } => "It stays in the file and was passed over.",
+            Self::LostParent { .. } => "It was taken to follow the entry before it.",
+            Self::Twice { .. } => "The first one counts.",
+            Self::NoHeader { .. } | Self::Unfinished => "It was left alone.",
+        };
+        format!("{self} {done}")
+    }
+}
+
+/// Reads a session's file.
+///
+/// # Errors
+/// [`StoreError::NoHeader`] and [`StoreError::Newer`]; whatever else is wrong is a [`Fault`].
+pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
+    let (lines, tail) = split(bytes);
+    let no_header = |reason: &str| StoreError::NoHeader { path: path.to_owned(), reason: reason.to_owned() };
+    let Some(first) = lines.split_inclusive(|byte| *byte == b'\n').next() else {
+        return Err(no_header(if bytes.is_empty() {
+            "it is empty"
+        } else {
+            "its header is cut off, and nothing was saved in it"
+        }));
+    };
+    let header = Header::read(first).map_err(|reason| match reason {
+        Ok(format) => StoreError::Newer { path: path.to_owned(), format },
+        Err(reason) => no_header(&reason),
+    })?;
+    let rest = lines.get(first.len()..).unwrap_or_default();
+    let Body { mut entries, mut faults } = body(rest, 2, first.len());
+    if !faults.is_empty() {
+        bridge(&mut entries, &mut faults);
+    }
+    let mut good = lines.len();
+    if !tail.is_empty() {
+        let offset = offset(lines.len());
+        match Entry::read(tail) {
+            // Whole: a line that is cut off anywhere lacks its closing brace.
+            Some(entry) => {
+                entries.push(Arc::new(entry));
+                faults.push(Fault::NoLineFeed { offset });
+                good = bytes.len();
+            }
+            None => faults.push(Fault::TornTail { offset, length: self::offset(tail.len()) }),
+        }
+    }
+    Ok(Content { header, entries, faults, good })
+}
+
+/// The part with whole lines, and what stands behind the last line feed.
+pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memrchr(b'\n', bytes) {
+        Some(end) => bytes.split_at(end.saturating_add(1)),
+        None => (&[], bytes),
+    }
+}
+
+/// The entries of lines, and the lines that are none.
+pub(super) struct Body {
+    pub(super) entries: Vec<Arc<Entry>>,
+    pub(super) faults: Vec<Fault>,
+}
+
+/// Reads lines, of which the first has number `line` and begins at byte `offset`.
+pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
+    let parts = if lines.len() < READING_PART_BYTES.saturating_mul(2) { 1 } else { threads };
+    let mut pieces = Vec::with_capacity(parts);
+    let mut rest = lines;
+    for left in (1..=parts).rev() {
+        // Whole lines: from about the right size on to the next line feed.
+        let from = rest.len() / left;
+        let end = match memchr::memchr(b'\n', rest.get(from..).unwrap_or_default()) {
+            Some(end) if left > 1 => from.saturating_add(end).saturating_add(1),
+            _ => rest.len(),
+        };
+        let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        pieces.push(piece);
+        rest = after;
+    }
+    let read: Vec<Piece> = match pieces.as_slice() {
+        [] => Vec::new(),
+        [piece] => vec![Piece::read(piece)],
+        [first, others @ ..] => std::thread::scope(|scope| {
+            let running: Vec<_> =
+                others.iter().map(|piece| (piece, scope.spawn(|| Piece::read(piece)))).collect();
+            let mut read = vec![Piece::read(first)];
+            read.extend(
+                running
+                    .into_iter()
+                    // Reading does not panic; if it did, it would be done again here.
+                    .map(|(piece, thread)| thread.join().unwrap_or_else(|_| Piece::read(piece))),
+            );
+            read
+        }),
+    };
+    let mut all = Body { entries: Vec::new(), faults: Vec::new() };
+    let (mut line, mut offset) = (line, offset);
+    for (piece, bytes) in read.into_iter().zip(&pieces) {
+        all.entries.extend(piece.entries);
+        all.faults.extend(piece.unreadable.into_iter().map(|(number, at)| Fault::Unreadable {
+            line: line.saturating_add(number),
+            offset: self::offset(offset.saturating_add(at)),
+        }));
+        line = line.saturating_add(piece.lines);
+        offset = offset.saturating_add(bytes.len());
+    }
+    all
+}
+
+/// Some lines, read on one thread.
+struct Piece {
+    entries: Vec<Arc<Entry>>,
+    /// Lines that are no entry: their number and offset in the piece, from 0.
+    unreadable: Vec<(usize, usize)>,
+    lines: usize,
+}
+
+impl Piece {
+    fn read(bytes: &[u8]) -> Self {
+        let mut piece = Self { entries: Vec::new(), unreadable: Vec::new(), lines: 0 };
+        let mut start = 0usize;
+        let ends = memchr::memchr_iter(b'\n', bytes).map(|end| end.saturating_add(1));
+        for end in ends {
+            match bytes.get(start..end).and_then(Entry::read) {
+                Some(entry) => piece.entries.push(Arc::new(entry)),
+                None => piece.unreadable.push((piece.lines, start)),
+            }
+            piece.lines = piece.lines.saturating_add(1);
+            start = end;
+        }
+        piece
+    }
+}
+
+/// In a file with lines that cannot be read: an entry whose parent is gone follows the entry before it,
+/// so that the history before the damage stays in sight. An entry that stands twice counts once.
+fn bridge(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<Fault>) {
+    let mut known: HashSet<EntryId> = HashSet::with_capacity(entries.len());
+    let mut last: Option<EntryId> = None;
+    entries.retain_mut(|entry| {
+        if !known.insert(entry.id.clone()) {
+            faults.push(Fault::Twice { entry: entry.id.clone() });
+            return false;
+        }
+        if let Some(parent) = entry.parent.clone().filter(|parent| !known.contains(parent)) {
+            faults.push(Fault::LostParent { entry: entry.id.clone(), parent });
+            set_parent(Arc::make_mut(entry), last.clone());
+        }
+        last = Some(entry.id.clone());
+        true
+    });
+}
+
+fn set_parent(entry: &mut Entry, parent: Option<EntryId>) {
+    if let EntryBody::Message(message) = &mut entry.body {
+        Arc::make_mut(message).parent_id = parent.clone();
+    }
+    entry.parent = parent;
+}
+
+/// Faults of order that [`read`] looks for only in a damaged file: parents that are not there, entries
+/// that stand twice.
+pub(super) fn check_order(content: &mut Content) {
+    if !content.faults.iter().any(|fault| matches!(fault, Fault::Unreadable { .. })) {
+        bridge(&mut content.entries, &mut content.faults);
+    }
+}
+
+fn offset(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

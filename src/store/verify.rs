@@ -1,0 +1,157 @@
+//! Checking a session's file, and repairing it without losing a byte: the file as it was is kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::message::SessionId;
+use crate::store::entry::{Entry, Header};
+use crate::store::files::Files;
+use crate::store::reading::{self, Content, Fault};
+use crate::store::{StoreError, journal, size};
+
+/// What a check of one file came to.
+#[derive(Debug)]
+pub struct Report {
+    /// The file.
+    pub path: PathBuf,
+    /// The session, where the header says it.
+    pub session: Option<SessionId>,
+    /// Entries that can be read.
+    pub entries: usize,
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// What a repair did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repaired {
+    /// The file is whole; the one before stands there.
+    Rewritten {
+        /// The copy of the file as it was.
+        copy: PathBuf,
+    },
+    /// There was nothing to save in it, and it was given another name.
+    SetAside {
+        /// Where it is now.
+        to: PathBuf,
+    },
+}
+
+/// Checks a file, without a lock and without changing it.
+///
+/// # Errors
+/// When it cannot be read, or was written by a newer program.
+pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
+    let mut report =
+        Report { path: path.to_owned(), session: None, entries: 0, bytes: size(bytes), faults: Vec::new() };
+    if path.extension().is_some_and(|extension| extension == "part") {
+        report.faults.push(Fault::Unfinished);
+        return Ok(report);
+    }
+    match reading::read(path, bytes) {
+        Ok(mut content) => {
+            reading::check_order(&mut content);
+            report.session = Some(content.header.session);
+            report.entries = content.entries.len();
+            report.faults = content.faults;
+        }
+        Err(StoreError::NoHeader { reason, .. }) => {
+            report.entries = headless(bytes).len();
+            report.faults.push(Fault::NoHeader { reason });
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(report)
+}
+
+/// Repairs a file that a check found faults in; `None` where there were none. The file gets its place
+/// when the new one is whole and on disk, and the old one stays beside it.
+///
+/// # Errors
+/// When a process has the session open, or the system refuses.
+pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>, StoreError> {
+    let failed = |error| StoreError::io("Cannot repair", path, error);
+    let lock = journal::lock(path, files)?;
+    let bytes = files.open(path).and_then(|file| file.read()).map_err(failed)?;
+    let report = check(path, &bytes)?;
+    if report.faults.is_empty() {
+        return Ok(None);
+    }
+    let content = match reading::read(path, &bytes) {
+        _ if report.faults.contains(&Fault::Unfinished) => None,
+        Ok(mut content) => {
+            reading::check_order(&mut content);
+            Some((content.header, content.entries))
+        }
+        Err(StoreError::NoHeader { .. }) => rebuild_header(path, &bytes),
+        Err(error) => return Err(error),
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let Some((header, entries)) = content else {
+        let to = free_name(path, "set-aside");
+        files.rename(path, &to).and_then(|()| files.sync_folder(folder)).map_err(failed)?;
+        drop(lock);
+        return Ok(Some(Repaired::SetAside { to }));
+    };
+    let copy = free_name(path, "before-repair");
+    let part = free_name(path, "repairing");
+    let write = |to: &Path, bytes: &[u8]| {
+        let file = files.create(to)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync()
+    };
+    let mut whole = header.line();
+    for entry in &entries {
+        entry.write_line(&mut whole);
+    }
+    write(&copy, &bytes)
+        .and_then(|()| write(&part, &whole))
+        .and_then(|()| files.sync_folder(folder))
+        .and_then(|()| files.replace(&part, path))
+        .and_then(|()| files.sync_folder(folder))
+        .map_err(|error| {
+            let _ = files.remove(&part);
+            failed(error)
+        })?;
+    Ok(Some(Repaired::Rewritten { copy }))
+}
+
+/// The entries of a file whose first line is no header.
+fn headless(bytes: &[u8]) -> Vec<Arc<Entry>> {
+    reading::body(reading::split(bytes).0, 1, 0).entries
+}
+
+/// A header for a file that lost its own: the session is named by the file, its folder by its neighbours,
+/// which are of the same project. `None` where the file has no entry that would be worth it.
+fn rebuild_header(path: &Path, bytes: &[u8]) -> Option<(Header, Vec<Arc<Entry>>)> {
+    let entries = headless(bytes);
+    let created_at = entries.first()?.ts.clone();
+    let neighbour = std::fs::read_dir(path.parent()?)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|other| other.path() != path)
+        .find_map(|other| super::listing::header(&other.path()));
+    let cwd = neighbour.map_or_else(|| "/".into(), |header| header.cwd);
+    let session = SessionId::from(path.file_stem()?.to_str()?);
+    let mut content = Content {
+        header: Header { session, created_at, cwd, parent: None },
+        entries,
+        faults: Vec::new(),
+        good: 0,
+    };
+    reading::check_order(&mut content);
+    Some((content.header, content.entries))
+}
+
+/// A name beside `path` that is free: with `what`, and a number where that is taken.
+fn free_name(path: &Path, what: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names = (1u32..).map(|number| match number {
+        1 => path.with_file_name(format!("{name}.{what}")),
+        _ => path.with_file_name(format!("{name}.{what}-{number}")),
+    });
+    names.into_iter().find(|path| !path.exists()).unwrap_or_else(|| path.with_extension(what))
+}

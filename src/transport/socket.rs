@@ -1,0 +1,114 @@
+//! The Unix socket beside standard input and output: where further clients attach to a running process.
+//!
+//! A process has one socket, `run/PROJECT-PID.sock` in the state folder: the folder and the socket are the
+//! user's alone, and who connects is checked again by the kernel's word. A socket whose process is dead
+//! refuses connections, and is removed by whoever finds it.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+/// A socket that takes connections. Dropped, it is removed.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens for clients of the project in `cwd`.
+    ///
+    /// # Errors
+    /// Where the folder or the socket cannot be made, and where this very process listens already.
+    pub fn bind(state_dir: &Path, cwd: &Path) -> io::Result<Self> {
+        let folder = folder(state_dir);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let path = folder.join(format!("{}-{}.sock", project(cwd), std::process::id()));
+        if path.exists() && UnixStream::connect(&path).is_err() {
+            // Left by a dead process that had our number.
+            std::fs::remove_file(&path)?;
+        }
+        let listener = UnixListener::bind(&path)?;
+        let bound = Self { listener, path };
+        std::fs::set_permissions(&bound.path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(bound)
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for the next client that is the same user; any other is hung up on.
+    ///
+    /// # Errors
+    /// Where the socket is closed or the process is out of descriptors.
+    pub fn accept(&self) -> io::Result<UnixStream> {
+        loop {
+            let (stream, _) = self.listener.accept()?;
+            match is_ours(&stream) {
+                Ok(true) => return Ok(stream),
+                refused => tracing::warn!(?refused, "a connection of another user was refused"),
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether the other side runs as the same user.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_ours(stream: &UnixStream) -> io::Result<bool> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    Ok(peer.uid == rustix::process::geteuid())
+}
+
+/// Where the kernel does not say who connects, the socket's permissions have to do.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_ours(_: &UnixStream) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Connects to the running processes, newest first: those of the project in `cwd`, or of every project.
+/// Sockets of dead processes are removed on the way.
+pub fn connect(state_dir: &Path, cwd: Option<&Path>) -> Vec<UnixStream> {
+    let prefix = cwd.map(|cwd| format!("{}-", project(cwd)));
+    let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
+        })
+        .map(|path| (path.metadata().and_then(|meta| meta.modified()).ok(), path))
+        .collect();
+    found.sort();
+    let streams = found.into_iter().rev().filter_map(|(_, path)| match UnixStream::connect(&path) {
+        // Nothing of ours listens under another user's hand, whatever the folder's permissions.
+        Ok(stream) => is_ours(&stream).unwrap_or(false).then_some(stream),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let _ = std::fs::remove_file(path);
+            None
+        }
+        Err(_) => None,
+    });
+    streams.collect()
+}
+
+fn folder(state_dir: &Path) -> PathBuf {
+    state_dir.join("run")
+}
+
+/// A name for a project's folder, short enough for the hundred bytes that a socket's path may have.
+fn project(cwd: &Path) -> String {
+    let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
+    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,739 @@
+//! The contract runner bites: a server that breaks one thing is caught, by the check that is about it.
+//!
+//! The wrong server is the real one with its output changed on the way: for each error code, each key of
+//! each topic and each rule on envelopes, one change. Before a change is tried, the checks that are to
+//! catch it must pass without it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "tests"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use edn_bridge::catalogue::{ERROR_CODES, TOPICS};
+use edn_bridge::contract::{self, CommandLine, Launch, Link, Options, Report, Status, Wish};
+use edn_bridge::edn;
+use edn_bridge::value::Value;
+
+#[path = "contract/open.rs"]
+mod open;
+#[path = "contract/server.rs"]
+mod server;
+
+/// Changes one frame: the lines that are written in its place.
+type Change = Arc<dyn Fn(&Value<'static>) -> Vec<String> + Send + Sync>;
+
+/// The real server with its output changed.
+struct Wrong {
+    real: CommandLine,
+    change: Change,
+}
+
+impl Launch for Wrong {
+    fn launch(&self, wish: Wish<'_>) -> std::io::Result<Link> {
+        let Link { input, output, server } = self.real.launch(wish)?;
+        let (reader, mut writer) = std::io::pipe()?;
+        let change = self.change.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                let frame = edn::read_one(line.as_bytes()).unwrap().into_owned();
+                for line in change(&frame) {
+                    if writeln!(writer, "{line}").is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Link { input, output: Box::new(reader), server })
+    }
+
+    fn takes_script(&self) -> bool {
+        true
+    }
+
+    fn takes_state(&self) -> bool {
+        true
+    }
+}
+
+fn run(change: Change, checks: &[&str], patience: Duration) -> Report {
+    let only = checks.iter().map(|check| (*check).to_owned()).collect();
+    contract::run(&Wrong { real: server::command_line(), change }, &Options { only, patience })
+}
+
+fn is_open(check: &str) -> bool {
+    open::OPEN.iter().any(|(name, _)| *name == check)
+}
+
+/// One thing that a server may do wrong, and the check or rule that is to catch it. A rule needs a check
+/// beside it that makes the server say something.
+struct Mutant {
+    name: String,
+    caught_by: &'static str,
+    beside: &'static str,
+    change: Change,
+}
+
+fn mutant(
+    name: impl Into<String>,
+    caught_by: &'static str,
+    change: impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static,
+) -> Mutant {
+    Mutant { name: name.into(), caught_by, beside: caught_by, change: Arc::new(change) }
+}
+
+impl Mutant {
+    fn beside(self, beside: &'static str) -> Self {
+        Self { beside, ..self }
+    }
+}
+
+/// Tries every mutant and fails with all that were not caught. Those whose check does not pass yet are
+/// counted, and fail where the check is not known to be open.
+fn try_all(mutants: Vec<Mutant>) {
+    let mut problems = Vec::new();
+    let (mut caught, mut open) = (0, 0);
+    for Mutant { name, caught_by, beside, change } in mutants {
+        let checks = [caught_by, beside];
+        if checks.iter().any(|check| is_open(check)) {
+            open += 1;
+            continue;
+        }
+        let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
+        // A rule on what must not come at all has nothing to look at where all is right.
+        if !matches!(
+            right.finding(caught_by).map(|f| &f.status),
+            Some(Status::Passed | Status::NotApplicable(_))
+        ) {
+            problems.push(format!(
+                "{name}: {caught_by} does not pass without it: {:?}",
+                right.finding(caught_by)
+            ));
+            continue;
+        }
+        let wrong = run(change, &checks, Duration::from_secs(2));
+        match wrong.finding(caught_by).map(|finding| &finding.status) {
+            Some(Status::Failed(_)) => caught += 1,
+            other => problems.push(format!("{name}: not caught by {caught_by}: {other:?}")),
+        }
+    }
+    println!("{caught} mutants caught, {} not, {open} wait for checks that are open", problems.len());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+// How frames are changed.
+
+fn same(frame: &Value<'static>) -> Vec<String> {
+    vec![edn::to_string(frame)]
+}
+
+fn kind(frame: &Value<'_>) -> String {
+    frame.get("kind").and_then(Value::as_keyword).unwrap_or_default().to_owned()
+}
+
+fn text(frame: &Value<'_>, key: &str) -> String {
+    frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The frame with a key set, or taken away.
+fn with(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
+    let mut map = frame.as_map().unwrap().clone();
+    map.remove(&Value::keyword(key));
+    if let Some(value) = value {
+        map.insert(Value::keyword(key), value);
+    }
+    Value::from(map)
+}
+
+/// The frame with a key of its `:data` set, or taken away.
+fn with_data(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
+    let data = frame.get("data").cloned().unwrap_or_else(|| Value::from(edn_bridge::value::Map::new()));
+    with(frame, "data", Some(with(&data, key, value)))
+}
+
+/// Changes the frames of a kind, and of an op or topic where one is named; the others stay.
+fn where_(
+    wanted: &'static str,
+    named: &'static str,
+    change: impl Fn(&Value<'static>) -> Value<'static> + Send + Sync + 'static,
+) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| {
+        let name = if wanted == "event" { text(frame, "event") } else { text(frame, "op") };
+        if kind(frame) == wanted && (named.is_empty() || name == named) {
+            same(&change(frame))
+        } else {
+            same(frame)
+        }
+    }
+}
+
+/// The check that makes a server send an error code.
+fn provoked_by(code: &str) -> &'static str {
+    match code {
+        "transport/not-ready" => "gate.before-handshake",
+        "transport/invalid-frame" => "framing.not-edn",
+        "transport/max-pending-exceeded" => "pending.capacity",
+        "protocol/unsupported-version" => "handshake.major",
+        "protocol/invalid-envelope" => "envelope.not-a-map",
+        "request/invalid-id" => "id.not-a-string",
+        "request/invalid-op" => "op.not-a-string",
+        "request/invalid-params" => "params.not-a-map",
+        "request/invalid-query" => "query.not-edn",
+        "request/op-not-supported" => "op.unknown",
+        "request/session-not-idle" => "prompt.not-idle",
+        "request/not-found" => "sessions.switch-to-unknown",
+        "request/unknown-model" => "models.unknown",
+        "request/unknown-command" => "command.unknown",
+        "request/no-pending-login" => "login.none-pending",
+        "request/no-active-dialog" => "dialog.none",
+        "request/dialog-id-mismatch" => "dialog.another",
+        "request/interaction-already-answered" => "interaction.late",
+        "runtime/query-failed" => "query.strict",
+        "runtime/failed" => "runtime.failure",
+        other => panic!("no check is known to provoke {other}"),
+    }
+}
+
+#[test]
+fn a_wrong_error_code_is_caught() {
+    let mutants = ERROR_CODES.iter().map(|spec| {
+        let code = spec.name;
+        let other = if code == "runtime/failed" { "request/not-found" } else { "runtime/failed" };
+        mutant(format!("{code} told as {other}"), provoked_by(code), move |frame| {
+            if text(frame, "error-code") == code {
+                same(&with(frame, "error-code", Some(Value::from(other))))
+            } else {
+                same(frame)
+            }
+        })
+    });
+    try_all(mutants.collect());
+}
+
+#[test]
+fn a_response_where_an_error_is_due_is_caught() {
+    let mutants =
+        ERROR_CODES.iter().filter(|spec| spec.name != "transport/max-pending-exceeded").map(|spec| {
+            let code = spec.name;
+            mutant(format!("a response in place of {code}"), provoked_by(code), move |frame| {
+                if text(frame, "error-code") != code {
+                    return same(frame);
+                }
+                let (id, op) = (text(frame, "id"), text(frame, "op"));
+                if id.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true}}")]
+                }
+            })
+        });
+    try_all(mutants.collect());
+}
+
+/// A payload of a topic with its required keys, but for one.
+fn payload(spec: &edn_bridge::catalogue::TopicSpec, without: Option<&str>) -> String {
+    let sample = |key: &str| match key {
+        "is-streaming" | "is-compacting" | "is-error" => "false",
+        "message-count" | "pending-message-count" | "retry-attempt" => "0",
+        "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => "[]",
+        "payload" if without.is_none() => "{:prompt \"p\"}",
+        "payload" | "job" | "ui/action" | "tool-calls" => "{}",
+        "kind" => "\"ask\"",
+        _ => "\"text\"",
+    };
+    let keys = spec.required.iter().filter(|key| Some(**key) != without);
+    format!("{{{}}}", keys.map(|key| format!(":{key} {}", sample(key))).collect::<Vec<_>>().join(" "))
+}
+
+/// Puts an event before the response to `subscribe`, and moves the numbers of those after it.
+fn injected(event: String) -> Change {
+    Arc::new(move |frame| match (kind(frame).as_str(), text(frame, "op").as_str()) {
+        ("response", "subscribe") => vec![event.clone(), edn::to_string(frame)],
+        ("event", _) => {
+            let seq = frame.get("seq").and_then(Value::as_i64).unwrap();
+            same(&with(frame, "seq", Some(Value::int(seq + 1))))
+        }
+        _ => same(frame),
+    })
+}
+
+#[test]
+fn a_payload_without_a_required_key_is_caught() {
+    let mut problems = Vec::new();
+    let mut caught = 0;
+    for spec in TOPICS {
+        let rule = format!("topic.{}", spec.name);
+        let checks = ["subscribe.all", rule.as_str()];
+        let event = |payload: &str| format!("{{:kind :event :event {:?} :seq 1 :data {payload}}}", spec.name);
+        let right = run(injected(event(&payload(spec, None))), &checks, Duration::from_secs(20));
+        if right.finding(&rule).unwrap().status != Status::Passed {
+            problems.push(format!("{rule} fails for a whole payload: {:?}", right.finding(&rule)));
+        }
+        for key in spec.required {
+            let wrong = run(injected(event(&payload(spec, Some(key)))), &checks, Duration::from_secs(20));
+            if matches!(wrong.finding(&rule).unwrap().status, Status::Failed(_)) {
+                caught += 1;
+            } else {
+                problems.push(format!("{rule} without :{key}"));
+            }
+        }
+    }
+    println!("{caught} mutants caught, {} not", problems.len());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn an_uncatalogued_topic_is_caught() {
+    for spec in TOPICS {
+        let event =
+            format!("{{:kind :event :event \"{}x\" :seq 1 :data {}}}", spec.name, payload(spec, None));
+        let report = run(injected(event), &["subscribe.all", "frame.topic"], Duration::from_secs(20));
+        assert!(matches!(report.finding("frame.topic").unwrap().status, Status::Failed(_)), "{}", spec.name);
+    }
+}
+
+#[test]
+fn a_wrong_envelope_is_caught() {
+    let ping = "ping.answer";
+    let refused = "op.unknown";
+    let told = "subscribe.snapshots";
+    let mut mutants = Vec::new();
+    for key in ["id", "kind", "op", "ok"] {
+        let rule = if key == "kind" { "frame.edn" } else { "frame.response" };
+        mutants.push(
+            mutant(
+                format!("a response without :{key}"),
+                rule,
+                where_("response", "ping", move |f| with(f, key, None)),
+            )
+            .beside(ping),
+        );
+    }
+    for key in ["kind", "error-code", "error-message"] {
+        let rule = if key == "kind" { "frame.edn" } else { "frame.error" };
+        mutants.push(
+            mutant(
+                format!("an error without :{key}"),
+                rule,
+                where_("error", "", move |f| with(f, key, None)),
+            )
+            .beside(refused),
+        );
+    }
+    for key in ["event", "data"] {
+        mutants.push(
+            mutant(
+                format!("an event without :{key}"),
+                "frame.event",
+                where_("event", "", move |f| with(f, key, None)),
+            )
+            .beside(told),
+        );
+    }
+    for (wanted, rule, beside) in [
+        ("response", "frame.response", ping),
+        ("error", "frame.error", refused),
+        ("event", "frame.event", told),
+    ] {
+        mutants.push(
+            mutant(
+                format!("{wanted}: a key that does not belong there"),
+                rule,
+                where_(wanted, "", |f| with(f, "extra", Some(Value::int(1)))),
+            )
+            .beside(beside),
+        );
+        mutants.push(
+            mutant(
+                format!("{wanted}: :data that is no map"),
+                rule,
+                where_(wanted, "", |f| with(f, "data", Some(Value::str("none")))),
+            )
+            .beside(beside),
+        );
+    }
+    let set = |key: &'static str, value: Value<'static>| {
+        move |f: &Value<'static>| with(f, key, Some(value.clone()))
+    };
+    let response = |key, value| where_("response", "ping", set(key, value));
+    let error = |key, value| where_("error", "", set(key, value));
+    let event = |key, value| where_("event", "", set(key, value));
+    mutants.extend([
+        mutant(":ok that is no boolean", "frame.response", response("ok", Value::int(1))).beside(ping),
+        mutant("another :op in a response", "frame.answered-once", response("op", Value::str("pong")))
+            .beside(ping),
+        mutant(":retryable that is no boolean", "frame.error", error("retryable", Value::str("yes")))
+            .beside(refused),
+        mutant("an empty :error-message", "frame.error", error("error-message", Value::str("")))
+            .beside(refused),
+        mutant(
+            "a code that is not catalogued",
+            "frame.error-code",
+            error("error-code", Value::str("no/such")),
+        )
+        .beside(refused),
+        mutant("a :seq that stands still", "frame.seq", event("seq", Value::int(1)))
+            .beside("sessions.announced"),
+        mutant("a :seq that begins at 0", "frame.seq", event("seq", Value::int(0))).beside(told),
+        mutant("a :seq that is no integer", "frame.seq", event("seq", Value::str("1"))).beside(told),
+        mutant("a :ts that is no time", "frame.ts", event("ts", Value::str("now"))).beside(told),
+        mutant("a :ts with another offset", "frame.ts", event("ts", Value::str("2026-01-01T00:00:00+02:00")))
+            .beside(told),
+        mutant("an event with an id that nobody sent", "frame.cause", event("id", Value::str("nobody")))
+            .beside(told),
+        mutant("a ratio", "frame.plain", |f| {
+            same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a 1/2")).collect()
+        })
+        .beside(ping),
+        mutant("a character", "frame.plain", |f| {
+            same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a \\b")).collect()
+        })
+        .beside(ping),
+        mutant("a tagged literal", "frame.plain", |f| {
+            same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a #b c")).collect()
+        })
+        .beside(ping),
+        mutant("an instant", "frame.plain", |f| {
+            same(f)
+                .into_iter()
+                .map(|line| line.replace(":pong true", ":pong true :a #inst \"2026-01-01T00:00:00Z\""))
+                .collect()
+        })
+        .beside(ping),
+        mutant("a namespaced map", "frame.plain", |f| {
+            same(f).into_iter().map(|line| line.replace(":pong true", ":pong true :a #:b{:c 1}")).collect()
+        })
+        .beside(ping),
+        mutant("two frames on a line", "frame.edn", |f| vec![format!("{0} {0}", edn::to_string(f))])
+            .beside(ping),
+        mutant("a word of log on standard output", "frame.edn", |f| {
+            vec!["INFO served".to_owned(), edn::to_string(f)]
+        })
+        .beside(ping),
+        mutant("an empty line", "frame.edn", |f| vec![edn::to_string(f), String::new()]).beside(ping),
+        mutant("a list for a frame", "frame.edn", |f| vec![edn::to_string(f), "[]".to_owned()]).beside(ping),
+        mutant("keys that are strings", "frame.edn", |f| {
+            same(f).into_iter().map(|line| line.replace(":kind ", "\"kind\" ")).collect()
+        })
+        .beside(ping),
+        mutant("an answer given twice", "frame.answered-once", |f| match kind(f).as_str() {
+            "response" => [same(f), same(f)].concat(),
+            _ => same(f),
+        })
+        .beside("framing.joined"),
+        mutant("an answer that is kept back", "framing.joined", |f| {
+            if text(f, "id") == "c50" { Vec::new() } else { same(f) }
+        }),
+        mutant("an answer with another id", "framing.joined", |f| {
+            if text(f, "id") == "c50" { same(&with(f, "id", Some(Value::str("c51")))) } else { same(f) }
+        }),
+        mutant("an event before any subscribe", "frame.before-subscribe", |f| match kind(f).as_str() {
+            "response" => [
+                vec!["{:kind :event :event \"ui/widget-specs-updated\" :seq 1 :data {}}".to_owned()],
+                same(f),
+            ]
+            .concat(),
+            _ => same(f),
+        })
+        .beside(ping),
+        mutant("an :offset that goes back", "frame.offset", |f| {
+            let seq = f.get("seq").and_then(Value::as_i64).unwrap_or_default();
+            if kind(f) == "event" {
+                same(&with_data(f, "offset", Some(Value::int(1000 - seq))))
+            } else {
+                same(f)
+            }
+        })
+        .beside("prompt.lifecycle"),
+    ]);
+    try_all(mutants);
+}
+
+/// What is wrong in the answer to one thing.
+#[test]
+fn wrong_behaviour_is_caught() {
+    let data = |key: &'static str, value: Option<Value<'static>>| {
+        move |f: &Value<'static>| with_data(f, key, value.clone())
+    };
+    let subscribed =
+        |topics: &'static [&'static str]| Value::vector(topics.iter().map(|topic| Value::from(*topic)));
+    let in_server_info = |key: &'static str, value: Option<Value<'static>>| {
+        move |f: &Value<'static>| {
+            let info = f.get("data").and_then(|data| data.get("server-info")).unwrap();
+            with_data(f, "server-info", Some(with(info, key, value.clone())))
+        }
+    };
+    try_all(vec![
+        mutant(
+            "an invalid frame without its reason",
+            "framing.not-edn",
+            where_("error", "", data("reason", None)),
+        ),
+        mutant(
+            "an invalid frame without its offset",
+            "framing.not-edn",
+            where_("error", "", data("offset", None)),
+        ),
+        mutant("an op that is not echoed", "envelope.kind", where_("error", "", |f| with(f, "op", None))),
+        mutant(
+            "an id that is not echoed",
+            "envelope.extra-keys",
+            where_("error", "", |f| with(f, "id", None)),
+        ),
+        mutant("a duplicate that ends the first request", "id.duplicate", |f| {
+            let twice = f.get("data").and_then(|data| data.get("duplicate-id")).cloned();
+            if twice.is_some() { same(&with(f, "id", twice)) } else { same(f) }
+        }),
+        mutant(
+            "a duplicate without its name",
+            "id.duplicate",
+            where_("error", "", data("duplicate-id", None)),
+        ),
+        mutant(
+            "an unknown op without the known ones",
+            "op.unknown",
+            where_("error", "", data("supported-ops", None)),
+        ),
+        mutant(
+            "an op that is listed and not served",
+            "op.listed-is-served",
+            where_("error", "compact", |f| {
+                with(f, "error-code", Some(Value::str("request/op-not-supported")))
+            }),
+        ),
+        mutant(
+            "a message that names no key",
+            "params.missing",
+            where_("error", "", |f| with(f, "error-message", Some(Value::str("no")))),
+        ),
+        mutant(
+            "a handshake without :server-info",
+            "handshake.answer",
+            where_("response", "handshake", data("server-info", None)),
+        ),
+        mutant(
+            "another version",
+            "handshake.answer",
+            where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.1")))),
+        ),
+        mutant(
+            "the higher minor version",
+            "handshake.minor",
+            where_("response", "handshake", in_server_info("protocol-version", Some(Value::str("1.7")))),
+        ),
+        mutant(
+            "no features",
+            "handshake.answer",
+            where_("response", "handshake", in_server_info("features", None)),
+        ),
+        mutant(
+            "a feature that was not asked for",
+            "handshake.features",
+            where_(
+                "response",
+                "handshake",
+                in_server_info("features", Some(Value::vector([Value::from("plist-frames")]))),
+            ),
+        ),
+        mutant(
+            "a feature that was given up",
+            "handshake.again",
+            where_(
+                "response",
+                "handshake",
+                in_server_info("features", Some(Value::vector([Value::from("interactor")]))),
+            ),
+        ),
+        mutant("no pong", "ping.answer", where_("response", "ping", data("pong", Some(Value::bool(false))))),
+        mutant(
+            "a refusal for want of room that is not retryable",
+            "pending.capacity",
+            where_("error", "set_session_name", |f| with(f, "retryable", None)),
+        ),
+        mutant(
+            "a refusal of the busy that is not retryable",
+            "prompt.not-idle",
+            where_("error", "prompt", |f| with(f, "retryable", None)),
+        ),
+        mutant(
+            "a topic that is forgotten",
+            "subscribe.named",
+            where_("response", "subscribe", data("subscribed", Some(subscribed(&["assistant/message"])))),
+        ),
+        mutant(
+            "an unknown topic that is subscribed",
+            "subscribe.ignored",
+            where_(
+                "response",
+                "subscribe",
+                data("subscribed", Some(subscribed(&["assistant/delta", "no/such"]))),
+            ),
+        ),
+        mutant(
+            "a known topic that is ignored",
+            "subscribe.nothing-ignored",
+            where_("response", "subscribe", data("ignored", Some(subscribed(&["assistant/delta"])))),
+        ),
+        mutant("a snapshot that is missing", "subscribe.snapshots", |f| {
+            if text(f, "event") == "footer/updated" { Vec::new() } else { same(f) }
+        }),
+        mutant(
+            "a topic that is left after all were taken away",
+            "unsubscribe.all",
+            where_("response", "unsubscribe", data("subscribed", Some(subscribed(&["assistant/delta"])))),
+        ),
+        mutant("an event of a topic that is not subscribed", "events.filtered", |f| match kind(f).as_str() {
+            "event" => vec![
+                edn::to_string(f),
+                "{:kind :event :event \"ui/widget-specs-updated\" :data {}}".to_owned(),
+            ],
+            _ => same(f),
+        }),
+        mutant(
+            "an event without its session",
+            "events.offset",
+            where_("event", "assistant/delta", data("session-id", None)),
+        ),
+        mutant(
+            "a cause that is another request",
+            "events.cause",
+            where_("event", "assistant/message", |f| with(f, "id", Some(Value::str("c1")))),
+        ),
+        mutant("a delta that is lost", "prompt.deltas", |f| {
+            let lost = f.get("data").map(|data| text(data, "text")) == Some("two ".to_owned())
+                && text(f, "event") == "assistant/delta";
+            if lost { Vec::new() } else { same(f) }
+        }),
+        mutant("deltas that repeat what was said", "prompt.deltas", |f| {
+            if text(f, "event") == "assistant/delta" {
+                same(&with_data(f, "text", Some(Value::str("one two three"))))
+            } else {
+                same(f)
+            }
+        }),
+        mutant("text that is lost on the way to a slow reader", "events.slow-reader", |f| {
+            let seq = f.get("seq").and_then(Value::as_i64).unwrap_or_default();
+            if text(f, "event") == "assistant/delta" && seq % 7 == 3 { Vec::new() } else { same(f) }
+        }),
+        mutant(
+            "thinking told as text",
+            "prompt.thinking",
+            where_("event", "assistant/thinking-delta", |f| {
+                with(f, "event", Some(Value::str("assistant/delta")))
+            }),
+        ),
+        mutant(
+            "a turn without its id",
+            "prompt.turn-id",
+            where_("event", "assistant/message", data("turn-id", None)),
+        ),
+        mutant("a session that never tells that it is idle", "prompt.lifecycle", |f| {
+            let idle = f.get("data").and_then(|data| data.get("is-streaming")) == Some(&Value::Bool(false));
+            if text(f, "event") == "session/updated" && idle { Vec::new() } else { same(f) }
+        }),
+        mutant(
+            "an abort that is not told",
+            "abort.running",
+            where_("event", "assistant/message", data("stop-reason", Some(Value::str("end-turn")))),
+        ),
+        mutant("an event after the end of a turn", "abort.running", |f| {
+            let ended = f.get("data").map(|data| text(data, "stop-reason")) == Some("aborted".to_owned());
+            if kind(f) == "event" && ended {
+                let seq = f.get("seq").and_then(Value::as_i64).unwrap();
+                let late = with(
+                    &with(f, "event", Some(Value::str("assistant/delta"))),
+                    "seq",
+                    Some(Value::int(seq + 1)),
+                );
+                [same(f), same(&late)].concat()
+            } else {
+                same(f)
+            }
+        }),
+        mutant(
+            "the same session for a new one",
+            "sessions.new",
+            where_("response", "new_session", data("session-id", Some(Value::str("s-0")))),
+        ),
+        mutant("a session that is not announced", "sessions.announced", |f| {
+            if text(f, "event") == "session/rehydrated" { Vec::new() } else { same(f) }
+        }),
+        mutant(
+            "another name",
+            "sessions.name",
+            where_("response", "set_session_name", data("session-name", Some(Value::str("other")))),
+        ),
+        mutant(
+            "messages in another order",
+            "sessions.messages",
+            where_("response", "get_messages", |f| {
+                let messages = f
+                    .get("data")
+                    .and_then(|data| data.get("messages"))
+                    .and_then(Value::as_slice)
+                    .unwrap_or_default();
+                with_data(f, "messages", Some(Value::vector(messages.iter().rev().cloned())))
+            }),
+        ),
+        mutant(
+            "a page that says there is no more",
+            "sessions.pages",
+            where_("response", "get_messages", data("more", Some(Value::bool(false)))),
+        ),
+        mutant(
+            "an answer that was said by somebody else",
+            "sessions.last-text",
+            where_("response", "get_last_assistant_text", data("text", Some(Value::str("no")))),
+        ),
+        mutant(
+            "a missing attribute that is made up",
+            "query.missing",
+            where_("response", "query_eql", |f| {
+                let result = f.get("data").and_then(|data| data.get("result")).unwrap();
+                with_data(f, "result", Some(with(result, "no.such/attribute", Some(Value::Nil))))
+            }),
+        ),
+        mutant(
+            "another thinking level",
+            "thinking.set",
+            where_("response", "set_thinking_level", data("thinking-level", Some(Value::str("off")))),
+        ),
+        mutant(
+            "a mode that was not set",
+            "mode.set",
+            where_("response", "set_mode", data("mode", Some(Value::str("yolo")))),
+        ),
+        mutant(
+            "commands that are kept back",
+            "command.list",
+            where_(
+                "response",
+                "get_commands",
+                data("commands", Some(Value::vector([] as [Value<'static>; 0]))),
+            ),
+        ),
+        mutant(
+            "a message that is lost over a restart",
+            "persistence.restart",
+            where_("response", "get_messages", |f| {
+                // Every second time: what was before differs from what is after.
+                static ASKED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+                let asked = ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if asked % 2 == 1 {
+                    with_data(f, "messages", Some(Value::vector([] as [Value<'static>; 0])))
+                } else {
+                    f.clone()
+                }
+            }),
+        ),
+    ]);
+}

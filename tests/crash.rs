@@ -1,0 +1,192 @@
+//! The real process, killed without warning under load: every entry that was acknowledged is there
+//! afterwards, in order, once, and the file is whole or is made whole when it is opened.
+//!
+//! `EDN_BRIDGE_CRASH_KILLS` says how many times (`make crash`: 200), `EDN_BRIDGE_CRASH_SEED` makes other
+//! random choices.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_docs,
+    dead_code,
+    reason = "tests"
+)]
+
+mod store_support;
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use edn_bridge::store::{Durability, EntryBody, Store};
+use store_support::Dice;
+use support::{Bridge, Setup, at, is_event, text};
+
+/// Kills in the ordinary run: some seconds.
+const KILLS: usize = 20;
+
+const SCRIPT: &str = "{:turns [{:steps [{:deltas 5 :of \"words \"} {:echo :last-user}]}]}";
+
+/// Requests under way: their session, and the name or text that they are to write.
+type Sent = BTreeMap<String, (String, String)>;
+
+/// What was acknowledged of one session, in order: names that were given and messages of the model.
+#[derive(Default)]
+struct Told {
+    names: Vec<String>,
+    entries: Vec<String>,
+}
+
+#[test]
+fn killing_the_process_loses_nothing_that_was_acknowledged() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
+    let kills = number("EDN_BRIDGE_CRASH_KILLS").unwrap_or(KILLS);
+    let mut dice = Dice(number("EDN_BRIDGE_CRASH_SEED").unwrap_or(4711) as u64 | 1);
+    let setup = Setup::new().script(SCRIPT);
+    let mut told: BTreeMap<String, Told> = BTreeMap::new();
+    let (mut torn, mut acknowledged) = (0, 0);
+    for kill in 0..kills {
+        // Half of the time the sessions of before are gone on with, through the process's own recovery.
+        let known: Vec<String> = told.keys().rev().take(2).cloned().collect();
+        let resume = (dice.roll(2) == 0).then_some(known);
+        let mut bridge = setup.ready();
+        let sessions = sessions(&mut bridge, resume.unwrap_or_default());
+        let patience = Duration::from_micros(dice.roll(120_000) as u64);
+        let mut sent = load(&mut bridge, &sessions, kill, patience, &mut told);
+        bridge.kill();
+        // What was written to the pipe before was acknowledged too; the last line may be cut off.
+        while let Some(line) = bridge.line_or_end() {
+            if let Ok(frame) = edn_bridge::edn::read_one(line.as_bytes()) {
+                note(&frame.into_owned(), &mut sent, &mut told);
+            }
+        }
+
+        let store = Store::new(&setup.state(), Durability::Full).unwrap();
+        for session in &sessions {
+            let Some(expected) = told.get(session) else { continue };
+            let Some(path) = store.find(&session.as_str().into()) else {
+                assert!(expected.names.is_empty() && expected.entries.is_empty(), "{session} is gone");
+                continue;
+            };
+            torn += usize::from(!store.verify(&path).unwrap().faults.is_empty());
+            check(&store, path, expected, kill);
+        }
+    }
+    let mut lost = 0;
+    let store = Store::new(&setup.state(), Durability::Full).unwrap();
+    for (session, expected) in &told {
+        acknowledged += expected.names.len() + expected.entries.len();
+        match store.find(&session.as_str().into()) {
+            Some(path) => check(&store, path, expected, kills),
+            None => lost += expected.names.len() + expected.entries.len(),
+        }
+    }
+    println!(
+        "kills {kills}, torn tails {torn}, sessions {}, acknowledged {acknowledged}, lost {lost}",
+        told.len()
+    );
+    assert_eq!(lost, 0);
+    assert!(acknowledged > kills * 3, "{acknowledged} acknowledged: the load was no load");
+}
+
+/// Opens what is resumed, and as many new sessions as are needed for two.
+fn sessions(bridge: &mut Bridge, resume: Vec<String>) -> Vec<String> {
+    let mut sessions = Vec::new();
+    for (n, id) in resume.iter().enumerate() {
+        let answer = bridge.ask(&format!("r{n}"), "switch_session", &format!("{{:session-id {id:?}}}"));
+        // One that never got a file is not there.
+        if at(&answer, &["data", "session-id"]).is_some() {
+            sessions.push(id.clone());
+        }
+    }
+    while sessions.len() < 2 {
+        let answer = bridge.ask(&format!("n{}", sessions.len()), "new_session", "{}");
+        sessions.push(at(&answer, &["data", "session-id"]).unwrap().as_str().unwrap().to_owned());
+    }
+    bridge.ask("sub", "subscribe", "{:topics [\"assistant/message\" \"session/rehydrated\"]}");
+    sessions
+}
+
+/// Keeps the process writing until the time is over, and notes what it acknowledges.
+fn load(
+    bridge: &mut Bridge,
+    sessions: &[String],
+    kill: usize,
+    patience: Duration,
+    told: &mut BTreeMap<String, Told>,
+) -> Sent {
+    let mut sent = Sent::new();
+    let end = Instant::now() + patience;
+    let mut number = 0;
+    loop {
+        // A window of requests, so that commits are shared and some are under way at the kill.
+        while sent.len() < 24 {
+            let session = &sessions[number % sessions.len()];
+            let id = format!("q{number}");
+            let name = format!("name {kill} {number} {}", "x".repeat(number % 300));
+            if number % 5 == 0 {
+                let params = format!("{{:message {name:?} :session-id {session:?}}}");
+                bridge.request(&id, "prompt", &params);
+            } else {
+                let params = format!("{{:name {name:?} :session-id {session:?}}}");
+                bridge.request(&id, "set_session_name", &params);
+            }
+            sent.insert(id, (session.clone(), name));
+            number += 1;
+        }
+        if Instant::now() >= end {
+            return sent;
+        }
+        let frame = bridge.frame();
+        note(&frame, &mut sent, told);
+    }
+}
+
+fn note(frame: &edn_bridge::value::Value<'static>, sent: &mut Sent, told: &mut BTreeMap<String, Told>) {
+    if is_event(frame, "assistant/message")
+        && let Some(entry) = at(frame, &["data", "entry-id"]).and_then(|id| id.as_str())
+    {
+        let session = at(frame, &["data", "session-id"]).unwrap().as_str().unwrap();
+        told.entry(session.to_owned()).or_default().entries.push(entry.to_owned());
+    }
+    if let Some((session, name)) = sent.remove(text(frame, "id"))
+        && at(frame, &["ok"]).and_then(edn_bridge::value::Value::as_bool) == Some(true)
+    {
+        let told = told.entry(session).or_default();
+        match text(frame, "op") {
+            "set_session_name" => told.names.push(name),
+            _ => told.entries.push(format!("text:{name}")),
+        }
+    }
+}
+
+/// Everything that was acknowledged is there once and in order, and the file is whole.
+fn check(store: &Store, path: PathBuf, expected: &Told, kill: usize) {
+    let loaded = store.open(&path).unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
+    let mut names = Vec::new();
+    let mut entries = Vec::new();
+    for entry in &loaded.entries {
+        match &entry.body {
+            EntryBody::Name(name) => names.push(name.to_string()),
+            EntryBody::Message(message) => {
+                entries.push(entry.id.to_string());
+                entries.push(format!("text:{}", message.text()));
+            }
+            _ => {}
+        }
+    }
+    drop(loaded);
+    for (there, expected) in [(&names, &expected.names), (&entries, &expected.entries)] {
+        for one in expected {
+            let count = there.iter().filter(|known| *known == one).count();
+            assert_eq!(count, 1, "after kill {kill}: {one:?} stands {count} times in {}", path.display());
+        }
+        let order = |one: &String| there.iter().position(|known| known == one);
+        assert!(expected.iter().map(order).is_sorted(), "after kill {kill}: out of order");
+    }
+    assert_eq!(store.verify(&path).unwrap().faults, [], "after kill {kill}");
+}

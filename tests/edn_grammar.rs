@@ -1,0 +1,108 @@
+//! The grammar and the reader say the same: names agree, sentences of the grammar are read, and the diagrams
+//! in `grammar/` are those of the grammar (`EDN_BLESS=1` draws them anew).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    missing_docs,
+    dead_code,
+    reason = "tests"
+)]
+
+use std::fs;
+use std::path::Path;
+
+use edn_bridge::edn::{self, ErrorKind};
+
+#[path = "edn_support/shared.rs"]
+mod edn_support;
+#[path = "edn_support/grammar.rs"]
+mod grammar;
+use edn_support::Random;
+
+const EDN: &str = include_str!("../grammar/edn.ebnf");
+const FRAME: &str = include_str!("../grammar/frame.ebnf");
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn each_production_is_a_parser_of_that_name() {
+    let mut source = fs::read_to_string(root().join("src/edn/read.rs")).unwrap();
+    for entry in fs::read_dir(root().join("src/edn/read")).unwrap() {
+        source += &fs::read_to_string(entry.unwrap().path()).unwrap();
+    }
+    for name in &grammar::parse(EDN).names {
+        let ways = [
+            format!("fn {name}("),
+            format!("fn {name}<"),
+            format!("let {name} ="),
+            format!("let mut {name} ="),
+        ];
+        assert!(ways.iter().any(|way| source.contains(way)), "no parser of the name {name}");
+    }
+}
+
+#[test]
+fn sentences_of_the_grammar_are_read() {
+    let grammar = grammar::parse(EDN);
+    let mut random = Random::new(3);
+    let (mut read, mut duplicates) = (0, 0);
+    for _ in 0..8_000 {
+        let sentence = match random.below(10) {
+            0 => format!("#inst \"{}\"", grammar.sentence("inst", &mut random)),
+            _ => grammar.sentence("form", &mut random),
+        };
+        match edn::read_one(sentence.as_bytes()) {
+            Ok(value) => {
+                read += 1;
+                let written = value.to_string();
+                assert_eq!(edn::read_one(written.as_bytes()).as_ref(), Ok(&value), "{written}");
+            }
+            // The grammar does not say that keys differ.
+            Err(error) if matches!(error.kind(), ErrorKind::DuplicateKey | ErrorKind::DuplicateElement) => {
+                duplicates += 1
+            }
+            Err(error) => panic!("{sentence:?}\n{error}"),
+        }
+    }
+    assert!(read > 4 * duplicates, "{read} read, {duplicates} with duplicates");
+}
+
+#[test]
+fn every_production_is_reached() {
+    for (text, start) in [(EDN, "form"), (FRAME, "line")] {
+        let grammar = grammar::parse(text);
+        let used = |name: &str| {
+            grammar.productions.values().any(|part| format!("{part:?}").contains(&format!("Name({name:?})")))
+        };
+        for name in &grammar.names {
+            // What stands in the strings of tagged elements is a grammar of its own.
+            assert!(
+                name == start || used(name) || ["inst", "uuid"].contains(&name.as_str()),
+                "{name} is not used"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_diagrams_are_those_of_the_grammar() {
+    for (name, text) in [("edn", EDN), ("frame", FRAME)] {
+        let path = root().join("grammar").join(name).with_extension("svg");
+        let drawn = grammar::railroads(&grammar::parse(text));
+        if std::env::var_os("EDN_BLESS").is_some() {
+            fs::write(&path, &drawn).unwrap();
+        }
+        assert_eq!(
+            fs::read_to_string(&path).unwrap_or_default(),
+            drawn,
+            "draw {name}.svg anew with EDN_BLESS=1"
+        );
+    }
+}

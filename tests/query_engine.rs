@@ -1,0 +1,335 @@
+//! The engine on a graph of its own: ways of several steps, alternatives, batches, failures, cycles, bounds.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "tests"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use edn_bridge::edn;
+use edn_bridge::message::{Block, Message, Role, SessionId};
+use edn_bridge::query::compile::Level;
+use edn_bridge::query::graph::{
+    Answer, Cost, Env, Failure, Graph, GraphError, Input, Inputs, Namespace, Output, Resolver, Run,
+};
+use edn_bridge::query::parse::parse;
+use edn_bridge::query::resolvers::session::SessionFact;
+use edn_bridge::query::run::{Answered, run};
+use edn_bridge::query::world::{
+    ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
+};
+use edn_bridge::value::{Map, Owned, Value};
+
+const fn out(name: &'static str) -> Output {
+    Output { name, sub: &[] }
+}
+
+const fn one(
+    name: &'static str,
+    input: &'static [Input],
+    output: &'static [Output],
+    run: fn(&Env<'_>, &Inputs<'_>) -> Result<Answer, Failure>,
+) -> Resolver {
+    Resolver { name, input, output, cost: Cost::Ready, run: Run::One(run) }
+}
+
+fn number(inputs: &Inputs<'_>, name: &str) -> i64 {
+    inputs.value(name).and_then(Value::as_i64).unwrap_or(0)
+}
+
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static BATCHES: AtomicUsize = AtomicUsize::new(0);
+
+const PART: Namespace = Namespace {
+    attributes: &[
+        ("a", "."),
+        ("b", "."),
+        ("c", "."),
+        ("once", "."),
+        ("twice", "."),
+        ("sum", "."),
+        ("broken", "."),
+        ("beside", "."),
+        ("mended", "."),
+        ("ring/one", "."),
+        ("ring/two", "."),
+        ("item", "."),
+        ("items", "."),
+        ("square", "."),
+        ("total", "."),
+        ("tree", "."),
+        ("n", "."),
+        ("echo", "."),
+        ("kind/x", "."),
+        ("after-broken", "."),
+    ],
+    resolvers: &[
+        one("a", &[], &[out("a")], |_, _| Ok(vec![("a", 1.into())])),
+        one("b", &[Input::Required("a")], &[out("b")], |_, inputs| {
+            Ok(vec![("b", (number(inputs, "a") + 1).into())])
+        }),
+        one(
+            "c",
+            &[Input::Required("b"), Input::Optional("beside"), Input::Optional("nothing")],
+            &[out("c")],
+            |_, inputs| Ok(vec![("c", (number(inputs, "b") * 10 + number(inputs, "beside")).into())]),
+        ),
+        one("seen", &[Input::Required("a")], &[out("once"), out("twice")], |_, _| {
+            SEEN.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![("once", 1.into()), ("twice", 2.into())])
+        }),
+        one("sum", &[Input::Required("once"), Input::Required("twice")], &[out("sum")], |_, inputs| {
+            Ok(vec![("sum", (number(inputs, "once") + number(inputs, "twice")).into())])
+        }),
+        one("breaks", &[], &[out("broken"), out("mended")], |_, _| Err(Failure::new("It broke."))),
+        one("mends", &[Input::Required("a")], &[out("mended")], |_, _| Ok(vec![("mended", "so".into())])),
+        one("beside", &[], &[out("beside")], |_, _| Ok(vec![("beside", 7.into())])),
+        one("after-broken", &[Input::Required("broken")], &[out("after-broken")], |_, _| Ok(Vec::new())),
+        one("ring-one", &[Input::Required("ring/two")], &[out("ring/one")], |_, inputs| {
+            Ok(vec![("ring/one", number(inputs, "ring/two").into())])
+        }),
+        one("ring-two", &[Input::Required("ring/one")], &[out("ring/two")], |_, inputs| {
+            Ok(vec![("ring/two", number(inputs, "ring/one").into())])
+        }),
+        one("items", &[], &[Output { name: "items", sub: &["item"] }], |_, _| {
+            let item = |n: i64| Value::from(Map::new().with("item", n));
+            Ok(vec![("items", Value::vector((0..1000).map(item)).into())])
+        }),
+        Resolver {
+            name: "square",
+            input: &[Input::Required("item")],
+            output: &[out("square")],
+            cost: Cost::Ready,
+            run: Run::Batch(|_, all| {
+                BATCHES.fetch_add(1, Ordering::SeqCst);
+                let square =
+                    |inputs: &Inputs<'_>| Ok(vec![("square", (number(inputs, "item").pow(2)).into())]);
+                all.iter().map(square).collect()
+            }),
+        },
+        one("total", &[Input::Nested("items", "[:square]")], &[out("total")], |_, inputs| {
+            let items = inputs.value("items").and_then(Value::as_slice).unwrap_or_default();
+            Ok(vec![(
+                "total",
+                items.iter().filter_map(|item| item.get("square")?.as_i64()).sum::<i64>().into(),
+            )])
+        }),
+        one("tree", &[Input::Required("n")], &[Output { name: "tree", sub: &["n"] }], |_, inputs| {
+            let below = number(inputs, "n") - 1;
+            let node = Value::from(Map::new().with("n", below));
+            Ok(if below == 0 { Vec::new() } else { vec![("tree", Value::vector([node]).into())] })
+        }),
+        one("echo", &[], &[out("echo")], |env, _| Ok(vec![("echo", Value::from(env.params.clone()).into())])),
+    ],
+    mutations: &[],
+};
+
+const NOTHING: Namespace = Namespace { attributes: &[("nothing", ".")], resolvers: &[], mutations: &[] };
+
+struct Nowhere(SessionId);
+
+impl World for Nowhere {
+    fn focus(&self) -> &SessionId {
+        &self.0
+    }
+    fn session(&self, id: &str) -> Option<Arc<dyn SessionView>> {
+        (id == self.0.as_str()).then(|| Arc::new(Talk(self.0.clone())) as Arc<dyn SessionView>)
+    }
+    fn live(&self) -> Vec<Arc<dyn SessionView>> {
+        self.session(self.0.as_str()).into_iter().collect()
+    }
+    fn list(&self, _: bool, _: usize) -> Vec<SessionInfo> {
+        Vec::new()
+    }
+    fn models(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn providers(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn connections(&self) -> Vec<ConnectionFacts> {
+        Vec::new()
+    }
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+    fn process(&self) -> ProcessFacts {
+        ProcessFacts::default()
+    }
+    fn jobs(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn notes(&self) -> Option<Vec<Owned>> {
+        None
+    }
+}
+
+/// A session in which a tool was called.
+struct Talk(SessionId);
+
+impl SessionView for Talk {
+    fn id(&self) -> &SessionId {
+        &self.0
+    }
+    fn fact(&self, _: SessionFact) -> Owned {
+        Value::Nil
+    }
+    fn messages(&self) -> Vec<Arc<Message>> {
+        let call = |id: &str| Block::ToolCall {
+            id: id.into(),
+            name: "read".into(),
+            arguments: Value::from(Map::new().with("path", "x")),
+        };
+        let said = Message::new("e-1".into(), Role::Assistant, vec![call("c-1"), call("c-2")], "".into());
+        let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
+        result.tool_call_id = Some("c-1".into());
+        result.is_error = Some(false);
+        vec![Arc::new(said), Arc::new(result)]
+    }
+    fn entries(&self) -> Vec<EntryView> {
+        Vec::new()
+    }
+}
+
+fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
+    let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
+    let entity = edn::read_one(entity.as_bytes()).unwrap().into_owned();
+    run(graph, &Nowhere("s-1".into()), &level, entity.as_map().unwrap().clone(), Vec::new()).unwrap()
+}
+
+fn ask(text: &str, entity: &str) -> Answered {
+    ask_in(&Graph::new(&[&PART, &NOTHING]).unwrap(), text, entity)
+}
+
+fn check(text: &str, entity: &str, expected: &str) {
+    let answered = ask(text, entity);
+    assert_eq!(answered.result.to_string(), expected, "{text}: {answered:?}");
+}
+
+#[test]
+fn what_is_asked_is_found_through_several_steps() {
+    check("[:c]", "{}", "{:c 27}");
+    check("[:c]", "{:a 5}", "{:c 67}");
+    check("[:c]", "{:b 1 :beside nil}", "{:c 10}");
+    check("[:x :a]", "{:x 9}", "{:x 9 :a 1}");
+}
+
+#[test]
+fn a_resolver_runs_once_for_an_entity() {
+    SEEN.store(0, Ordering::SeqCst);
+    check(
+        "[:once :twice :sum :once {:>/again [:twice]}]",
+        "{}",
+        "{:once 1 :twice 2 :sum 3 :>/again {:twice 2}}",
+    );
+    assert_eq!(SEEN.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_list_is_one_batch_and_a_nested_input_its_join() {
+    BATCHES.store(0, Ordering::SeqCst);
+    let answered = ask("[{:items [:item :square]} :total]", "{}");
+    assert_eq!(BATCHES.load(Ordering::SeqCst), 2, "one for the join, one for the nested input");
+    assert_eq!(answered.result.get("total"), Some(&Value::int((0..1000).map(|n| n * n).sum())));
+    let items = answered.result.get("items").unwrap().as_slice().unwrap();
+    assert_eq!(items[999].to_string(), "{:item 999 :square 998001}");
+}
+
+#[test]
+fn a_failed_resolver_loses_its_own_attributes_only() {
+    let answered = ask("[:a :broken :after-broken :mended :nothing :unknown]", "{}");
+    assert_eq!(answered.result.to_string(), "{:a 1 :mended \"so\"}");
+    assert_eq!(Value::vector(answered.missing).to_string(), "[:nothing :unknown]");
+    assert_eq!(
+        answered.errors.iter().map(|(key, why)| format!("{key} {why}")).collect::<Vec<_>>(),
+        [
+            ":broken {:resolver breaks :message \"It broke.\"}",
+            ":after-broken {:resolver breaks :message \"It broke.\"}"
+        ]
+    );
+}
+
+#[test]
+fn rings_of_resolvers_are_cut_and_entered_where_something_is_known() {
+    let answered = ask("[:ring/one]", "{}");
+    assert_eq!(Value::vector(answered.missing).to_string(), "[:ring/one]");
+    check("[:ring/one]", "{:ring/two 4}", "{:ring/one 4}");
+    check("[:ring/two]", "{:ring/one 4}", "{:ring/two 4}");
+}
+
+#[test]
+fn recursion_goes_as_far_as_it_is_told_or_the_data_go() {
+    check("[:n {:tree 1}]", "{:n 9}", "{:n 9 :tree [{:n 8}]}");
+    check("[:n {:tree 2}]", "{:n 9}", "{:n 9 :tree [{:n 8 :tree [{:n 7}]}]}");
+    check("[:n {:tree ...}]", "{:n 3}", "{:n 3 :tree [{:n 2 :tree [{:n 1}]}]}");
+    let deep = ask("[{:tree ...}]", "{:n 100000}");
+    assert!(deep.errors.iter().next().unwrap().1.to_string().contains("below 64 levels"), "{deep:?}");
+}
+
+#[test]
+fn unions_placeholders_aliases_params_and_wildcards() {
+    check(
+        "[{:l {:kind/x [:y] :n [:n]}}]",
+        "{:l [{:kind/x 1 :y 2} {:n 3} {:z 4}]}",
+        "{:l [{:y 2} {:n 3} {}]}",
+    );
+    check("[({:>/p [:c]} {:a 3}) :c]", "{}", "{:>/p {:c 47} :c 27}");
+    check("[(:echo {:x 1}) (:echo {:x 2 :pathom/as :two})]", "{}", "{:echo {:x 1} :two {:x 2}}");
+    check("[*]", "{:a 1 :own {:b 2}}", "{:a 1 :own {:b 2}}");
+    check("[{[:a 4] [:b]} {[:q _] [:r]} [:q _]]", "{:q {:r 1}}", "{[:a 4] {:b 5} :q {:r 1}}");
+    check("[{:s [:t]} {:e [:t]}]", "{:s \"plain\" :e []}", "{:s \"plain\" :e []}");
+}
+
+#[test]
+fn what_is_missing_in_a_list_is_named_once_with_its_way() {
+    let answered = ask("[{:items [:unknown]}]", "{}");
+    assert_eq!(Value::vector(answered.missing).to_string(), "[[:items :unknown]]");
+}
+
+#[test]
+fn an_answer_is_bounded() {
+    let graph = Graph::new(&[&PART, &NOTHING]).unwrap();
+    let ask = |text: &str| {
+        let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
+        run(&graph, &Nowhere("s-1".into()), &level, Map::new(), Vec::new())
+    };
+    let items =
+        format!("[{}]", (0..3000).map(|n| format!("{{(:items {{:n {n}}}) [:item]}}")).collect::<String>());
+    assert!(ask(&items).is_err());
+}
+
+#[test]
+fn wrong_declarations_are_refused() {
+    const CYCLE: Namespace = Namespace {
+        attributes: &[("x", ".")],
+        resolvers: &[one("x", &[Input::Required("x")], &[out("x")], |_, _| Ok(Vec::new()))],
+        mutations: &[],
+    };
+    assert!(matches!(Graph::new(&[&CYCLE]), Err(GraphError::Cycle { .. })));
+    assert!(matches!(Graph::new(&[&PART]), Err(GraphError::Undeclared { .. })));
+    assert!(matches!(Graph::new(&[&PART, &NOTHING, &NOTHING]), Err(GraphError::Twice(_))));
+}
+
+#[test]
+fn tool_calls_are_told_from_the_messages() {
+    let answered = ask_in(
+        edn_bridge::query::graph(),
+        "[{:psi.agent-session/tool-lifecycle-summaries [*]} :psi.turn/tool-call-count]",
+        "{}",
+    );
+    let calls =
+        answered.result.get("psi.agent-session/tool-lifecycle-summaries").unwrap().as_slice().unwrap();
+    assert_eq!(
+        calls[0].to_string(),
+        "{:psi.tool-lifecycle.summary/tool-id \"c-1\" :psi.tool-lifecycle.summary/tool-name \"read\" \
+         :psi.tool-lifecycle.summary/arguments \"{:path \\\"x\\\"}\" :psi.tool-lifecycle.summary/parsed-args {:path \"x\"} \
+         :psi.tool-lifecycle.summary/result-text \"text\" :psi.tool-lifecycle.summary/is-error false \
+         :psi.tool-lifecycle.summary/completed? true}"
+    );
+    assert_eq!(calls[1].get("psi.tool-lifecycle.summary/completed?"), Some(&Value::bool(false)));
+}

@@ -1,0 +1,244 @@
+//! The socket beside the pipe: further clients on the sessions that an editor uses.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs,
+    reason = "tests"
+)]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use edn_bridge::edn;
+use edn_bridge::value::{Owned, Value};
+use support::{PATIENCE, Setup};
+
+/// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
+fn socket(state: &Path) -> PathBuf {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let entries = std::fs::read_dir(state.join("run")).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            // The permissions are set after the socket is bound; before, the folder keeps others out.
+            let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777);
+            if mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(&path).is_ok() {
+                return path;
+            }
+        }
+        assert!(Instant::now() < deadline, "no socket");
+        std::thread::yield_now();
+    }
+}
+
+struct Guest {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Guest {
+    fn at(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut guest = Self { lines: BufReader::new(stream.try_clone().unwrap()), stream };
+        guest.ask(
+            "h",
+            "handshake",
+            "{:client-info {:name \"guest\" :version \"1\" :protocol-version \"1.0\"}}",
+        );
+        guest
+    }
+
+    fn frame(&mut self) -> Owned {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        edn::read_one(line.as_bytes()).unwrap().into_owned()
+    }
+
+    fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
+        loop {
+            let frame = self.frame();
+            if fits(&frame) {
+                return frame;
+            }
+        }
+    }
+
+    fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
+        writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
+        self.until(|frame| {
+            frame.get("id").and_then(Value::as_str) == Some(id) && frame.get("event").is_none()
+        })
+    }
+}
+
+#[test]
+fn a_guest_shares_the_session_of_the_editor() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hello.\"}]}]}");
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    assert_eq!(path.parent().unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    let mut guest = Guest::at(&path);
+    guest.ask("s", "subscribe", "{:topics [\"assistant/message\"]}");
+    bridge.ask("p", "prompt", "{:message \"hi\"}");
+    let seen = guest.until(|frame| frame.get("event").is_some());
+    assert!(seen.to_string().contains("\"Hello.\""), "{seen}");
+    let mine = bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/session-id]\"}");
+    let theirs = guest.ask("q", "query_eql", "{:query \"[:psi.agent-session/session-id]\"}");
+    assert_eq!(mine.get("data"), theirs.get("data"));
+    // What the guest changes, the editor sees.
+    guest.ask("n", "query_eql", "{:query \"[(psi.session/rename {:name \\\"by the guest\\\"})]\"}");
+    bridge.until(|frame| frame.to_string().contains(":session-name \"by the guest\""));
+    // A guest that goes ends nothing.
+    drop(guest);
+    assert!(bridge.ask("again", "ping", "{}").to_string().contains(":pong true"));
+}
+
+#[test]
+fn the_command_line_asks_the_running_bridge() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    socket(&setup.state());
+    bridge.ask("n", "set_session_name", "{:name \"asked from outside\"}");
+    let query = |arguments: &[&str]| {
+        let output = setup.command().arg("query").args(arguments).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, out, _) = query(&["[:psi.agent-session/session-name :psi.process/pid]"]);
+    assert_eq!(code, Some(0));
+    let expected = format!(
+        "{{:psi.agent-session/session-name \"asked from outside\" :psi.process/pid {}}}\n",
+        bridge.pid()
+    );
+    assert_eq!(out, expected);
+    let id = bridge
+        .ask("q", "get_state", "{}")
+        .get("data")
+        .unwrap()
+        .get("state")
+        .unwrap()
+        .get("session-id")
+        .unwrap()
+        .clone();
+    let (code, out, _) = query(&["--session", id.as_str().unwrap(), "[:psi.process/pid]"]);
+    assert_eq!((code, out), (Some(0), format!("{{:psi.process/pid {}}}\n", bridge.pid())));
+    let (code, out, _) = query(&["--explain", "[:psi.agent-session/phase]"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("psi.agent-session/by-id psi.agent-session/facts"), "{out}");
+    let (code, _, told) = query(&["[:a {:b}]"]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("request/invalid-query"), "{told}");
+}
+
+#[test]
+fn without_a_running_bridge_the_state_itself_is_asked() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    bridge.ask("n", "set_session_name", "{:name \"kept\"}");
+    let state = bridge.ask("q", "get_state", "{}");
+    let id = state
+        .get("data")
+        .unwrap()
+        .get("state")
+        .unwrap()
+        .get("session-id")
+        .unwrap()
+        .as_str()
+        .unwrap()
+        .to_owned();
+    bridge.finish();
+    let output = setup
+        .command()
+        .args(["query", "--session", &id, "[:psi.agent-session/session-name]"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "{:psi.agent-session/session-name \"kept\"}\n");
+    let output = setup.command().args(["query", "--session", "none", "[:a]"]).output().unwrap();
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_stale_socket_is_removed_and_the_own_one_goes_with_the_process() {
+    let setup = Setup::new();
+    let bridge = setup.serve();
+    let path = socket(&setup.state());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let stale = path.with_file_name(format!("{}-4000000.sock", name.split('-').next().unwrap()));
+    drop(UnixListener::bind(&stale).unwrap());
+    let output = setup.command().args(["query", "[:psi.process/pid]"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{{:psi.process/pid {}}}\n", bridge.pid()));
+    assert!(!stale.exists());
+    bridge.finish();
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_end_of_the_editor_ends_its_guests() {
+    let setup = Setup::new();
+    let bridge = setup.ready();
+    let mut guest = Guest::at(&socket(&setup.state()));
+    bridge.finish();
+    let mut rest = String::new();
+    guest.lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+}
+
+#[test]
+fn many_guests_are_served_at_once() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    let mut guests: Vec<_> = (0..40).map(|_| Guest::at(&path)).collect();
+    for guest in &mut guests {
+        assert!(guest.ask("p", "ping", "{}").to_string().contains(":pong true"));
+    }
+    let counted = bridge.ask("q", "query_eql", "{:query \"[:psi.connection/count]\"}").to_string();
+    let count = |text: &str| {
+        text.split(":psi.connection/count ")
+            .nth(1)
+            .unwrap()
+            .split('}')
+            .next()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()
+    };
+    assert!(count(&counted) >= 41, "{counted}");
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can be another user: not run");
+        return;
+    }
+    let setup = Setup::new();
+    let _bridge = setup.ready();
+    let path = socket(&setup.state());
+    // Opened wide, so that only the kernel's word is left to keep the other user out.
+    for folder in path.ancestors().skip(1).take_while(|folder| folder.starts_with(setup.dir.path())) {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(30)\ns.connect(sys.argv[1])\n\
+                  try:\n s.sendall(b'{}\\n')\n print('answer', len(s.recv(100)))\nexcept OSError as e: print('refused')\n";
+    let mut other = std::process::Command::new("python3");
+    std::os::unix::process::CommandExt::uid(&mut other, 65534);
+    let Ok(output) = other.arg("-c").arg(script).arg(&path).output() else {
+        eprintln!("no python3: not run");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said == "answer 0\n" || said == "refused\n", "{said}{}", String::from_utf8_lossy(&output.stderr));
+}

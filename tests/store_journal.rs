@@ -1,0 +1,454 @@
+//! What a journal promises: what was acknowledged is there, in order, once; what failed is not; nothing
+//! is overwritten; and each damage is named.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    dead_code,
+    reason = "tests"
+)]
+
+mod store_support;
+
+use std::fs;
+use std::sync::mpsc::channel;
+
+use edn_bridge::store::{Durability, Fault, Files, Repaired, StoreError, SystemFiles};
+use store_support::*;
+
+#[test]
+fn a_line_cut_off_anywhere_is_removed_and_said_so() {
+    let place = Place::new();
+    let path = place.session("s-1", 3);
+    let whole = fs::read(&path).unwrap();
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    for cut in last + 1..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let loaded = place.store.open(&path).unwrap();
+        let offset = last as u64;
+        if cut == whole.len() - 1 {
+            assert_eq!(loaded.faults, [Fault::NoLineFeed { offset }]);
+            assert_eq!(ids(&loaded.entries), ["e0", "e1", "e2"]);
+        } else {
+            assert_eq!(
+                loaded.faults,
+                [Fault::TornTail { offset, length: (cut - last) as u64 }],
+                "cut at {cut}"
+            );
+            assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
+            assert_eq!(fs::read(&path).unwrap(), whole[..last]);
+        }
+        let next = loaded.entries.len();
+        append(&loaded.journal, &chain(Some(next - 1), 1)).unwrap();
+        drop(loaded);
+        let again = place.store.open(&path).unwrap();
+        assert_eq!(again.faults, []);
+        assert_eq!(again.entries.len(), next + 1);
+    }
+}
+
+#[test]
+fn garbage_in_the_middle_is_passed_over_and_hides_nothing() {
+    let garbages: [&[u8]; 6] = [
+        b"\x00\xff\xfe\x80",
+        b"",
+        b"{:id \"e1\"",
+        b"{:a 1} {:b 2}",
+        b"[1 2 3]",
+        b"{:id \"x\" :type :message}",
+    ];
+    for garbage in garbages {
+        let place = Place::new();
+        let path = place.session("s-1", 4);
+        let bytes = fs::read(&path).unwrap();
+        let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        // The header is the first line, so that e1 is the third.
+        lines[2] = garbage;
+        let damaged = lines.join(&b'\n');
+        fs::write(&path, &damaged).unwrap();
+
+        let loaded = place.store.open(&path).unwrap();
+        assert_eq!(ids(&loaded.entries), ["e0", "e2", "e3"], "{garbage:?}");
+        let offset = (lines[0].len() + lines[1].len() + 2) as u64;
+        assert_eq!(
+            loaded.faults,
+            [
+                Fault::Unreadable { line: 3, offset },
+                Fault::LostParent { entry: "e2".into(), parent: "e1".into() }
+            ]
+        );
+        // The history before the damage stays on the branch.
+        assert_eq!(loaded.entries[1].parent.as_ref().unwrap().as_str(), "e0");
+        assert_eq!(fs::read(&path).unwrap(), damaged, "opening changes nothing");
+        append(&loaded.journal, &chain(Some(3), 1)).unwrap();
+        assert!(fs::read(&path).unwrap().starts_with(&damaged));
+    }
+}
+
+#[test]
+fn a_file_without_a_whole_header_is_named_and_left_alone() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    let whole = fs::read(&path).unwrap();
+    let header = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for (bytes, reason) in [
+        (b"".to_vec(), "it is empty"),
+        (whole[..1].to_vec(), "cut off"),
+        (whole[..header - 1].to_vec(), "cut off"),
+        (b"not edn {\n".to_vec(), "first line is not EDN"),
+        (b"{:a 1}\n".to_vec(), "no :edn-bridge"),
+        (whole[header..].to_vec(), "no :edn-bridge"),
+    ] {
+        fs::write(&path, &bytes).unwrap();
+        let error = place.store.open(&path).unwrap_err();
+        assert!(matches!(error, StoreError::NoHeader { .. }), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_file_from_a_newer_program_is_named_and_left_alone() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    let newer = fs::read_to_string(&path).unwrap().replace(":format 1", ":format 7");
+    assert!(newer.contains(":format 7"));
+    fs::write(&path, &newer).unwrap();
+    let error = place.store.open(&path).unwrap_err().to_string();
+    assert!(error.contains("has format 7; this program reads up to 1"), "{error}");
+    assert!(place.store.verify(&path).is_err());
+    assert!(place.store.repair(&path).is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), newer);
+}
+
+#[test]
+fn a_lock_names_its_holder_and_ends_with_it() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    let first = place.store.open(&path).unwrap();
+    let error = place.store.open(&path).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    assert!(place.store.repair(&path).is_err());
+    assert_eq!(place.store.read(&path).unwrap().entries.len(), 1, "reading needs no lock");
+    drop(first);
+    assert!(!path.with_extension("lock").exists());
+    // What a process that was killed leaves behind.
+    fs::write(path.with_extension("lock"), "process 999999\n").unwrap();
+    place.store.open(&path).unwrap();
+}
+
+#[test]
+fn a_failed_append_leaves_the_file_as_it_was_and_the_next_one_works() {
+    use {Act::*, Call::*};
+    for (plan, said) in [
+        (vec![(Write, Full(10))], "No space left"),
+        (vec![(Write, Short(5)), (Write, Full(7))], "No space left"),
+        (vec![(Write, Errno(EIO))], "Input/output error"),
+        (vec![(Sync, Errno(EIO))], "Input/output error"),
+        // The attempt to undo fails too; it is made up for before the next write.
+        (vec![(Write, Full(10)), (Cut, Errno(EIO))], "No space left"),
+        (vec![(Sync, Errno(EIO)), (Sync, Errno(EIO))], "Input/output error"),
+    ] {
+        let place = Place::new();
+        let path = place.session("s-1", 2);
+        let journal = place.store.open(&path).unwrap().journal;
+        let before = fs::read(&path).unwrap();
+        for (call, act) in &plan {
+            place.disk.plan(*call, *act);
+        }
+        let error = append(&journal, &chain(Some(1), 1)).unwrap_err().to_string();
+        assert!(error.contains(said), "{plan:?}: {error}");
+        if !plan.contains(&(Cut, Errno(EIO))) {
+            assert_eq!(fs::read(&path).unwrap(), before, "{plan:?}");
+        }
+        assert!(place.disk.done().len() > plan.len());
+        place.disk.heal();
+        append(&journal, &[entry("after", Some("e1"), "after")]).unwrap();
+        drop(journal);
+        let loaded = place.store.open(&path).unwrap();
+        assert_eq!(loaded.faults, [], "{plan:?}");
+        assert_eq!(ids(&loaded.entries), ["e0", "e1", "after"], "{plan:?}");
+    }
+}
+
+#[test]
+fn short_writes_are_gone_on_with() {
+    let place = Place::new();
+    for _ in 0..50 {
+        place.disk.plan(Call::Write, Act::Short(7));
+    }
+    let path = place.session("s-1", 3);
+    assert_eq!(place.store.open(&path).unwrap().faults, []);
+    assert!(place.disk.done().iter().filter(|call| **call == Call::Write).count() > 50);
+}
+
+#[test]
+fn a_session_that_cannot_be_made_leaves_nothing_behind_and_can_be_made_later() {
+    use {Act::*, Call::*};
+    for (call, act, said) in [
+        (Folder, Errno(EROFS), "Read-only file system"),
+        (Folder, Errno(EACCES), "--state-dir"),
+        (Lock, Errno(EROFS), "Cannot lock"),
+        (Create, Errno(EACCES), "Permission denied"),
+        (Write, Full(20), "Make room"),
+        (Sync, Errno(EIO), "Input/output error"),
+        (SyncFolder, Errno(EIO), "Input/output error"),
+    ] {
+        let place = Place::new();
+        // So that the first sync of a folder is the one after the file.
+        fs::create_dir_all(place.store.project_dir("/p".as_ref())).unwrap();
+        place.disk.plan(call, act);
+        let journal = place.store.create(header("s-1"));
+        let error = append(&journal, &chain(None, 2)).unwrap_err().to_string();
+        assert!(error.contains(said), "{call:?}: {error}");
+        assert!(!journal.path().exists(), "{call:?}");
+        append(&journal, &chain(None, 2)).unwrap();
+        let path = journal.path().to_owned();
+        drop(journal);
+        assert_eq!(ids(&place.store.open(&path).unwrap().entries), ["e0", "e1"], "{call:?}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_said_at_opening() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    for errno in [EROFS, EACCES] {
+        place.disk.plan(Call::Open, Act::Errno(errno));
+        let error = place.store.open(&path).unwrap_err().to_string();
+        assert!(error.contains("Cannot open") && error.contains("sessions show"), "{error}");
+        assert_eq!(place.store.read(&path).unwrap().entries.len(), 1);
+    }
+    let missing = path.with_file_name("s-2.edn");
+    assert!(matches!(place.store.open(&missing).unwrap_err(), StoreError::Missing { .. }));
+    assert!(!missing.with_extension("lock").exists());
+}
+
+#[test]
+fn nothing_is_overwritten() {
+    let place = Place::new();
+    let journal = place.store.create(header("s-1"));
+    fs::create_dir_all(journal.path().parent().unwrap()).unwrap();
+    fs::write(journal.path(), "somebody else's").unwrap();
+    append(&journal, &chain(None, 1)).unwrap_err();
+    assert_eq!(fs::read_to_string(journal.path()).unwrap(), "somebody else's");
+    assert!(place.store.create_with(&header("s-1"), chain(None, 1).into_iter()).is_err());
+    assert_eq!(fs::read_to_string(journal.path()).unwrap(), "somebody else's");
+    let (from, to) = (place.folder.path().join("from"), place.folder.path().join("to"));
+    fs::write(&from, "a").unwrap();
+    fs::write(&to, "b").unwrap();
+    SystemFiles.rename(&from, &to).unwrap_err();
+    assert_eq!(fs::read_to_string(&to).unwrap(), "b");
+}
+
+#[test]
+fn full_durability_answers_after_the_sync_and_relaxed_before() {
+    for (durability, syncs) in [(Durability::Full, 1), (Durability::Relaxed, 0)] {
+        let place = Place::with(durability);
+        let journal = place.store.create(header("s-1"));
+        let (sender, receiver) = channel();
+        let disk = place.disk.clone();
+        journal.append(&chain(None, 1), move |result| {
+            result.unwrap();
+            sender.send(disk.done().iter().filter(|call| **call == Call::Sync).count()).unwrap();
+        });
+        assert_eq!(receiver.recv().unwrap(), syncs, "{durability:?}");
+        let path = journal.path().to_owned();
+        // The end of the program waits for the disk either way.
+        let Place { folder: _folder, disk, store } = place;
+        drop((journal, store));
+        assert_eq!(disk.synced(&path), fs::metadata(&path).unwrap().len(), "{durability:?}");
+    }
+}
+
+#[test]
+fn appends_that_wait_together_are_synced_together() {
+    let place = Place::new();
+    let path = place.session("s-1", 1);
+    let journal = place.store.open(&path).unwrap().journal;
+    let before = place.disk.done().len();
+    let (sender, receiver) = channel();
+    let entries = chain(Some(0), 200);
+    for entry in &entries {
+        let sender = sender.clone();
+        journal.append(std::slice::from_ref(entry), move |result| sender.send(result).unwrap());
+    }
+    for _ in &entries {
+        receiver.recv().unwrap().unwrap();
+    }
+    let calls = place.disk.done();
+    let syncs = calls[before..].iter().filter(|call| **call == Call::Sync).count();
+    assert!(syncs < entries.len(), "{syncs} syncs for {} appends", entries.len());
+    drop(journal);
+    assert_eq!(place.store.open(&path).unwrap().entries.len(), 201);
+}
+
+/// Random failures of every kind, with a power cut after each session: what was acknowledged is there.
+#[test]
+fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let (mut acknowledged, mut refused, mut cuts) = (0, 0, 0);
+    for round in 0..150 {
+        let place = Place::new();
+        let journal = place.store.create(header("s-1"));
+        let path = journal.path().to_owned();
+        let mut kept: Vec<String> = Vec::new();
+        for number in 0..12 {
+            if dice.roll(3) == 0 {
+                let size = dice.roll(80);
+                let errno = [EIO, ENOSPC][dice.roll(2)];
+                let (call, act) = [
+                    (Call::Write, Act::Short(size)),
+                    (Call::Write, Act::Full(size)),
+                    (Call::Write, Act::Errno(errno)),
+                    (Call::Sync, Act::Errno(errno)),
+                    (Call::Cut, Act::Errno(errno)),
+                    (Call::SyncFolder, Act::Errno(errno)),
+                ][dice.roll(6)];
+                place.disk.plan(call, act);
+            }
+            let id = format!("r{round}-{number}");
+            let one = entry(&id, kept.last().map(String::as_str), &"x".repeat(dice.roll(200)));
+            match append(&journal, &[one]) {
+                Ok(()) => kept.push(id),
+                Err(_) => refused += 1,
+            }
+        }
+        drop(journal);
+        drop(place.store);
+        if !path.exists() {
+            assert!(kept.is_empty());
+            continue;
+        }
+        // The power goes: of what was not synced, some part is there, or none, or zeros.
+        let bytes = fs::read(&path).unwrap();
+        let sure = usize::try_from(place.disk.synced(&path)).unwrap().min(bytes.len());
+        let some = sure + dice.roll(bytes.len() - sure + 1);
+        let mut left = bytes[..some].to_vec();
+        if dice.roll(2) == 0 {
+            left.extend(vec![0; dice.roll(40)]);
+        }
+        cuts += 1;
+        fs::write(&path, &left).unwrap();
+        let store = edn_bridge::store::Store::new(place.folder.path(), Durability::Full).unwrap();
+        let loaded = match store.open(&path) {
+            Ok(loaded) => loaded,
+            Err(error) => panic!("round {round}: {error}, {} acknowledged", kept.len()),
+        };
+        let there = ids(&loaded.entries);
+        acknowledged += kept.len();
+        // All of them, in order; what was refused may not stand between them.
+        assert_eq!(there.iter().filter(|id| kept.contains(id)).cloned().collect::<Vec<_>>(), kept);
+        assert!(there.starts_with(&kept), "round {round}: {kept:?} {there:?}");
+        drop(loaded);
+        assert_eq!(store.verify(&path).unwrap().faults, []);
+    }
+    assert!(acknowledged > 500 && refused > 100 && cuts > 100, "{acknowledged} {refused} {cuts}");
+}
+
+#[test]
+fn a_repair_keeps_every_readable_entry_and_the_file_as_it_was() {
+    let place = Place::new();
+    let path = place.session("s-1", 4);
+    let bytes = fs::read(&path).unwrap();
+    let mut lines: Vec<Vec<u8>> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    lines[2] = b"garbage".to_vec();
+    // An entry twice, and a torn tail.
+    lines[5] = lines[4].clone();
+    lines.push(b"{:id \"torn".to_vec());
+    let damaged = lines.join(&b'\n');
+    fs::write(&path, &damaged).unwrap();
+    let report = place.store.verify(&path).unwrap();
+    assert_eq!(report.entries, 3);
+    assert_eq!(report.faults.len(), 4, "{:?}", report.faults);
+    assert_eq!(fs::read(&path).unwrap(), damaged, "a check changes nothing");
+
+    let Some(Repaired::Rewritten { copy }) = place.store.repair(&path).unwrap() else { panic!() };
+    assert_eq!(fs::read(copy).unwrap(), damaged);
+    assert_eq!(place.store.verify(&path).unwrap().faults, []);
+    assert_eq!(ids(&place.store.open(&path).unwrap().entries), ["e0", "e2", "e3"]);
+    assert_eq!(place.store.repair(&path).unwrap(), None);
+}
+
+#[test]
+fn a_repair_gives_a_file_its_header_back_and_sets_an_empty_one_aside() {
+    let place = Place::new();
+    place.session("s-1", 1);
+    let path = place.session("s-2", 2);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("gone\n{}", text.split_once('\n').unwrap().1)).unwrap();
+    assert!(place.store.open(&path).is_err());
+    assert!(matches!(place.store.repair(&path).unwrap(), Some(Repaired::Rewritten { .. })));
+    let loaded = place.store.open(&path).unwrap();
+    assert_eq!((loaded.header.session.as_str(), &*loaded.header.cwd), ("s-2", "/p"));
+    assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
+
+    let empty = path.with_file_name("s-3.edn");
+    fs::write(&empty, "{:edn-bridge \"ses").unwrap();
+    let Some(Repaired::SetAside { to }) = place.store.repair(&empty).unwrap() else { panic!() };
+    assert_eq!(fs::read_to_string(to).unwrap(), "{:edn-bridge \"ses");
+    assert!(!empty.exists());
+}
+
+#[test]
+fn a_failed_repair_changes_nothing() {
+    use {Act::*, Call::*};
+    for (call, act) in [(Write, Full(9)), (Sync, Errno(EIO)), (Rename, Errno(EIO)), (Create, Errno(EROFS))] {
+        let place = Place::new();
+        let path = place.session("s-1", 3);
+        let mut damaged = fs::read(&path).unwrap();
+        damaged.extend_from_slice(b"{:torn");
+        fs::write(&path, &damaged).unwrap();
+        place.disk.plan(call, act);
+        place.store.repair(&path).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), damaged, "{call:?}");
+        assert!(place.store.repair(&path).unwrap().is_some());
+        assert_eq!(place.store.open(&path).unwrap().entries.len(), 3);
+    }
+}
+
+#[test]
+fn a_fork_gets_its_name_when_all_of_it_is_on_disk() {
+    use {Act::*, Call::*};
+    let entries = chain(None, 5_000);
+    for (call, act) in [(Write, Full(100)), (Sync, Errno(EIO)), (Rename, Errno(EIO)), (Create, Errno(ENOSPC))]
+    {
+        let place = Place::new();
+        place.disk.plan(call, act);
+        assert!(place.store.create_with(&header("s-1"), entries.iter().cloned()).is_err());
+        assert_eq!(place.store.all_files(), Vec::<std::path::PathBuf>::new(), "{call:?}");
+        let journal = place.store.create_with(&header("s-1"), entries.iter().cloned()).unwrap();
+        append(&journal, &chain(Some(4_999), 1)).unwrap();
+        let path = journal.path().to_owned();
+        assert_eq!(journal.bytes(), fs::metadata(&path).unwrap().len());
+        drop(journal);
+        let loaded = place.store.open(&path).unwrap();
+        assert_eq!(loaded.faults, []);
+        // Long enough to be read on several threads.
+        assert_eq!(ids(&loaded.entries), ids(&chain(None, 5_001)));
+    }
+    let place = Place::new();
+    let path = place.session("s-1", 1).with_file_name("s-9.part");
+    fs::write(&path, "{:edn").unwrap();
+    assert_eq!(place.store.verify(&path).unwrap().faults, [Fault::Unfinished]);
+    assert!(matches!(place.store.repair(&path).unwrap(), Some(Repaired::SetAside { .. })));
+}
+
+#[test]
+fn line_numbers_are_right_in_a_file_that_is_read_in_parts() {
+    let place = Place::new();
+    let journal = place.store.create_with(&header("s-1"), chain(None, 20_000).into_iter()).unwrap();
+    let path = journal.path().to_owned();
+    drop(journal);
+    let bytes = fs::read(&path).unwrap();
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    lines[17_000] = b"?";
+    let offset = lines[..17_000].iter().map(|line| line.len() as u64 + 1).sum();
+    fs::write(&path, lines.join(&b'\n')).unwrap();
+    let content = place.store.read(&path).unwrap();
+    assert_eq!(content.entries.len(), 19_999);
+    assert_eq!(content.faults[0], Fault::Unreadable { line: 17_001, offset });
+}

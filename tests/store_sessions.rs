@@ -1,0 +1,417 @@
+//! Sessions over the real program: lists, searches, forks, ways in, figures, exports, notes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    dead_code,
+    reason = "tests"
+)]
+
+mod store_support;
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use edn_bridge::message::{Block, Message, Role};
+use edn_bridge::store::{Durability, Entry, EntryBody, Header, Parent, Store};
+use edn_bridge::value::Owned;
+use store_support::{Place, append, chain, entry, header};
+use support::{Bridge, Setup, at, code, is_event, text};
+
+const ECHO: &str = "{:turns [{:steps [{:echo :last-user}] :usage {:input 10 :output 5}}]}";
+
+/// A prompt, to its end: the session is idle again.
+fn turn(bridge: &mut Bridge, id: &str, message: &str) {
+    bridge.request(id, "prompt", &format!("{{:message {message:?}}}"));
+    bridge.event("assistant/message");
+    bridge.until(|frame| {
+        is_event(frame, "session/updated")
+            && at(frame, &["data", "phase"]).and_then(Owned::as_str) == Some("idle")
+    });
+}
+
+fn strings(value: Option<&Owned>, key: &str) -> Vec<String> {
+    let items = value.and_then(Owned::as_slice).unwrap_or_default();
+    items.iter().map(|item| item.get(key).and_then(Owned::as_str).unwrap_or_default().to_owned()).collect()
+}
+
+/// Runs a command of the program and returns its exit status, standard output and standard error.
+fn run(setup: &Setup, arguments: &[&str]) -> (i32, String, String) {
+    let output = setup.command().args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_list_shows_names_wherever_they_stand_and_follows_what_is_added() {
+    let place = Place::new();
+    let name = |id: &str, parent: &str, name: &str| {
+        let body = EntryBody::Name(name.into());
+        Arc::new(Entry { id: id.into(), parent: Some(parent.into()), ts: "t".into(), body })
+    };
+    place.session("s-1", 2);
+    let long = place.store.create(Header { cwd: "/other".into(), ..header("s-2") });
+    append(&long, &chain(None, 1)).unwrap();
+    append(&long, &[name("n1", "e0", "in the middle")]).unwrap();
+    append(&long, &chain(Some(0), 2_000)).unwrap();
+    let names = |cwd: Option<&str>| -> Vec<(String, Option<String>)> {
+        let mut list: Vec<_> = place
+            .store
+            .list(cwd.map(Path::new))
+            .into_iter()
+            .map(|info| (info.header.session.to_string(), info.name))
+            .collect();
+        list.sort();
+        list
+    };
+    assert_eq!(names(Some("/p")), [("s-1".to_owned(), None)]);
+    // Both ends of a long file are looked at; the middle is known once the index has read it.
+    assert_eq!(names(None).len(), 2);
+    place.store.index_all();
+    #[cfg(feature = "index")]
+    assert_eq!(names(None)[1], ("s-2".to_owned(), Some("in the middle".to_owned())));
+    append(&long, &[name("n2", "e0", "new name")]).unwrap();
+    assert_eq!(names(None)[1], ("s-2".to_owned(), Some("new name".to_owned())));
+    append(&long, &chain(Some(2_000), 1_000)).unwrap();
+    #[cfg(feature = "index")]
+    assert_eq!(names(None)[1], ("s-2".to_owned(), Some("new name".to_owned())));
+    let path = long.path().to_owned();
+    drop(long);
+    fs::remove_file(path).unwrap();
+    assert_eq!(names(None), [("s-1".to_owned(), None)]);
+}
+
+#[test]
+fn a_search_finds_words_of_messages_and_names_and_survives_a_lost_index() {
+    let place = Place::new();
+    for (id, text) in [("s-1", "The Über parser fails on émigré input"), ("s-2", "parsers \"and\" lexers")]
+    {
+        let journal = place.store.create(header(id));
+        append(&journal, &[entry("e0", None, text)]).unwrap();
+    }
+    let found = |text: &str| -> Vec<String> {
+        let mut ids: Vec<_> = place
+            .store
+            .search(None, text, 10)
+            .iter()
+            .map(|hit| hit.info.header.session.to_string())
+            .collect();
+        ids.sort();
+        ids
+    };
+    let check = || {
+        assert_eq!(found("parser"), ["s-1", "s-2"], "the last word is a beginning");
+        assert_eq!(found("parser fails"), ["s-1"]);
+        assert_eq!(found("FAILS über"), ["s-1"]);
+        assert_eq!(found("lexers parsers"), ["s-2"]);
+        assert_eq!(found("\"and"), ["s-2"]);
+        for nothing in ["", "  ", "absent", "parser absent"] {
+            assert_eq!(found(nothing), Vec::<String>::new(), "{nothing:?}");
+        }
+        // What would be syntax is text.
+        for odd in ["* OR", "NEAR(", "a\" b", "-x", "body:"] {
+            found(odd);
+        }
+    };
+    check();
+    let index = place.folder.path().join("sessions-index.db");
+    for damage in [b"no database at all".to_vec(), Vec::new()] {
+        if index.exists() {
+            fs::write(&index, damage).unwrap();
+        }
+        let store = Store::new(place.folder.path(), Durability::Full).unwrap();
+        assert_eq!(store.search(None, "lexers", 10).len(), 1);
+        assert_eq!(store.list(None).len(), 2);
+    }
+    let _ = fs::remove_file(&index);
+    let store = Store::new(place.folder.path(), Durability::Full).unwrap();
+    let hits = store.search(None, "lexers", 10);
+    assert_eq!(hits[0].excerpt, "parsers \"and\" lexers");
+    // What is appended is found without reading the rest again.
+    let path = hits[0].info.path.clone();
+    let journal = store.open(&path).unwrap().journal;
+    append(&journal, &[entry("e1", Some("e0"), "something newer")]).unwrap();
+    assert_eq!(store.search(None, "newer", 10).len(), 1);
+    assert_eq!(store.search(None, "lexers", 10).len(), 1);
+}
+
+#[test]
+fn a_fork_has_the_history_up_to_the_entry_and_names_its_parent() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    turn(&mut bridge, "1", "first");
+    turn(&mut bridge, "2", "second");
+    let answer = bridge.ask("3", "get_fork_messages", "{}");
+    let points = strings(at(&answer, &["data", "messages"]), "id");
+    assert_eq!(points.len(), 2);
+    let source = at(&bridge.ask("4", "get_state", "{}"), &["data", "state", "session-id"]).cloned().unwrap();
+
+    bridge.request("5", "fork", &format!("{{:entry-id {:?}}}", points[1]));
+    let answer = bridge.answer("5");
+    let fork = at(&answer, &["data", "session-id"]).unwrap().as_str().unwrap().to_owned();
+    let file = at(&answer, &["data", "session-file"]).unwrap().as_str().unwrap().to_owned();
+    // Every way in tells the same, in this order, after the answer.
+    for (topic, key) in [("session/resumed", "message-count"), ("session/rehydrated", "tool-order")] {
+        let event = bridge.frame();
+        assert!(is_event(&event, topic), "{event}");
+        assert!(at(&event, &["data", key]).is_some());
+        assert_eq!(at(&event, &["data", "session-id"]).unwrap().as_str(), Some(fork.as_str()));
+    }
+    let event = bridge.event("context/updated");
+    let parents = strings(at(&event, &["data", "sessions"]), "parent-session-id");
+    assert_eq!(parents, ["", source.as_str().unwrap()]);
+    let answer = bridge.ask("6", "get_messages", "{}");
+    assert_eq!(at(&answer, &["data", "messages"]).unwrap().as_slice().unwrap().len(), 3);
+    let content = Store::new(&setup.state(), Durability::Full).unwrap().read(file.as_ref()).unwrap();
+    let parent = content.header.parent.unwrap();
+    assert_eq!(Some(parent.session.as_str()), source.as_str());
+    assert_eq!(parent.entry.unwrap().as_str(), points[1]);
+    assert!(parent.path.unwrap().ends_with(".edn"));
+
+    assert_eq!(code(&bridge.ask("7", "fork", "{:entry-id \"e-none\"}")), "request/not-found");
+    assert_eq!(code(&bridge.ask("8", "switch_session", "{:session-id \"s-none\"}")), "request/not-found");
+    assert_eq!(
+        code(&bridge.ask("9", "switch_session", "{:session-path \"/none.edn\"}")),
+        "request/not-found"
+    );
+    assert_eq!(
+        code(&bridge.ask("10", "switch_session", "{:session-id \"a\" :session-path \"b\"}")),
+        "request/invalid-params"
+    );
+    // A copy of what is open would make two files of one session.
+    let copy = setup.dir.path().join("copy.edn");
+    fs::copy(&file, &copy).unwrap();
+    let refused = bridge.ask("11", "switch_session", &format!("{{:session-path {copy:?}}}"));
+    assert!(text(&refused, "error-message").contains("is a copy of the session"), "{refused}");
+    // By path, what is open is the same session.
+    let answer = bridge.ask("12", "switch_session", &format!("{{:session-path {file:?}}}"));
+    assert_eq!(at(&answer, &["data", "session-id"]).unwrap().as_str(), Some(fork.as_str()));
+}
+
+#[test]
+fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    turn(&mut bridge, "1", "hello");
+    bridge.ask("2", "set_session_name", "{:name \"The name\"}");
+    let state = bridge.ask("3", "get_state", "{}");
+    let field = |key: &str| at(&state, &["data", "state", key]).unwrap().as_str().unwrap().to_owned();
+    let (id, file) = (field("session-id"), field("session-file"));
+    bridge.finish();
+    assert!(!Path::new(&file).with_extension("lock").exists(), "the lock is gone with its holder");
+
+    for (n, target) in
+        [format!("{{:session-id {id:?}}}"), format!("{{:session-path {file:?}}}")].iter().enumerate()
+    {
+        let mut torn = fs::OpenOptions::new().append(true).open(&file).unwrap();
+        std::io::Write::write_all(&mut torn, b"{:id \"torn").unwrap();
+        let mut bridge = setup.ready();
+        bridge.request("s", "switch_session", target);
+        let repaired = bridge.event("diagnostic");
+        assert_eq!(at(&repaired, &["data", "code"]).unwrap().as_str(), Some("session/repaired"), "{n}");
+        assert!(at(&repaired, &["data", "message"]).unwrap().as_str().unwrap().contains("cut off"));
+        let state = bridge.ask("st", "get_state", "{}");
+        assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("The name"));
+        let answer = bridge.ask("m", "get_messages", "{:limit 1}");
+        assert_eq!(strings(at(&answer, &["data", "messages"]), "role"), ["assistant"]);
+        assert_eq!(at(&answer, &["data", "more"]).unwrap().as_bool(), Some(true));
+        // While it is open here, another process is told who has it.
+        let mut other = setup.ready();
+        let refused = other.ask("o", "switch_session", target);
+        assert!(text(&refused, "error-message").contains(&format!("process {}", bridge.pid())), "{refused}");
+    }
+}
+
+#[test]
+fn coming_into_a_long_session_costs_a_page() {
+    let setup = Setup::new().script(ECHO);
+    let store = Store::new(&setup.state(), Durability::Full).unwrap();
+    let cwd = setup.project().canonicalize().unwrap().to_string_lossy().into();
+    let header = Header { cwd, ..header("s-long") };
+    let tool = |n: usize, parent: &str| {
+        let parent: Option<edn_bridge::message::EntryId> = Some(parent.into());
+        let mut message = Message::new(
+            format!("t{n}").as_str().into(),
+            Role::Tool,
+            vec![Block::Text("x".repeat(100_000).into())],
+            "2026-01-01T00:00:01.000Z".into(),
+        );
+        message.parent_id.clone_from(&parent);
+        message.tool_call_id = Some(format!("call-{n}").into());
+        message.tool_name = Some("bash".into());
+        message.is_error = Some(n == 0);
+        let body = EntryBody::Message(Arc::new(message));
+        Arc::new(Entry {
+            id: format!("t{n}").as_str().into(),
+            parent,
+            ts: "2026-01-01T00:00:01.000Z".into(),
+            body,
+        })
+    };
+    let mut entries = chain(None, 3_000);
+    entries
+        .extend((0..20).map(|n| tool(n, &if n == 0 { "e2999".to_owned() } else { format!("t{}", n - 1) })));
+    drop(store.create_with(&header, entries.into_iter()).unwrap());
+    drop(store);
+
+    let mut bridge = setup.ready();
+    bridge.request("1", "switch_session", "{:session-id \"s-long\"}");
+    let event = bridge.event("session/rehydrated");
+    let messages = at(&event, &["data", "messages"]).unwrap().as_slice().unwrap();
+    // A megabyte of messages: ten outputs of a hundred thousand bytes.
+    assert_eq!(messages.len(), 10);
+    assert_eq!(at(&event, &["data", "more"]).unwrap().as_bool(), Some(true));
+    assert_eq!(at(&event, &["data", "tool-order"]).unwrap().as_slice().unwrap().len(), 10);
+    let call = at(&event, &["data", "tool-calls"]).unwrap().as_map().unwrap();
+    let call = call.get(&Owned::from("call-19".to_owned())).unwrap();
+    assert_eq!(text(call, "tool-name"), "bash");
+    // Page by page to the first message, each once.
+    let mut before = text(&messages[0], "id").to_owned();
+    let mut seen = messages.len();
+    for page in 0..100 {
+        let params = format!("{{:before {before:?} :limit 700}}");
+        let answer = bridge.ask(&format!("p{page}"), "get_messages", &params);
+        let messages = at(&answer, &["data", "messages"]).unwrap().as_slice().unwrap();
+        seen += messages.len();
+        if at(&answer, &["data", "more"]).unwrap().as_bool() == Some(false) {
+            break;
+        }
+        before = text(&messages[0], "id").to_owned();
+    }
+    assert_eq!(seen, 3_020);
+    assert_eq!(code(&bridge.ask("x", "get_messages", "{:before \"none\"}")), "request/not-found");
+
+    let stats = bridge.ask("st", "get_session_stats", "{}");
+    let stat = |path: &[&str]| {
+        let path: Vec<&str> = ["data", "stats"].into_iter().chain(path.iter().copied()).collect();
+        at(&stats, &path).and_then(Owned::as_i64)
+    };
+    assert_eq!(stat(&["messages", "user"]), Some(3_000));
+    assert_eq!(stat(&["messages", "tool"]), Some(20));
+    assert_eq!(stat(&["entry-count"]), Some(3_020));
+    assert_eq!(stat(&["duration-ms"]), Some(1_000));
+    let errors = at(&stats, &["data", "stats", "tool-errors"]).unwrap().as_map().unwrap();
+    assert_eq!(errors.get(&Owned::from("bash".to_owned())).unwrap().as_i64(), Some(1));
+    let path = setup.state();
+    let file = Store::new(&path, Durability::Full).unwrap().find(&"s-long".into()).unwrap();
+    assert_eq!(stat(&["bytes"]), Some(i64::try_from(fs::metadata(file).unwrap().len()).unwrap()));
+}
+
+#[test]
+fn nothing_in_a_transcript_runs_in_its_page() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    bridge.ask("n", "set_session_name", "{:name \"</title><script>alert(1)</script>\"}");
+    turn(
+        &mut bridge,
+        "1",
+        "<img src=x onerror=alert(2)> [a](javascript:alert(3)) [b](https://x.example/\"onclick=\") \
+         ![p](https://t.example/p.png)\n\n<script>alert(4)</script>\n\n```html\n</code></pre><script>5</script>\n```\n\n\
+         ```rust\nlet x = \"<i>\"; // <b>\n```\n",
+    );
+    let answer = bridge.ask("2", "export_html", "{}");
+    let path = at(&answer, &["data", "path"]).unwrap().as_str().unwrap().to_owned();
+    assert!(path.starts_with(setup.project().canonicalize().unwrap().to_str().unwrap()), "{path}");
+    let page = fs::read_to_string(&path).unwrap();
+    for never in
+        ["<script", "<img", "onerror=alert(2)>", "href=\"javascript", "\"onclick", "src=\"http", "<b>", "<i>"]
+    {
+        assert!(!page.contains(never), "{never} in\n{page}");
+    }
+    for there in [
+        "default-src 'none'",
+        "&lt;script&gt;alert(4)&lt;/script&gt;",
+        "<span class=\"k\">let</span>",
+        "<span class=\"c\">// &lt;b&gt;</span>",
+        "href=\"https://x.example/",
+        "10 tokens in, 5 out",
+    ] {
+        assert!(page.contains(there), "{there} not in\n{page}");
+    }
+    // An earlier page is replaced, another file is not.
+    bridge.ask("3", "export_html", &format!("{{:path {path:?}}}"));
+    let mine = setup.project().join("mine.html");
+    fs::write(&mine, "<p>mine</p>").unwrap();
+    let refused = bridge.ask("4", "export_html", "{:path \"mine.html\"}");
+    assert_eq!(code(&refused), "runtime/failed");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "<p>mine</p>");
+    assert_eq!(code(&bridge.ask("5", "export_html", "{:path \"no/such/folder.html\"}")), "runtime/failed");
+}
+
+#[test]
+fn the_command_line_lists_shows_exports_and_verifies() {
+    let setup = Setup::new().script(ECHO);
+    let (status, out, _) = run(&setup, &["sessions"]);
+    assert_eq!((status, out.as_str()), (0, ""), "nothing there is no error");
+    let mut bridge = setup.ready();
+    turn(&mut bridge, "1", "needle in a haystack");
+    bridge.ask("2", "set_session_name", "{:name \"Named\"}");
+    let state = bridge.ask("3", "get_state", "{}");
+    let id = at(&state, &["data", "state", "session-id"]).unwrap().as_str().unwrap().to_owned();
+    let file = at(&state, &["data", "state", "session-file"]).unwrap().as_str().unwrap().to_owned();
+    // All of it works while the session is open.
+    let (_, out, _) = run(&setup, &["sessions", "list"]);
+    assert!(out.contains(&id) && out.contains("Named") && out.contains("    2  "), "{out}");
+    let (_, out, _) = run(&setup, &["sessions", "list", "--all", "haystack"]);
+    assert!(out.contains("needle in a haystack"), "{out}");
+    for session in [&id, &file, &id[..id.len() - 2].to_owned()] {
+        let (status, out, _) = run(&setup, &["sessions", "show", session]);
+        assert!(status == 0 && out.starts_with("# Named\n") && out.contains("## Assistant"), "{out}");
+    }
+    let (_, out, _) = run(&setup, &["sessions", "export", &id, "--format", "edn"]);
+    let map = edn_bridge::edn::read_one(out.as_bytes()).unwrap().into_owned();
+    assert_eq!(strings(map.get("messages"), "role"), ["user", "assistant"]);
+    let page = setup.dir.path().join("page.html");
+    let (status, _, _) = run(&setup, &["sessions", "export", &id, "-o", page.to_str().unwrap()]);
+    assert!(status == 0 && fs::read_to_string(&page).unwrap().starts_with("<!doctype html>"));
+    let (status, _, told) = run(&setup, &["sessions", "show", "s-none"]);
+    assert!(status == 1 && told.contains("There is no session"), "{told}");
+
+    let (status, out, _) = run(&setup, &["sessions", "verify"]);
+    assert_eq!((status, out.as_str()), (0, "1 files: 1 whole, 0 with faults, 0 left as they are.\n"));
+    let mut torn = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    std::io::Write::write_all(&mut torn, b"garbage\n").unwrap();
+    let (status, out, _) = run(&setup, &["sessions", "verify"]);
+    assert!(status == 1 && out.contains("is no entry"), "{out}");
+    let (status, out, _) = run(&setup, &["sessions", "verify", "--repair"]);
+    assert!(status == 1 && out.contains(&format!("process {}", bridge.pid())), "{out}");
+    bridge.finish();
+    let (status, out, _) = run(&setup, &["sessions", "verify", "--repair"]);
+    assert!(status == 0 && out.contains("before-repair"), "{out}");
+    assert_eq!(run(&setup, &["sessions", "verify"]).0, 0);
+}
+
+#[test]
+fn notes_are_remembered_for_the_project_told_to_the_model_and_removed() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    let mut say = |id: &str, line: &str| {
+        bridge.request(id, "command", &format!("{{:text {line:?}}}"));
+        let event = bridge.event("command-result");
+        at(&event, &["data", "message"]).unwrap().as_str().unwrap().to_owned()
+    };
+    assert!(say("1", "/remember").starts_with("Nothing is remembered"));
+    assert_eq!(say("2", "/remember run make check first"), "Remembered.");
+    let list = say("3", "/remember");
+    let id = list.split_whitespace().find(|word| word.starts_with("m-")).unwrap().to_owned();
+    assert!(list.ends_with("run make check first"), "{list}");
+    assert_eq!(say("4", &format!("/remember --forget {id}")), "Forgotten.");
+    assert!(say("5", &format!("/remember --forget {id}")).starts_with("There is no note"));
+    assert!(say("6", "/remember").starts_with("Nothing is remembered"));
+}
+
+#[test]
+fn a_parent_that_is_not_live_is_still_named() {
+    let place = Place::new();
+    let parent = Parent { session: "s-0".into(), path: Some("/x.edn".into()), entry: Some("e0".into()) };
+    let with = Header { parent: Some(parent.clone()), ..header("s-1") };
+    drop(place.store.create_with(&with, chain(None, 1).into_iter()).unwrap());
+    for _ in 0..2 {
+        assert_eq!(place.store.list(None)[0].header.parent, Some(parent.clone()));
+    }
+}
