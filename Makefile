@@ -182,6 +182,7 @@ test:
 	step 'typos' typos
 	step 'lints' cargo clippy --locked --all-targets --no-default-features -- -D warnings
 	tool allium $(ALLIUM)
+	step 'specs' allium check spec/*.allium
 	tool cargo-nextest $(NEXTEST)
 	tool cargo-deny $(CARGO_DENY)
 	rm -rf '$(TOOLS)/build'
@@ -195,6 +196,8 @@ test:
 	fi
 	build_release
 	if has_model_tools; then
+	  # What only this build compiles is linted here, on what it has already built.
+	  step 'lints of the embedded model' cargo clippy --release --locked -- -D warnings
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  EDN_BRIDGE_RELEASE='$(RELEASE)' step 'the embedded model' \
 	    cargo nextest run --locked --no-default-features --run-ignored only -E 'binary(embedded_model)'

@@ -69,6 +69,20 @@ pub const EMBEDDED_STEP_TOKENS: u32 = 128;
 /// the same machine.
 pub const EMBEDDED_THREADS: usize = 8;
 
+/// How often the load is looked at before the embedded model takes its threads: the middle look
+/// counts, so that a process that comes and goes does not.
+pub const EMBEDDED_LOAD_LOOKS: usize = 5;
+
+/// Pause between two of those looks, in milliseconds.
+pub const EMBEDDED_LOAD_LOOK_MS: u64 = 2;
+
+/// Tokens over which the embedded model's pace is taken.
+pub const EMBEDDED_PACE_TOKENS: u32 = 8;
+
+/// How many times slower than its best pace the embedded model may get before it looks for free
+/// processors again.
+pub const EMBEDDED_PACE_DROP: u32 = 3;
+
 /// Model calls that may wait for the embedded model. More sessions than that at once are told to
 /// come again.
 pub const EMBEDDED_QUEUE: usize = 64;

@@ -17,6 +17,8 @@ use super::{ChunkStream, ErrorKind, Provider, ProviderError, Request, fetch};
 mod engine;
 #[cfg(any(feature = "embedded-model", test))]
 mod pieces;
+#[cfg(any(feature = "embedded-model", test))]
+mod processors;
 
 /// The name of the provider.
 pub const NAME: &str = "embedded";

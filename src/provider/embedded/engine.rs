@@ -15,7 +15,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use futures_util::stream;
-use llama_cpp_2::LogOptions;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::context::params::LlamaContextParams;
 use llama_cpp_2::llama_backend::LlamaBackend;
@@ -24,9 +23,11 @@ use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::model::{LlamaChatMessage, LlamaChatTemplate, LlamaModel};
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
+use llama_cpp_2::{LlamaStateSeqFlags, LogOptions};
 
 use super::ModelFile;
 use super::pieces::Pieces;
+use super::processors;
 use crate::limits;
 use crate::message::{Block, Message, Role, StopReason, Usage};
 use crate::provider::{Chunk, ChunkStream, ErrorKind, ProviderError, Request};
@@ -42,6 +43,9 @@ mod sampling {
     pub(super) const REPETITION_PENALTY: f32 = 1.1;
     pub(super) const REPETITION_WINDOW: i32 = 256;
 }
+
+/// The one sequence of tokens that a context remembers here.
+const SEQUENCE: i32 = 0;
 
 /// The way to the model's thread. Starts it with the first call, and ends it when dropped.
 pub(super) struct Engine {
@@ -225,6 +229,8 @@ fn require_cpu() -> Result<(), ProviderError> {
 struct Conversation<'model> {
     model: &'model LlamaModel,
     context: LlamaContext<'model>,
+    /// The threads that the context computes with.
+    threads: usize,
     template: LlamaChatTemplate,
     /// The tokens that the context's memory holds, in order.
     seen: Vec<LlamaToken>,
@@ -236,20 +242,10 @@ impl<'model> Conversation<'model> {
         let template = model.chat_template(None).map_err(|_| {
             fatal("the model file has no chat template: it is no model for conversations".into())
         })?;
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(limits::EMBEDDED_THREADS);
-        let threads = std::env::var("T").map_or(i32::try_from(threads).unwrap_or(1), |t| t.parse().unwrap());
-        let window = limits::EMBEDDED_WINDOW_TOKENS.min(model.n_ctx_train());
-        let params = LlamaContextParams::default()
-            .with_n_ctx(NonZeroU32::new(window))
-            .with_n_batch(limits::EMBEDDED_STEP_TOKENS)
-            .with_n_ubatch(limits::EMBEDDED_STEP_TOKENS)
-            .with_n_threads(threads)
-            .with_n_threads_batch(threads);
-        let context = model
-            .new_context(backend()?, params)
-            .map_err(|error| fatal(format!("there is not enough memory for the embedded model: {error}")))?;
+        let threads = processors::free();
+        let context = new_context(model, threads)?;
         let batch = LlamaBatch::new(index(limits::EMBEDDED_STEP_TOKENS), 1);
-        Ok(Self { model, context, template, seen: Vec::new(), batch })
+        Ok(Self { model, context, threads, template, seen: Vec::new(), batch })
     }
 
     /// Answers one call; `None` when it was cancelled.
@@ -261,12 +257,14 @@ impl<'model> Conversation<'model> {
             if job.is_cancelled() {
                 return Ok(None);
             }
+            self.take_free_processors()?;
             self.take_in(step)?;
         }
 
         let most = job.request.max_output_tokens.unwrap_or(limits::EMBEDDED_OUTPUT_TOKENS);
         let mut sampler = sampler(self.model);
         let mut pieces = Pieces::default();
+        let mut pace = Pace::new();
         let mut spoken = 0;
         let stop = loop {
             if job.is_cancelled() {
@@ -280,6 +278,10 @@ impl<'model> Conversation<'model> {
             say_text(job, pieces.push(&self.model.vocab().token_to_piece(token, false, None)));
             if spoken >= most || self.seen.len() >= index(self.context.n_ctx()) {
                 break StopReason::MaxTokens;
+            }
+            if pace.has_dropped() {
+                self.take_free_processors()?;
+                pace = Pace::new();
             }
             self.take_in(&[token])?;
         };
@@ -340,6 +342,32 @@ impl<'model> Conversation<'model> {
         Ok(tokens)
     }
 
+    /// Goes on with as many threads as there are free processors now. A context keeps its number of
+    /// threads, so that another number is another context, with the same memory.
+    fn take_free_processors(&mut self) -> Result<(), ProviderError> {
+        let threads = processors::free();
+        if threads == self.threads {
+            return Ok(());
+        }
+        let mut context = new_context(self.model, threads)?;
+        let moved = self
+            .context
+            .state_seq_get(SEQUENCE, LlamaStateSeqFlags::empty())
+            .and_then(|memory| context.state_seq_set(&memory, SEQUENCE));
+        self.context = context;
+        self.threads = threads;
+        tracing::debug!(threads, "the embedded model goes on with another number of threads");
+        if let Err(error) = moved {
+            tracing::warn!(%error, "the embedded model reads the conversation again");
+            self.context.clear_kv_cache();
+            let seen = std::mem::take(&mut self.seen);
+            for step in seen.chunks(index(limits::EMBEDDED_STEP_TOKENS)) {
+                self.take_in(step)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Drops from the model's memory what the prompt does not share, and returns how many tokens
     /// of the prompt are left there. The last token is always taken in anew: its result is needed.
     fn forget_from(&mut self, prompt: &[LlamaToken]) -> usize {
@@ -365,7 +393,7 @@ impl<'model> Conversation<'model> {
             let position = i32::try_from(self.seen.len().saturating_add(place)).unwrap_or(i32::MAX);
             let last = place.saturating_add(1) == tokens.len();
             self.batch
-                .add(*token, position, &[0], last)
+                .add(*token, position, &[SEQUENCE], last)
                 .map_err(|error| fatal(format!("the embedded model failed: {error}")))?;
         }
         match self.context.decode(&mut self.batch) {
@@ -380,6 +408,45 @@ impl<'model> Conversation<'model> {
                 Err(fatal(format!("the embedded model failed: {error}")))
             }
         }
+    }
+}
+
+fn new_context(model: &LlamaModel, threads: usize) -> Result<LlamaContext<'_>, ProviderError> {
+    let threads = i32::try_from(threads).unwrap_or(1);
+    let window = limits::EMBEDDED_WINDOW_TOKENS.min(model.n_ctx_train());
+    let params = LlamaContextParams::default()
+        .with_n_ctx(NonZeroU32::new(window))
+        .with_n_batch(limits::EMBEDDED_STEP_TOKENS)
+        .with_n_ubatch(limits::EMBEDDED_STEP_TOKENS)
+        .with_n_threads(threads)
+        .with_n_threads_batch(threads);
+    model
+        .new_context(backend()?, params)
+        .map_err(|error| fatal(format!("there is not enough memory for the embedded model: {error}")))
+}
+
+/// How fast an answer comes, compared with its own best.
+struct Pace {
+    since: Instant,
+    tokens: u32,
+    best: Option<Duration>,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { since: Instant::now(), tokens: 0, best: None }
+    }
+
+    /// Counts a token, and says whether the last few took much longer than the best few.
+    fn has_dropped(&mut self) -> bool {
+        self.tokens += 1;
+        if self.tokens < limits::EMBEDDED_PACE_TOKENS {
+            return false;
+        }
+        let taken = self.since.elapsed();
+        let best = self.best.map_or(taken, |best| best.min(taken));
+        *self = Self { since: Instant::now(), tokens: 0, best: Some(best) };
+        taken > best.saturating_mul(limits::EMBEDDED_PACE_DROP)
     }
 }
 
