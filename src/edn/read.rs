@@ -204,7 +204,8 @@ type Step<'a, T> = Result<T, nom::Err<Fail>>;
 
 impl<'a> Stack<'a> {
     fn new() -> Self {
-        Stack { frames: Vec::new(), values: Vec::new() }
+        // Room for a frame of the wire, so that one allocation does for each.
+        Stack { frames: Vec::with_capacity(8), values: Vec::with_capacity(32) }
     }
 
     /// `form = blanks , { discard , blanks } , ( string | character | constant | symbol | keyword | number |

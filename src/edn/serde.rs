@@ -124,16 +124,16 @@ impl serde::ser::Error for SerdeError {
 
 /// A field's or a variant's name in kebab case: `session_id` and `SessionId` are `session-id`.
 fn kebab(name: &str) -> String {
-    let mut out = String::with_capacity(name.len() + 4);
-    let mut lower_before = false;
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && lower_before {
-            out.push('-');
-        }
-        lower_before = c.is_ascii_lowercase() || c.is_ascii_digit();
-        out.push(if c == '_' { '-' } else { c.to_ascii_lowercase() });
-    }
-    out
+    kebab_chars(name).collect()
+}
+
+fn kebab_chars(name: &str) -> impl Iterator<Item = char> {
+    let before = std::iter::once('_').chain(name.chars());
+    name.chars().zip(before).flat_map(|(c, before)| {
+        let starts_word = c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit());
+        let c = if c == '_' { '-' } else { c.to_ascii_lowercase() };
+        starts_word.then_some('-').into_iter().chain([c])
+    })
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Stream {
                 return Err(error.clone());
             }
             let ended = self.look_for_end()?;
-            if !ended && !(end && self.scan.started) {
+            if !ended && (!end || !self.scan.started) {
                 return Ok(None);
             }
             self.scan = Scan::default();

@@ -6,7 +6,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::{SerdeError, exact, kebab};
+use super::{SerdeError, exact, kebab, kebab_chars};
 use crate::value::{IntoEntries, Text, Value};
 
 /// Gives a value away.
@@ -160,9 +160,9 @@ fn visit_text<'de, V: Visitor<'de>>(text: Text<'de>, visitor: V) -> Result<V::Va
 
 /// The name as the derive knows it: a name of the program stands for its kebab case.
 fn known<'de>(name: Text<'de>, names: &'static [&'static str]) -> Text<'de> {
-    let name_of =
-        |known: &&&'static str| **known == &*name || (known.len() <= name.len() && kebab(known) == *name);
-    match names.iter().find(|known| **known == &*name).or_else(|| names.iter().find(name_of)) {
+    let same = |known: &&&'static str| **known == &*name;
+    let stands_for = |known: &&&'static str| known.len() <= name.len() && kebab_chars(known).eq(name.chars());
+    match names.iter().find(same).or_else(|| names.iter().find(stands_for)) {
         Some(known) => Text::from(*known),
         None => name,
     }
