@@ -57,6 +57,7 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
     let setup = Setup::new().script(TWO);
     let mut bridge = typed(&setup);
     let turn = go(&mut bridge);
+    let mut asked = Vec::new();
     for id in ["a", "b"] {
         let question = bridge.event("interaction/requested");
         assert_eq!(at(&question, &["data", "payload", "tool-id"]).unwrap().as_str(), Some(id));
@@ -69,10 +70,13 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
         assert_eq!(kind(&accepted), "response");
         let told = bridge.event("interaction/answered");
         assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("accepted", "connection-1"));
+        asked.push(question);
+    }
+    end(&mut bridge);
+    for question in asked {
         let late = respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
         assert_eq!(code(&late), "request/interaction-already-answered");
     }
-    end(&mut bridge);
     assert_eq!(
         code(&bridge.ask("r", "interaction_respond", "{:interaction-id \"none\" :status \"cancelled\"}")),
         "request/not-found"
@@ -92,11 +96,17 @@ fn one_call_can_be_denied_and_its_sibling_runs() {
     respond(&mut bridge, &first, ":status \"cancelled\" :note \"no time\"");
     let second = bridge.event("interaction/requested");
     respond(&mut bridge, &second, ":status \"accepted\" :value {:outcome \"approve\" :scope \"session\"}");
-    let denied = bridge.until(|frame| is_event(frame, "tool/result"));
-    assert!(data(&denied, "result-text").contains("no time"), "{denied}");
-    let ran = bridge.event("tool/result");
-    assert_eq!(at(&ran, &["data", "is-error"]).unwrap().as_bool(), Some(false));
     assert_eq!(data(&end(&mut bridge), "text"), "end");
+    // The result of the first may have come before the second was asked about.
+    let results: Vec<&String> =
+        bridge.transcript.iter().filter(|line| line.contains(":event \"tool/result\"")).collect();
+    assert_eq!(results.len(), 2);
+    assert!(results[0].contains("no time") && results[0].contains(":is-error true"), "{}", results[0]);
+    assert!(
+        results[1].contains(":tool-id \"b\"") && results[1].contains(":is-error false"),
+        "{}",
+        results[1]
+    );
 }
 
 #[test]
@@ -112,7 +122,7 @@ fn a_question_goes_with_its_turn() {
         assert_eq!(data(&end(&mut bridge), "stop-reason"), reason);
         let late = respond(&mut bridge, &question, ":status \"cancelled\"");
         assert_eq!(code(&late), "request/interaction-already-answered");
-        assert!(!bridge.told().contains("\"tool/executing\""));
+        assert!(!bridge.told().contains(":event \"tool/executing\""));
     }
 }
 
@@ -146,7 +156,10 @@ fn a_connection_that_knows_dialogs_answers_with_them() {
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "blue");
     let late = bridge.ask("d3", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"y\"}}"));
     assert_eq!(code(&late), "request/interaction-already-answered");
-    assert!(!bridge.told().contains("interaction/requested\""), "one who knows dialogs is sent dialogs");
+    assert!(
+        !bridge.told().contains(":event \"interaction/requested\""),
+        "one who knows dialogs is sent dialogs"
+    );
 }
 
 #[test]
@@ -174,7 +187,7 @@ fn without_anyone_to_ask_the_turn_halts_and_says_what_to_do() {
             error.starts_with("permission-required: ") && error.contains(data(&turn, "turn-id")),
             "{error}"
         );
-        assert!(!bridge.told().contains("\"tool/executing\"") || script == ASK);
+        assert!(!bridge.told().contains(":event \"tool/executing\"") || script == ASK);
         let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
         assert!(records.contains(":ext-id \"headless\""), "{records}");
     }

@@ -136,7 +136,7 @@ fn a_stream_of_output_is_shown_at_most_ten_times_a_second() {
 
 #[test]
 fn the_users_own_command_runs_and_can_be_ended() {
-    let setup = Setup::new().script("{:turns []}");
+    let setup = Setup::new().script("{:turns [{:steps []}]}");
     let mut bridge = setup.ready();
     let done = bridge.ask("b", "bash", "{:command \"echo out; echo err >&2; exit 2\"}");
     assert_eq!(data(&done, "output"), "out\nerr\n");

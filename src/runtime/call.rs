@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Body, ToolCall, ToolOutput};
@@ -37,7 +37,7 @@ pub enum Calls {
 struct Batch<'t> {
     turn: &'t Turn,
     cwd: Arc<Path>,
-    /// Whose turn it is to ask the person. First come, first served, and calls come in order.
+    /// Who asks the person: one call at a time.
     asking: Mutex<()>,
     places: Semaphore,
     /// Why no further call is started, if so.
@@ -59,7 +59,30 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
         halted: OnceLock::new(),
         halt: turn.stop.child_token(),
     };
-    let mut results: FuturesOrdered<_> = calls.into_iter().map(|call| batch.one(Arc::new(call))).collect();
+    // Looked at all at once, so that it is known who has to ask before the first one does.
+    let looked_at = calls.into_iter().map(|call| async {
+        let call = Arc::new(call);
+        let plan = match tool::find(&call.name) {
+            Some(tool) => Some(batch.plan(tool, &call).await),
+            None => None,
+        };
+        (call, plan)
+    });
+    let looked_at = futures_util::future::join_all(looked_at).await;
+    let mut before = None;
+    let mut results = FuturesOrdered::new();
+    for (call, plan) in looked_at {
+        let asks = match &plan {
+            Some(Ok(plan)) => matches!(batch.judge(&call, plan), Verdict::Ask(_)),
+            Some(Err(_)) => false,
+            None => call.name.as_ref() == tool::ASK_USER,
+        };
+        let place = asks.then(|| {
+            let (done, next) = oneshot::channel();
+            Place { before: before.replace(next), _done: done }
+        });
+        results.push_back(batch.one(call, plan, place));
+    }
     let mut lost = None;
     while let Some((call, outcome)) = results.next().await {
         if let Err(error) = settle(turn, call, outcome).await {
@@ -92,17 +115,44 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<()
     written.map(|_| ())
 }
 
+/// A call's place among those that have to ask: after the one before, and before the next, which is let
+/// go when this is dropped.
+struct Place {
+    before: Option<oneshot::Receiver<()>>,
+    _done: oneshot::Sender<()>,
+}
+
+impl Place {
+    /// Waits for the call before.
+    async fn come_up(&mut self) {
+        if let Some(before) = self.before.take() {
+            // It never says anything: it is gone when it is done.
+            let _ = before.await;
+        }
+    }
+}
+
 impl Batch<'_> {
-    async fn one(&self, call: Arc<ToolCall>) -> (Arc<ToolCall>, Outcome) {
-        let outcome = self.outcome(&call).await;
+    async fn one(
+        &self,
+        call: Arc<ToolCall>,
+        plan: Option<Result<Plan, String>>,
+        place: Option<Place>,
+    ) -> (Arc<ToolCall>, Outcome) {
+        let outcome = self.outcome(&call, plan, place).await;
         (call, outcome)
     }
 
-    async fn outcome(&self, call: &Arc<ToolCall>) -> Outcome {
+    async fn outcome(
+        &self,
+        call: &Arc<ToolCall>,
+        plan: Option<Result<Plan, String>>,
+        place: Option<Place>,
+    ) -> Outcome {
         if call.name.as_ref() == tool::ASK_USER {
-            return self.ask_user(call).await;
+            return self.ask_user(call, place).await;
         }
-        let Some(tool) = tool::find(&call.name) else {
+        let (Some(tool), Some(plan)) = (tool::find(&call.name), plan) else {
             let names: Vec<String> = tool::specs().into_iter().map(|spec| spec.name).collect();
             return Outcome::failed(format!(
                 "There is no tool {:?}; there are {}.",
@@ -110,14 +160,14 @@ impl Batch<'_> {
                 names.join(", ")
             ));
         };
-        let plan = match self.plan(tool, call).await {
+        let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
-        match self.allow(call, &plan).await {
-            Ok(()) => {}
+        let plan = match self.allow(tool, call, plan, place).await {
+            Ok(plan) => plan,
             Err(refused) => return refused,
-        }
+        };
         let place = tokio::select! {
             biased;
             () = self.ended() => None,
@@ -144,21 +194,41 @@ impl Batch<'_> {
         planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned()))
     }
 
-    /// Lets a call pass, or says what the model is told instead of a result.
-    async fn allow(&self, call: &Arc<ToolCall>, plan: &Plan) -> Result<(), Outcome> {
-        match self.judge(call, plan) {
-            Verdict::Allow => return Ok(()),
+    /// Waits until it is this call's turn to ask, and nobody else asks. `None` where no call is started
+    /// any more.
+    async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
+        let asking = async {
+            if let Some(place) = place {
+                place.come_up().await;
+            }
+            self.asking.lock().await
+        };
+        tokio::select! {
+            biased;
+            () = self.ended() => None,
+            asking = asking => Some(asking),
+        }
+    }
+
+    /// Lets a call pass, with the plan that was allowed, or says what the model is told instead of a
+    /// result.
+    async fn allow(
+        &self,
+        tool: &'static dyn Tool,
+        call: &Arc<ToolCall>,
+        plan: Plan,
+        mut place: Option<Place>,
+    ) -> Result<Plan, Outcome> {
+        match self.judge(call, &plan) {
+            Verdict::Allow => return Ok(plan),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(_) => {}
         }
-        let _asking = tokio::select! {
-            biased;
-            () = self.ended() => return Err(self.not_run()),
-            asking = self.asking.lock() => asking,
-        };
-        // An answer to an earlier call may have settled this one.
+        let Some(_asking) = self.turn_to_ask(&mut place).await else { return Err(self.not_run()) };
+        // What is shown is what would happen now, and an answer to an earlier call may have settled it.
+        let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
-            Verdict::Allow => return Ok(()),
+            Verdict::Allow => return Ok(plan.clone()),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
@@ -169,7 +239,7 @@ impl Batch<'_> {
                     return Err(denied(note.as_deref().unwrap_or("The user gave no reason.")));
                 }
                 self.remember(call, plan, &value, suggested);
-                Ok(())
+                Ok(plan.clone())
             }
             Resolution::Cancelled { note } => {
                 Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
@@ -234,7 +304,7 @@ impl Batch<'_> {
         }
     }
 
-    async fn ask_user(&self, call: &Arc<ToolCall>) -> Outcome {
+    async fn ask_user(&self, call: &Arc<ToolCall>, mut place: Option<Place>) -> Outcome {
         let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
             return Outcome::failed("The argument question must be a string.");
         };
@@ -254,11 +324,7 @@ impl Batch<'_> {
             };
             payload.put("options", Value::vector(options.iter().map(option)));
         }
-        let _asking = tokio::select! {
-            biased;
-            () = self.ended() => return self.not_run(),
-            asking = self.asking.lock() => asking,
-        };
+        let Some(_asking) = self.turn_to_ask(&mut place).await else { return self.not_run() };
         self.turn.publish(Body::ToolExecuting(call.clone())).await;
         match self.ask(kind, payload).await {
             Resolution::Accepted { value, .. } => {
