@@ -35,7 +35,7 @@ use tokio_util::task::TaskTracker;
 use crate::catalogue::Topic;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::event::{Body, Event};
+use crate::event::{Body, Cause, Event};
 use crate::interaction::audit::Audit;
 use crate::interaction::{Audience as _, Board};
 use crate::memory::Memory;
@@ -151,9 +151,9 @@ impl Shared {
     }
 
     /// Tells every connection which sessions are live.
-    fn announce_context(&self) {
+    fn announce_context(&self, cause: Option<Cause>) {
         if self.hub.clients().iter().any(|(_, client)| client.wants(Topic::ContextUpdated, None)) {
-            self.hub.announce(&self.context_event());
+            self.hub.announce(&Event { cause, ..self.context_event() });
         }
     }
 

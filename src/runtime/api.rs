@@ -332,8 +332,9 @@ impl SessionApi for Runtime {
 
     fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            let level = level.unwrap_or_else(|| handle.snapshot().facts.thinking.next());
             handle.tell(move |live| {
+                // The next one after what earlier requests chose.
+                let level = level.unwrap_or_else(|| live.facts().thinking.next());
                 Box::pin(live.set(call, "thinking", Value::from(level.as_str()), level, reply))
             });
         });

@@ -27,7 +27,7 @@ use crate::runtime::queue::{self, Queue, Until, Waiting};
 use crate::runtime::turn::{self, Control, End};
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// A session's state.
 pub struct Live {
@@ -43,6 +43,8 @@ pub struct Live {
     branch: imbl::Vector<Arc<Entry>>,
     facts: SessionFacts,
     turn: Option<Running>,
+    /// The turn that is over but for showing its last message.
+    released: Option<Running>,
     /// Messages that wait for the turn, or for its end.
     queue: Queue,
     pub(super) jobs: Jobs,
@@ -84,6 +86,7 @@ impl Live {
             branch: imbl::Vector::new(),
             facts,
             turn: None,
+            released: None,
             queue: Queue::default(),
             jobs: Jobs::default(),
             bash: None,
@@ -99,23 +102,10 @@ impl Live {
     }
 
     /// Starts the task of a session that was read from disk, and says what was repaired.
-    pub(super) fn start_loaded(shared: &Arc<Shared>, loaded: Loaded) -> Handle {
+    pub(super) fn start_loaded(shared: &Arc<Shared>, loaded: Loaded) -> (Handle, Vec<String>) {
         let Loaded { journal, header, entries, faults } = loaded;
-        let handle = Self::start(shared, journal, header, entries);
-        for fault in faults {
-            let mut payload = Map::new();
-            payload.put("code", "session/repaired");
-            payload.put("message", fault.handled());
-            shared.hub.announce(&Event {
-                session: Some(handle.id.clone()),
-                offset: handle.snapshot().offset,
-                turn: None,
-                entry: None,
-                cause: None,
-                body: Body::Payload(crate::catalogue::Topic::Diagnostic, Arc::new(payload)),
-            });
-        }
-        handle
+        let handled = faults.iter().map(|fault| fault.handled()).collect();
+        (Self::start(shared, journal, header, entries), handled)
     }
 
     async fn run(mut self, mut mailbox: mpsc::Receiver<Work>) {
@@ -317,6 +307,9 @@ impl Live {
             return reply.fail(error);
         }
         self.remember(key, Some(turn.clone()));
+        // Who has the answer sees the session at work.
+        self.facts.phase = Phase::Streaming;
+        self.publish();
         reply.ok(Prompted { turn: Some(turn.clone()) });
         self.begin_turn(turn, Some(call.cause()));
     }
@@ -384,16 +377,24 @@ impl Live {
         self.handle.stop.store(Some(Arc::new(stop.clone())));
         self.facts.phase = phase;
         self.turn = Some(Running { id, cause: cause.clone(), stop: stop.clone(), control: control.clone() });
-        self.changed(cause);
-        self.shared.announce_context();
+        self.changed(cause.clone());
+        self.shared.announce_context(cause);
         (stop, control)
     }
 
     fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
         let (shared, session) = (self.shared.clone(), self.handle.clone());
-        let turn = turn::Turn { shared, session, id, cause, stop, control };
-        self.shared.tasks.spawn(turn.run());
+        let turn = turn::Turn { shared, session: session.clone(), id: id.clone(), cause, stop, control };
+        let run = self.shared.tasks.spawn(turn.run());
+        self.shared.tasks.spawn(async move {
+            if run.await.is_err() {
+                // A mistake of the program's ended the task: the session must not wait for it for ever.
+                let _ = session
+                    .ask(move |live| Box::pin(async move { live.turn_ended(&id, End::Stopped).await }))
+                    .await;
+            }
+        });
     }
 
     /// Starts a turn with the message that waits longest.
@@ -441,26 +442,35 @@ impl Live {
 
     /// The turn's task has ended.
     pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
+        self.release(turn);
+        let Some(running) = self.released.take_if(|running| running.id == *turn) else { return };
+        self.changed(running.cause.clone());
+        // Nobody waits for the session to be idle who would not mind another turn.
+        if end == End::Finished && self.turn.is_none() && self.until_idle.is_empty() {
+            self.begin_next().await;
+        }
+        if self.turn.is_none() {
+            self.shared.announce_context(running.cause);
+        }
+        self.check_idle();
+    }
+
+    /// Lets go of the session when the turn's last message is written, before it is shown: who sees that
+    /// message may send the next prompt at once.
+    pub(super) fn release(&mut self, turn: &TurnId) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
+        self.released = Some(running);
         self.handle.stop.store(None);
         self.facts.phase = Phase::Idle;
         self.facts.interrupt_pending = false;
         self.facts.retry_attempt = 0;
         self.facts.retry_deadline_ms = None;
-        self.changed(running.cause);
-        // Nobody waits for the session to be idle who would not mind another turn.
-        if end == End::Finished && self.until_idle.is_empty() {
-            self.begin_next().await;
-        }
-        if self.turn.is_none() {
-            self.shared.announce_context();
-        }
-        self.check_idle();
+        self.publish();
     }
 
     /// Answers who waits for the session to be idle, if it is.
     pub(super) fn check_idle(&mut self) {
-        if self.turn.is_none() && self.bash.is_none() && !self.jobs.any_running() {
+        if self.turn.is_none() && self.released.is_none() && self.bash.is_none() && !self.jobs.any_running() {
             for reply in self.until_idle.drain(..) {
                 reply.ok(());
             }
@@ -568,7 +578,7 @@ impl Live {
             Ok(_) => {
                 reply.ok(name);
                 self.changed(Some(call.cause()));
-                self.shared.announce_context();
+                self.shared.announce_context(Some(call.cause()));
             }
             Err(error) => reply.fail(error),
         }

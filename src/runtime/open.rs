@@ -49,7 +49,10 @@ impl Shared {
         self.tasks.spawn_on(
             async move {
                 match shared.open(target).await {
-                    Ok(handle) => shared.enter(&call, &handle, reply),
+                    Ok((handle, repairs)) => {
+                        shared.enter(&call, &handle, reply);
+                        shared.tell_repairs(&handle, repairs, &call);
+                    }
                     Err(error) => reply.fail(error),
                 }
             },
@@ -57,8 +60,19 @@ impl Shared {
         );
     }
 
-    /// Opens a session from disk, unless it is live already.
-    async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<Handle, ApiError> {
+    /// Says what had to be repaired in a session that was opened.
+    fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
+        for message in repairs {
+            let mut payload = Map::new();
+            payload.put("code", "session/repaired");
+            payload.put("message", message);
+            let body = Body::Payload(crate::catalogue::Topic::Diagnostic, Arc::new(payload));
+            self.hub.announce(&session_event(handle, body, Some(call.cause())));
+        }
+    }
+
+    /// Opens a session from disk, unless it is live already; and what had to be repaired, in words.
+    async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         let _one_at_a_time = self.opening.lock().await;
         let shared = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
@@ -80,15 +94,15 @@ impl Shared {
             }
         });
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
-            Err(handle) => Ok(handle),
+            Err(handle) => Ok((handle, Vec::new())),
             Ok(loaded) => {
                 // A long history is put together beside the tasks, not on them.
                 let shared = self.clone();
                 let started = tokio::task::spawn_blocking(move || Live::start_loaded(&shared, loaded));
-                let handle = started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
+                let (handle, faults) =
+                    started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
                 self.sessions.insert(handle.id.clone(), handle.clone());
-                self.announce_context();
-                Ok(handle)
+                Ok((handle, faults))
             }
         }
     }
@@ -184,7 +198,7 @@ impl Shared {
         ] {
             let _ = client.deliver(&session_event(handle, body, cause.clone()));
         }
-        self.announce_context();
+        self.announce_context(Some(call.cause()));
     }
 }
 

@@ -377,7 +377,16 @@ impl Turn {
             self.pass(Stage::Render, Point::Pre).await;
         }
         let mut message = self.message(answer);
-        match self.write(vec![EntryBody::Message(Arc::new(message.clone()))]).await {
+        let bodies = vec![EntryBody::Message(Arc::new(message.clone()))];
+        let turn = self.id.clone();
+        let written = self.session.ask(move |live| {
+            Box::pin(async move {
+                let written = live.append(bodies).await;
+                live.release(&turn);
+                written
+            })
+        });
+        match written.await.and_then(std::convert::identity) {
             Ok(entries) => {
                 for entry in entries {
                     self.show(&entry).await;
@@ -434,7 +443,7 @@ impl Turn {
         if let EntryBody::Message(message) = &entry.body {
             let mut event = self.event(Body::AssistantMessage(message.clone()));
             event.entry = Some(entry.id.clone());
-            self.shared.hub.publish(&event).await;
+            self.deliver(&event).await;
         }
     }
 
@@ -445,7 +454,17 @@ impl Turn {
 
     /// Shows something of the turn to everyone, at the pace of the slowest.
     pub(super) async fn publish(&self, body: Body) {
-        self.shared.hub.publish(&self.event(body)).await;
+        self.deliver(&self.event(body)).await;
+    }
+
+    /// Hands an event to everyone and waits for who is slow, but no longer than the turn lives: an abort
+    /// does not wait for a client that no longer reads.
+    async fn deliver(&self, event: &Event) {
+        tokio::select! {
+            biased;
+            () = self.shared.hub.publish(event) => {}
+            () = self.stop.cancelled() => {}
+        }
     }
 
     pub(super) fn event(&self, body: Body) -> Event {
