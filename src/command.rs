@@ -35,8 +35,8 @@ pub enum Command<'a> {
     Quit,
     /// `/new`
     New,
-    /// `/resume`
-    Resume,
+    /// `/resume [text]`
+    Resume(Option<&'a str>),
     /// `/tree [id]`
     Tree(Option<&'a str>),
     /// `/fork`
@@ -131,7 +131,7 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "help" | "?" => alone(Command::Help),
         "quit" | "exit" => alone(Command::Quit),
         "new" => alone(Command::New),
-        "resume" => alone(Command::Resume),
+        "resume" => Some(Command::Resume(rest)),
         "tree" => one.then_some(Command::Tree(first)),
         "fork" => alone(Command::Fork),
         "mode" => one.then_some(Command::Mode(first)),

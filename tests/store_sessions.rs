@@ -215,6 +215,7 @@ fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
         let repaired = bridge.event("diagnostic");
         assert_eq!(at(&repaired, &["data", "code"]).unwrap().as_str(), Some("session/repaired"), "{n}");
         assert!(at(&repaired, &["data", "message"]).unwrap().as_str().unwrap().contains("cut off"));
+        bridge.answer("s");
         let state = bridge.ask("st", "get_state", "{}");
         assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("The name"));
         let answer = bridge.ask("m", "get_messages", "{:limit 1}");
@@ -403,6 +404,28 @@ fn notes_are_remembered_for_the_project_told_to_the_model_and_removed() {
     assert_eq!(say("4", &format!("/remember --forget {id}")), "Forgotten.");
     assert!(say("5", &format!("/remember --forget {id}")).starts_with("There is no note"));
     assert!(say("6", "/remember").starts_with("Nothing is remembered"));
+}
+
+#[test]
+fn resume_offers_what_a_search_over_all_projects_finds() {
+    let setup = Setup::new().script(ECHO);
+    let store = Store::new(&setup.state(), Durability::Full).unwrap();
+    for (id, text) in [("s-1", "the needle is here"), ("s-2", "only hay")] {
+        let journal = store.create(Header { cwd: format!("/{id}").into(), ..header(id) });
+        append(&journal, &[entry("e0", None, text)]).unwrap();
+    }
+    drop(store);
+    let mut bridge = setup.ready();
+    let mut offered = |id: &str, line: &str| {
+        bridge.request(id, "command", &format!("{{:text {line:?}}}"));
+        let event = bridge.event("ui/frontend-action-requested");
+        let items = at(&event, &["data", "ui/action", "ui/items"]).unwrap();
+        let mut labels = strings(Some(items), "ui.item/label");
+        labels.sort();
+        labels
+    };
+    assert_eq!(offered("1", "/resume needle"), ["the needle is here"]);
+    assert_eq!(offered("2", "/resume"), ["only hay", "the needle is here"]);
 }
 
 #[test]

@@ -18,7 +18,11 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "quit", usage: "/quit", doc: "Ends the frontend's connection." },
     CommandSpec { name: "exit", usage: "/exit", doc: "Ends the frontend's connection." },
     CommandSpec { name: "new", usage: "/new", doc: "Opens a new session." },
-    CommandSpec { name: "resume", usage: "/resume", doc: "Chooses a session on disk to go on with." },
+    CommandSpec {
+        name: "resume",
+        usage: "/resume [text]",
+        doc: "Chooses a session on disk to go on with, of all or of those with the text in them.",
+    },
     CommandSpec {
         name: "tree",
         usage: "/tree [id]",

@@ -71,7 +71,7 @@ impl Runtime {
                 }
             }
             Command::New => self.new_session(call.clone(), None, self.opened(&call, "new_session")),
-            Command::Resume => self.ask_resume(call),
+            Command::Resume(text) => self.ask_resume(call, text),
             Command::Tree(None) | Command::Fork => {
                 self.ask_session(&call, &snapshot, command == Command::Fork)
             }
@@ -245,7 +245,8 @@ impl Runtime {
         let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
     }
 
-    fn ask_resume(&self, call: Call) {
+    /// Offers the sessions of all projects, or those that a search finds.
+    fn ask_resume(&self, call: Call, text: Option<&str>) {
         let runtime = self.clone();
         let asked = call.clone();
         let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
@@ -254,7 +255,7 @@ impl Runtime {
                     let path = slot.get("session-file")?.as_str()?.to_owned();
                     let label = slot.get("display-name")?.as_str()?.to_owned();
                     let mut meta = Map::new();
-                    for key in ["created-at", "worktree-path"] {
+                    for key in ["created-at", "worktree-path", "excerpt"] {
                         if let Some(value) = slot.get(key) {
                             meta.put(key, value.clone());
                         }
@@ -265,7 +266,11 @@ impl Runtime {
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
-        self.list_sessions(call, None, Scope::All, reply);
+        let Some(text) = text.map(str::to_owned) else {
+            return self.list_sessions(call, None, Scope::All, reply);
+        };
+        let shared = self.shared.clone();
+        self.shared.tasks.spawn_blocking_on(move || reply.ok(shared.search(&text)), &self.shared.executor);
     }
 
     fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {

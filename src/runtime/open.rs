@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
+use crate::limits::SEARCH_HITS;
 use crate::message::{EntryId, SessionId};
 use crate::projection::{self, SessionFacts};
 use crate::runtime::Shared;
@@ -242,6 +243,19 @@ impl Shared {
         }
         slots.truncate(limit.unwrap_or(usize::MAX));
         slots
+    }
+}
+
+impl Shared {
+    /// The sessions of all projects with a text in them, the best first, as slots with an `excerpt`.
+    pub(super) fn search(&self, text: &str) -> Vec<Value<'static>> {
+        let hits = self.store.search(None, text, SEARCH_HITS).into_iter();
+        hits.map(|hit| {
+            let mut slot = disk_slot(hit.info);
+            slot.put("excerpt", hit.excerpt);
+            Value::from(slot)
+        })
+        .collect()
     }
 }
 
