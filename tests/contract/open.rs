@@ -4,16 +4,9 @@
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
     ("prompt.stages", "the stages of a turn"),
-    ("sessions.export", "the export as a page"),
     ("sessions.unknown", "compaction, which is to look for its session first"),
-    ("query.session-attributes", "the query engine"),
-    ("query.turn-attributes", "the query engine"),
-    ("query.root-attributes", "the query engine"),
-    ("query.session-list", "the query engine"),
-    ("query.tool-summaries", "the query engine"),
-    ("query.graph", "the query engine"),
-    ("query.memory", "the query engine"),
-    ("query.remembered", "the query engine"),
+    ("query.tool-summaries", "the tools"),
+    ("query.remembered", "memory"),
     ("prompt.one-at-a-time", "the queue"),
     ("steer.running", "steering within a turn"),
     ("follow-up.running", "the queue"),

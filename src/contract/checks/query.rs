@@ -117,7 +117,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "query.not-eql",
         about: "A vector that is no query is request/invalid-query.",
         needs: QUERY,
-        run: |probe| invalid(probe, &["[42]", "[\"a\"]", "[{:a}]", "[{:a 42}]", "[{42 [:a]}]"]),
+        run: |probe| invalid(probe, &["[42]", "[\"a\"]", "[{:a}]", "[{:a \"x\"}]", "[{42 [:a]}]"]),
     },
     Check {
         name: "query.missing",
