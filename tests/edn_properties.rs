@@ -155,7 +155,7 @@ fn hostile_inputs_are_read_or_rejected_within_the_bounds() {
     for (name, input) in hostile::inputs(40_000) {
         let forms = edn::Reader::new(input.as_bytes()).collect::<Result<Vec<_>, _>>();
         match (name, forms) {
-            ("brackets that stay open" | "discards without an end", Err(error)) => {
+            ("brackets that stay open" | "discards" | "discards without an end", Err(error)) => {
                 assert_eq!(error.code(), "too-deep")
             }
             ("one number too long", Err(error)) => assert_eq!(error.code(), "too-large"),

@@ -134,9 +134,9 @@ fn a_lock_names_its_holder_and_ends_with_it() {
     assert!(place.store.repair(&path).is_err());
     assert_eq!(place.store.read(&path).unwrap().entries.len(), 1, "reading needs no lock");
     drop(first);
-    assert!(!path.with_extension("lock").exists());
+    assert!(!path.with_extension("edn.lock").exists());
     // What a process that was killed leaves behind.
-    fs::write(path.with_extension("lock"), "process 999999\n").unwrap();
+    fs::write(path.with_extension("edn.lock"), "process 999999\n").unwrap();
     place.store.open(&path).unwrap();
 }
 
@@ -224,7 +224,7 @@ fn a_folder_that_cannot_be_written_is_said_at_opening() {
     }
     let missing = path.with_file_name("s-2.edn");
     assert!(matches!(place.store.open(&missing).unwrap_err(), StoreError::Missing { .. }));
-    assert!(!missing.with_extension("lock").exists());
+    assert!(!missing.with_extension("edn.lock").exists());
 }
 
 #[test]
@@ -451,4 +451,17 @@ fn line_numbers_are_right_in_a_file_that_is_read_in_parts() {
     let content = place.store.read(&path).unwrap();
     assert_eq!(content.entries.len(), 19_999);
     assert_eq!(content.faults[0], Fault::Unreadable { line: 17_001, offset });
+}
+
+/// A session is asked for by any path. What is no session, and what stands beside it, is left alone.
+#[test]
+fn a_file_that_is_no_session_and_its_neighbours_are_left_alone() {
+    let place = Place::new();
+    let folder = place.folder.path();
+    fs::write(folder.join("Cargo.toml"), "[package]\n").unwrap();
+    fs::write(folder.join("Cargo.lock"), "version = 4\n").unwrap();
+    assert!(place.store.open(&folder.join("Cargo.toml")).is_err());
+    assert_eq!(fs::read_to_string(folder.join("Cargo.lock")).unwrap(), "version = 4\n");
+    assert_eq!(fs::read_to_string(folder.join("Cargo.toml")).unwrap(), "[package]\n");
+    assert!(!folder.join("Cargo.toml.lock").exists());
 }

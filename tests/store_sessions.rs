@@ -203,7 +203,7 @@ fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
     let field = |key: &str| at(&state, &["data", "state", key]).unwrap().as_str().unwrap().to_owned();
     let (id, file) = (field("session-id"), field("session-file"));
     bridge.finish();
-    assert!(!Path::new(&file).with_extension("lock").exists(), "the lock is gone with its holder");
+    assert!(!Path::new(&file).with_extension("edn.lock").exists(), "the lock is gone with its holder");
 
     for (n, target) in
         [format!("{{:session-id {id:?}}}"), format!("{{:session-path {file:?}}}")].iter().enumerate()

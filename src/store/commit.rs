@@ -5,6 +5,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
 use crate::store::journal::JournalFile;
@@ -84,11 +85,19 @@ fn run_full(queue: &Receiver<Job>) {
 /// An append is acknowledged when the system has it; the disk follows within [`RELAXED_SYNC`].
 fn run_relaxed(queue: &Receiver<Job>) {
     let mut behind: Vec<Arc<JournalFile>> = Vec::new();
+    // When what was written last without a sync has to be synced: steady writing must not put it off.
+    let mut due: Option<Instant> = None;
     loop {
-        let first = match behind.as_slice() {
-            [] => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            _ => queue.recv_timeout(RELAXED_SYNC),
+        let first = match due {
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => match due.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => Err(RecvTimeoutError::Timeout),
+                left => queue.recv_timeout(left),
+            },
         };
+        if first.is_ok() && due.is_none() {
+            due = Instant::now().checked_add(RELAXED_SYNC);
+        }
         match first {
             Ok(first) => write(batch(first, queue), |file| {
                 file.settle();
@@ -98,6 +107,7 @@ fn run_relaxed(queue: &Receiver<Job>) {
                 Ok(())
             }),
             Err(end) => {
+                due = None;
                 for file in behind.drain(..) {
                     if let Err(error) = file.sync() {
                         tracing::error!(%error, "what was acknowledged may not outlive a power failure");

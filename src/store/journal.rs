@@ -139,11 +139,15 @@ impl JournalFile {
         };
         match open.fresh.take() {
             // A new session's file is not there before it is there whole.
-            Some(header) => {
+            Some(header) if open.length == 0 => {
                 let _ = self.files.remove(&self.path);
                 *state = State::New(header);
             }
-            None => open.undo(),
+            // What was acknowledged without waiting for the disk stays.
+            fresh => {
+                open.fresh = fresh;
+                open.undo();
+            }
         }
         Err(StoreError::io("Cannot write", &self.path, source))
     }
@@ -200,7 +204,10 @@ fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result
 
 /// Takes a session's lock: a file beside it that names its holder.
 pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
-    let beside = path.with_extension("lock");
+    // Appended, not put in the place of an ending: `Cargo.toml` and `Cargo.lock` are two files of somebody's.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let beside = PathBuf::from(beside);
     files.lock(&beside).map_err(|error| match error {
         LockError::Held(holder) => StoreError::Locked {
             path: path.to_owned(),
@@ -217,9 +224,15 @@ pub(super) fn open(
     committer: Arc<Committer>,
 ) -> Result<Loaded, StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
-    // Before the lock, so that asking for a file that is not there leaves nothing behind.
+    // Before the lock, so that asking for what is not there, or is no session, leaves nothing behind.
     let file = files.open(path).map_err(opened)?;
+    let bytes = file.read().map_err(opened)?;
+    let first = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    if Header::read(first).is_err() {
+        reading::read(path, &bytes)?;
+    }
     let lock = lock(path, files.as_ref())?;
+    // Again, now that nobody else writes.
     let bytes = file.read().map_err(opened)?;
     let Content { header, entries, faults, good, .. } = reading::read(path, &bytes)?;
     let mut length = u64::try_from(good).unwrap_or(u64::MAX);
@@ -274,7 +287,10 @@ pub(super) fn write_whole(
         write(&mut bytes)?;
         file.sync()?;
         files.rename(&part, &path)?;
-        files.sync_folder(dir)?;
+        files.sync_folder(dir).inspect_err(|_| {
+            // Refused is not there.
+            let _ = files.remove(&path);
+        })?;
         Ok(end)
     })();
     match written {

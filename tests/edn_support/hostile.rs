@@ -13,7 +13,8 @@ pub fn inputs(size: usize) -> Vec<(&'static str, String)> {
         out
     };
     let nest = |open: &str, inner: &str, close: &str| {
-        let one = format!("{}{inner}{} ", open.repeat(200), close.repeat(200));
+        // Short enough that twice the size is twice as many.
+        let one = format!("{}{inner}{} ", open.repeat(40), close.repeat(40));
         one.repeat(size / one.len())
     };
     vec![
