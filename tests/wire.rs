@@ -355,3 +355,14 @@ fn a_prompt_with_the_same_idempotency_key_starts_one_turn() {
     let messages = bridge.ask("m", "get_messages", "{}");
     assert_eq!(at(&messages, &["data", "messages"]).and_then(|m| m.as_slice()).unwrap().len(), 2);
 }
+
+#[test]
+fn a_slash_command_on_the_command_line_prints_its_outcome() {
+    let run = |text: &str| Setup::new().script(ECHO).command().args(["prompt", text]).output().unwrap();
+    let help = run("/help");
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("/thinking"), "{help:?}");
+    let choice = run("/thinking");
+    assert!(!choice.status.success() && !choice.stderr.is_empty(), "{choice:?}");
+    let unknown = run("/hlep");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("/help"), "{unknown:?}");
+}
