@@ -211,11 +211,10 @@ fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
         let mut torn = fs::OpenOptions::new().append(true).open(&file).unwrap();
         std::io::Write::write_all(&mut torn, b"{:id \"torn").unwrap();
         let mut bridge = setup.ready();
-        bridge.request("s", "switch_session", target);
+        bridge.ask("s", "switch_session", target);
         let repaired = bridge.event("diagnostic");
         assert_eq!(at(&repaired, &["data", "code"]).unwrap().as_str(), Some("session/repaired"), "{n}");
         assert!(at(&repaired, &["data", "message"]).unwrap().as_str().unwrap().contains("cut off"));
-        bridge.answer("s");
         let state = bridge.ask("st", "get_state", "{}");
         assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("The name"));
         let answer = bridge.ask("m", "get_messages", "{:limit 1}");

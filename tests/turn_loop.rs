@@ -133,7 +133,7 @@ fn calls_of_one_answer_run_side_by_side_and_are_answered_in_order() {
 fn no_more_than_four_calls_run_at_the_same_time() {
     let call = |n: u32| {
         format!(
-            "{{:tool-call {{:id \"c{n}\" :name \"bash\" :arguments {{:command \"mkdir run.{n}; ls -d run.* | wc -l; sleep 0.1; rmdir run.{n}\"}}}}}}"
+            "{{:tool-call {{:id \"c{n}\" :name \"bash\" :arguments {{:command \"mkdir run.{n}; ls -d run.* 2>/dev/null | wc -l; sleep 0.1; rmdir run.{n}\"}}}}}}"
         )
     };
     let calls: String = (0..10).map(call).collect();

@@ -111,7 +111,7 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<()
     let output = ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details };
     let mut event = turn.event(Body::ToolResult(Arc::new(output)));
     event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
-    turn.shared.hub.publish(&event).await;
+    turn.deliver(event).await;
     written.map(|_| ())
 }
 
@@ -351,7 +351,7 @@ impl Batch<'_> {
             Sandbox::new(allowed.chain([self.cwd.to_path_buf()]))
         });
         let event = turn.event(Body::ToolExecuting(call.clone()));
-        turn.shared.hub.publish(&event).await;
+        turn.deliver(event.clone()).await;
         let _running = Running::new(&turn.control.running_tools);
         if call.name.as_ref() == tool::BASH
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
@@ -360,7 +360,7 @@ impl Batch<'_> {
             return jobs::start(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
         }
         let progress = {
-            let (shared, call) = (turn.shared.clone(), call.clone());
+            let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
             move |newest: &str| {
                 let output = ToolOutput {
                     call: call.clone(),
@@ -369,10 +369,9 @@ impl Batch<'_> {
                     details: Value::Nil,
                 };
                 // The newest replaces what a slow client has not been sent, so nobody waits for it.
-                shared.hub.announce(&crate::event::Event {
-                    body: Body::ToolUpdate(Arc::new(output)),
-                    ..event.clone()
-                });
+                let update =
+                    crate::event::Event { body: Body::ToolUpdate(Arc::new(output)), ..event.clone() };
+                let _ = session.show(&shared.hub, update);
             }
         };
         let context = Context {

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use tokio::sync::watch;
+
 use crate::event::Event;
 use crate::interaction::Audience;
 use crate::session::{Client, Pressure};
@@ -45,22 +47,22 @@ impl Hub {
         }
     }
 
-    /// Hands an event to every connection, and waits for those whose outbox is full.
-    pub async fn publish(&self, event: &Event) {
-        let full: Vec<_> = {
-            let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
-            clients
-                .iter()
-                .filter_map(|(_, client)| match client.deliver(event) {
-                    Pressure::Fine => None,
-                    Pressure::Full(full) => Some(full),
-                })
-                .collect()
-        };
-        for mut full in full {
-            // An error means that the connection is gone, and with it the reason to wait.
-            let _ = full.wait_for(|full| !full).await;
-        }
+    /// Hands an event to every connection, and says which of them are full: see [`room`].
+    pub fn hand_out(&self, event: &Event) -> Vec<watch::Receiver<bool>> {
+        let clients = self.clients.read().unwrap_or_else(PoisonError::into_inner);
+        let full = clients.iter().filter_map(|(_, client)| match client.deliver(event) {
+            Pressure::Fine => None,
+            Pressure::Full(full) => Some(full),
+        });
+        full.collect()
+    }
+}
+
+/// Waits until those that are full have room again.
+pub async fn room(full: Vec<watch::Receiver<bool>>) {
+    for mut full in full {
+        // An error means that the connection is gone, and with it the reason to wait.
+        let _ = full.wait_for(|full| !full).await;
     }
 }
 

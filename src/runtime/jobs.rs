@@ -203,14 +203,15 @@ impl Live {
     fn announce_job(&self, id: &str) {
         let Some(job) = self.jobs.get(id) else { return };
         let payload = Map::new().with("job", job);
-        self.shared.hub.announce(&Event {
+        let event = Event {
             session: Some(self.id().clone()),
             offset: self.handle.snapshot().offset,
             turn: None,
             entry: None,
             cause: None,
             body: Body::Payload(Topic::JobUpdated, Arc::new(payload)),
-        });
+        };
+        let _ = self.handle.show(&self.shared.hub, event);
     }
 
     /// Ends a job.

@@ -277,7 +277,7 @@ impl Live {
             Body::Payload(crate::catalogue::Topic::FooterUpdated, Arc::new(projection::footer(&self.facts))),
         ] {
             let event = self.event(body, cause.clone());
-            self.shared.hub.announce(&event);
+            let _ = self.handle.show(&self.shared.hub, event);
         }
     }
 
@@ -411,7 +411,7 @@ impl Live {
                 let message = format!("A message that waited could not be saved, and still waits: {error}");
                 let event =
                     self.event(Body::Error { code: ErrorCode::Failed, message: message.into() }, next.cause);
-                self.shared.hub.announce(&event);
+                let _ = self.handle.show(&self.shared.hub, event);
             }
         }
     }

@@ -5,14 +5,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::event::Event;
 use crate::message::SessionId;
 use crate::projection::SessionFacts;
+use crate::runtime::hub::Hub;
 use crate::runtime::live::Live;
 use crate::session::ApiError;
 use crate::store::Entry;
@@ -39,6 +41,7 @@ pub struct Handle {
     pub id: SessionId,
     mailbox: mpsc::Sender<Work>,
     snapshot: Arc<ArcSwap<Snapshot>>,
+    showing: Arc<Mutex<()>>,
     /// Ends the running turn. Reached without the mailbox: an abort never waits behind what it aborts.
     pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
     /// What the person allowed for this session, by answers to questions.
@@ -51,6 +54,7 @@ impl Handle {
             id,
             mailbox,
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            showing: Arc::default(),
             stop: Arc::new(ArcSwapOption::empty()),
             rules: Arc::default(),
         }
@@ -92,6 +96,15 @@ impl Handle {
         let ended = || ApiError::failed("The session ended.");
         self.mailbox.send(work).await.map_err(|_| ended())?;
         receiver.await.map_err(|_| ended())
+    }
+
+    /// Hands an event of this session to every connection, with the offset that holds then: events of one
+    /// session go out one at a time, so that offsets never run backwards, whichever task speaks. Says who
+    /// is full.
+    pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<watch::Receiver<bool>> {
+        let _one_at_a_time = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        event.offset = self.snapshot.load().offset;
+        hub.hand_out(&event)
     }
 
     /// Ends the running turn, if one runs.

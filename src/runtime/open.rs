@@ -68,7 +68,7 @@ impl Shared {
             payload.put("code", "session/repaired");
             payload.put("message", message);
             let body = Body::Payload(crate::catalogue::Topic::Diagnostic, Arc::new(payload));
-            self.hub.announce(&session_event(handle, body, Some(call.cause())));
+            let _ = handle.show(&self.hub, session_event(handle, body, Some(call.cause())));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::runtime::call::{self, Calls};
 use crate::runtime::compaction::{self, CompactionError};
 use crate::runtime::mailbox::Handle;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, conversation, retry};
+use crate::runtime::{Shared, conversation, hub, retry};
 use crate::store::{Entry, EntryBody};
 use crate::tool;
 use crate::value::{Map, Value};
@@ -443,7 +443,7 @@ impl Turn {
         if let EntryBody::Message(message) = &entry.body {
             let mut event = self.event(Body::AssistantMessage(message.clone()));
             event.entry = Some(entry.id.clone());
-            self.deliver(&event).await;
+            self.deliver(event).await;
         }
     }
 
@@ -454,15 +454,19 @@ impl Turn {
 
     /// Shows something of the turn to everyone, at the pace of the slowest.
     pub(super) async fn publish(&self, body: Body) {
-        self.deliver(&self.event(body)).await;
+        self.deliver(self.event(body)).await;
     }
 
     /// Hands an event to everyone and waits for who is slow, but no longer than the turn lives: an abort
     /// does not wait for a client that no longer reads.
-    async fn deliver(&self, event: &Event) {
+    pub(super) async fn deliver(&self, event: Event) {
+        let full = self.session.show(&self.shared.hub, event);
+        if full.is_empty() {
+            return;
+        }
         tokio::select! {
             biased;
-            () = self.shared.hub.publish(event) => {}
+            () = hub::room(full) => {}
             () = self.stop.cancelled() => {}
         }
     }

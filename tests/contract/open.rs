@@ -4,7 +4,6 @@
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
     ("query.remembered", "memory"),
-    ("follow-up.running", "the queue"),
     ("interrupt.running", "interrupting"),
     ("retry.passing-failure", "retries"),
     ("retry.abort", "retries"),
@@ -12,20 +11,9 @@ pub const OPEN: &[(&str, &str)] = &[
     ("compact.not-idle", "compaction"),
     ("tool.update-rate", "the tools"),
     ("tool.delegate", "the tools"),
-    ("trust.set", "the trust of folders"),
-    ("bash.answer", "the user's own commands"),
-    ("topic.tool/start", "the tools"),
-    ("topic.tool/delta", "the tools"),
-    ("topic.tool/executing", "the tools"),
-    ("topic.tool/update", "the tools"),
-    ("topic.tool/result", "the tools"),
-    ("topic.ui/dialog-requested", "the interactions"),
     ("topic.ui/widgets-updated", "the workflows"),
     ("topic.ui/widget-specs-updated", "the workflows"),
     ("topic.ui/status-updated", "the workflows"),
     ("topic.ui/notification", "the notifications"),
-    ("topic.interaction/requested", "the interactions"),
-    ("topic.interaction/answered", "the interactions"),
-    ("topic.job/updated", "background jobs"),
     ("topic.error", "failures that no request waits for"),
 ];
