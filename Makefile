@@ -251,6 +251,20 @@ bench-emacs:
 generate:
 	cargo run --quiet --no-default-features -- generate .
 
+# Kills the real process many times under load and looks for what was acknowledged.
+.PHONY: crash
+crash:
+	EDN_BRIDGE_CRASH_KILLS=$${EDN_BRIDGE_CRASH_KILLS:-200} \
+	  cargo nextest run --locked --no-default-features -E 'binary(crash)' --no-capture
+
+# The Emacs package as a tar that package-install-file takes.
+.PHONY: package
+package:
+	$(SHELL_FUNCTIONS)
+	packages emacs
+	has emacs || die 'Emacs was not found; install it (Debian: apt-get install emacs-nox)'
+	emacs -Q --batch -l emacs/build-package.el '$(CARGO_TARGET_DIR)'
+
 .PHONY: fmt
 fmt:
 	cargo fmt
