@@ -4,11 +4,6 @@
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
     ("query.remembered", "memory"),
-    ("interrupt.running", "interrupting"),
-    ("retry.passing-failure", "retries"),
-    ("retry.abort", "retries"),
-    ("compact.idle", "compaction"),
-    ("compact.not-idle", "compaction"),
     ("tool.update-rate", "the tools"),
     ("tool.delegate", "the tools"),
     ("topic.ui/widgets-updated", "the workflows"),

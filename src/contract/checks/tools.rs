@@ -173,25 +173,27 @@ pub(super) const CHECKS: &[Check] = &[
         about: "No more than four calls of one response run at once.",
         needs: CALLS,
         run: |probe| {
-            let call = "{:tool-call {:name \"bash\" :arguments {:command \"sleep 0.3\"}}}";
+            // Results come in the order of the calls, so events do not tell how many run: the calls count
+            // each other.
+            let room = std::env::temp_dir().join(format!("edn-bridge-bound-{}", std::process::id()));
+            let room = room.display();
+            let call = |n: u32| {
+                let command = format!(
+                    "mkdir -p {room}/{n} && ls {room} | wc -l; sleep 0.1; rmdir {room}/{n}; rmdir {room} || true"
+                );
+                format!("{{:tool-call {{:name \"bash\" :arguments {{:command {command:?}}}}}}}")
+            };
+            let calls: Vec<String> = (0..7).map(call).collect();
             let script =
-                format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", [call; 7].join(" "));
+                format!("{{:turns [{{:steps [{}]}} {{:steps [{{:delta \"done\"}}]}}]}}", calls.join(" "));
             let mut peer = caller(probe, &script, "yolo")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let mut running: usize = 0;
             let mut most = 0;
-            let mut ended = 0;
-            while ended < 7 {
-                let event = peer.event("tool/executing or tool/result", |topic, _| {
-                    ["tool/executing", "tool/result"].contains(&topic)
-                })?;
-                if topic(&event) == "tool/executing" {
-                    running = running.saturating_add(1);
-                    most = most.max(running);
-                } else {
-                    running = running.saturating_sub(1);
-                    ended = usize::saturating_add(ended, 1);
-                }
+            for _ in 0..7 {
+                let event = peer.event("tool/result", |topic, _| topic == "tool/result")?;
+                let said = event.get("data").and_then(|data| data.get("result-text")).and_then(Value::as_str);
+                let counted = said.and_then(|said| said.split_whitespace().next()?.parse::<usize>().ok());
+                most = most.max(counted.unwrap_or(0));
             }
             ensure((1..=4).contains(&most), || format!("{most} calls ran at once"))
         },
