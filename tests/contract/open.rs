@@ -4,6 +4,7 @@
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
     ("query.remembered", "memory"),
+    ("compact.idle", "an answer for a conversation that is too short to compact"),
     ("tool.update-rate", "the tools"),
     ("tool.delegate", "the tools"),
     ("topic.ui/widgets-updated", "the workflows"),
