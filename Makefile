@@ -6,6 +6,8 @@
 #   make check              the fast inner loop: format, lints, tests of the library
 #   make build              the release binary, with the embedded model where it can be built
 #   make bench              the benchmarks; bench-emacs: those of the Emacs package
+#   make screenshots        pictures of the Emacs package, into emacs/screenshots
+#   make hostile, make soak, make fuzz, make features: what takes long, or needs more tools
 #   make fmt, make clean, make tools
 #
 # V=1 shows the output of every step as it comes.
@@ -23,6 +25,9 @@ LOGS := $(CARGO_TARGET_DIR)/logs
 RELEASE := $(CARGO_TARGET_DIR)/release/edn-bridge
 DEBUG := $(CARGO_TARGET_DIR)/debug/edn-bridge
 export PATH := $(TOOLS)/bin:$(PATH)
+
+# Lints and tests: everything but the embedded model, whose C++ takes minutes to compile.
+INNER := --no-default-features --features index
 
 # What a person says is passed on as it is: no quoting, no expansion.
 override PROMPT := $(value PROMPT)
@@ -61,12 +66,21 @@ has_libclang() { [ -n "$${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib*/llvm*/lib
   || compgen -G '/usr/lib*/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null; }
 has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
 
-# The Debian packages that are missing for what is asked: emacs, model, pip.
+has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
+
+# The Debian packages that are missing for what is asked: emacs, emacs-tests, screenshots, model, pip.
 missing_packages() {
   local wanted
   for wanted; do
     case $$wanted in
       emacs) has emacs || echo emacs-nox ;;
+      emacs-tests)
+        has tmux || echo tmux
+        has python3 || echo python3-minimal
+        has_package_lint || echo elpa-package-lint ;;
+      screenshots)
+        has Xvfb || echo xvfb
+        [ -e /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf ] || echo fonts-dejavu-core ;;
       pip) has_pip || echo python3-pip ;;
       model)
         has cmake || echo cmake
@@ -134,7 +148,7 @@ build_release() {
   else
     say '-- without the embedded model: cmake, a C++ compiler, clang and libclang are needed to build it'
     step 'build the release binary, without the embedded model' \
-      cargo build --release --locked --no-default-features
+      cargo build --release --locked $(INNER)
   fi
 }
 endef
@@ -176,20 +190,30 @@ run:
 test:
 	$(SHELL_FUNCTIONS)
 	has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
-	packages emacs model pip
+	packages emacs emacs-tests model pip
 	step 'format' cargo fmt --check
 	typos_tool $(TYPOS)
 	step 'typos' typos
-	step 'lints' cargo clippy --locked --all-targets --no-default-features -- -D warnings
+	step 'lints' cargo clippy --locked --all-targets $(INNER) -- -D warnings
 	tool allium $(ALLIUM)
 	step 'specs' allium check spec/*.allium
 	tool cargo-nextest $(NEXTEST)
 	tool cargo-deny $(CARGO_DENY)
 	rm -rf '$(TOOLS)/build'
 	step 'dependencies' cargo deny --all-features check bans licenses sources
-	step 'tests' cargo nextest run --locked --no-default-features --no-fail-fast
-	step 'doc tests' cargo test --locked --doc --no-default-features
+	if timeout 60 cargo deny --all-features fetch db >'$(LOGS)/advisories-fetch.log' 2>&1; then
+	  # Said, and no failure: what was published since about a dependency is not the fault of this commit.
+	  cargo deny --all-features check advisories >'$(LOGS)/advisories.log' 2>&1 ||
+	    { cat '$(LOGS)/advisories.log' >&2; say '-- KNOWN WEAKNESSES of dependencies: see above'; }
+	else
+	  say '-- LEFT OUT: known weaknesses of dependencies, because their database cannot be reached'
+	fi
+	step 'tests' cargo nextest run --locked $(INNER) --no-fail-fast
+	step 'doc tests' cargo test --locked --doc $(INNER)
 	if has emacs; then
+	  has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
+	  has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
+	  has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
 	  EDN_BRIDGE_PROGRAM='$(DEBUG)' step 'emacs' emacs -Q --batch -l emacs/test/run-tests.el
 	else
 	  say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'
@@ -200,7 +224,7 @@ test:
 	  step 'lints of the embedded model' cargo clippy --release --locked -- -D warnings
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  EDN_BRIDGE_RELEASE='$(RELEASE)' step 'the embedded model' \
-	    cargo nextest run --locked --no-default-features --run-ignored only -E 'binary(embedded_model)'
+	    cargo nextest run --locked $(INNER) --run-ignored only -E 'binary(embedded_model)'
 	else
 	  say '-- LEFT OUT: the test of the embedded model, because it could not be built'
 	fi
@@ -210,17 +234,17 @@ test:
 check:
 	$(SHELL_FUNCTIONS)
 	step 'format' cargo fmt --check
-	step 'lints' cargo clippy --all-targets --no-default-features -- -D warnings
+	step 'lints' cargo clippy --all-targets $(INNER) -- -D warnings
 	if has cargo-nextest; then
-	  step 'tests' cargo nextest run --no-default-features --lib
+	  step 'tests' cargo nextest run $(INNER) --lib
 	else
-	  step 'tests' cargo test --no-default-features --lib
+	  step 'tests' cargo test $(INNER) --lib
 	fi
 
 .PHONY: tools
 tools:
 	$(SHELL_FUNCTIONS)
-	packages emacs model pip
+	packages emacs emacs-tests model pip
 	typos_tool $(TYPOS)
 	tool allium $(ALLIUM)
 	tool cargo-nextest $(NEXTEST)
@@ -231,9 +255,10 @@ tools:
 bench:
 	$(SHELL_FUNCTIONS)
 	build_release
-	cargo bench --locked --no-default-features
+	cargo bench --locked $(INNER)
 	# A package of its own: it compares the codec with others, which are no dependencies of this one.
-	cargo run --release --locked --manifest-path benches/codec/Cargo.toml --target-dir '$(CARGO_TARGET_DIR)/bench'
+	# Not --locked: its lock file follows the program's dependencies, which change more often than it is run.
+	cargo run --release --manifest-path benches/codec/Cargo.toml --target-dir '$(CARGO_TARGET_DIR)/bench'
 	if has_model_tools; then
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  cargo bench --locked --bench embedded
@@ -246,16 +271,98 @@ bench-emacs:
 	has emacs || die 'Emacs was not found; install it (Debian: apt-get install emacs-nox)'
 	emacs -Q --batch -L emacs -l emacs/bench/edn-bridge-bench.el
 
+# Pictures of the Emacs package in use, from a real run. Debian's emacs-gtk cannot be installed beside
+# emacs-nox, and so it is unpacked into the target folder, with those of its libraries that are missing.
+.PHONY: screenshots
+screenshots:
+	$(SHELL_FUNCTIONS)
+	packages emacs screenshots
+	has Xvfb || die 'Xvfb was not found; install it (Debian: apt-get install xvfb)'
+	program=$${EDN_BRIDGE_PROGRAM:-}
+	if [ -z "$$program" ]; then
+	  step 'build' cargo build --locked --no-default-features
+	  program='$(DEBUG)'
+	fi
+	gtk='$(CARGO_TARGET_DIR)/emacs-gtk'
+	if [ ! -x "$$gtk/usr/bin/emacs-gtk" ]; then
+	  has apt-get && has dpkg || die 'this needs the packages of Debian'
+	  rm -rf "$$gtk" "$$gtk.debs"
+	  mkdir -p "$$gtk.debs"
+	  missing=$$(apt-get install -s --no-install-recommends emacs-gtk | awk '/^Inst/ { print $$2 }')
+	  step 'fetch emacs-gtk' env -C "$$gtk.debs" apt-get download $$missing
+	  for package in "$$gtk.debs"/*.deb; do dpkg -x "$$package" "$$gtk"; done
+	  rm -rf "$$gtk.debs"
+	fi
+	display=$$(mktemp)
+	Xvfb -displayfd 3 -screen 0 1280x1024x24 -nolisten tcp 3>"$$display" >'$(LOGS)/xvfb.log' 2>&1 &
+	server=$$!
+	trap 'kill $$server; rm -f "$$display"' EXIT
+	for _ in {1..100}; do [ ! -s "$$display" ] || break; sleep 0.1; done
+	[ -s "$$display" ] || die 'Xvfb did not start ($(LOGS)/xvfb.log)'
+	step 'screenshots' env DISPLAY=":$$(<"$$display")" GDK_BACKEND=x11 GSETTINGS_BACKEND=memory \
+	  LD_LIBRARY_PATH="$$(echo "$$gtk"/usr/lib/*-linux-gnu*)" EDN_BRIDGE_PROGRAM="$$program" \
+	  timeout 120 "$$gtk/usr/bin/emacs-gtk" \
+	  --dump-file="$$(find "$$gtk/usr/libexec" -name emacs.pdmp)" \
+	  -Q -l emacs/test/screenshots.el emacs/screenshots
+
 # The files that are made from the protocol's catalogue; a test says when they are out of date.
 .PHONY: generate
 generate:
-	cargo run --quiet --no-default-features -- generate .
+	cargo run --quiet $(INNER) -- generate .
 
 # Kills the real process many times under load and looks for what was acknowledged.
 .PHONY: crash
 crash:
 	EDN_BRIDGE_CRASH_KILLS=$${EDN_BRIDGE_CRASH_KILLS:-200} \
-	  cargo nextest run --locked --no-default-features -E 'binary(crash)' --no-capture
+	  cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
+
+# A hundred thousand bad lines beside a good connection.
+.PHONY: hostile
+hostile:
+	cargo bench --locked $(INNER) --bench hostile
+
+# Half an hour of mixed load, drawn to target/soak/soak.svg; SOAK_SECONDS says how long.
+.PHONY: soak
+soak:
+	EDN_BRIDGE_SOAK_SECONDS='$(or $(SOAK_SECONDS),1800)' EDN_BRIDGE_SOAK_DIR='$(CARGO_TARGET_DIR)/soak' \
+	  cargo bench --locked $(INNER) --bench soak
+
+# An hour of fuzzing, TARGET by TARGET; FUZZ_SECONDS for each, FUZZ_TARGETS names some.
+.PHONY: fuzz
+fuzz:
+	$(SHELL_FUNCTIONS)
+	has cargo-fuzz || die 'cargo-fuzz was not found; cargo install cargo-fuzz'
+	for target in $(or $(FUZZ_TARGETS),endpoint read read_write_read differential serde stream split); do
+	  say "== $$target"
+	  mkdir -p "fuzz/corpus/$$target"
+	  RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" "fuzz/corpus/$$target" grammar/corpus/accept grammar/corpus/reject \
+	    -- -max_total_time='$(or $(FUZZ_SECONDS),600)' -max_len=8192
+	done
+
+# Each set of features builds and is free of warnings, and so does the oldest version of each dependency
+# that Cargo.toml allows (that needs a nightly toolchain).
+.PHONY: features
+features:
+	$(SHELL_FUNCTIONS)
+	for set in '' index embedded-model 'index embedded-model'; do
+	  case $$set in *embedded-model*) has_model_tools || { say "-- LEFT OUT: [$$set], without the tools of the embedded model"; continue; } ;; esac
+	  [ -z '$(WITHOUT_MODEL)' ] || case $$set in *embedded-model*) say "-- left out: [$$set]"; continue ;; esac
+	  step "features [$$set]" cargo clippy --locked --all-targets --no-default-features --features "$$set" -- -D warnings
+	done
+	if cargo +nightly --version >/dev/null 2>&1; then
+	  # In a copy: the lock file of the project stays as it is.
+	  copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT
+	  cp -R Cargo.toml src benches "$$copy"
+	  step 'oldest versions: resolve' cargo +nightly update --manifest-path "$$copy/Cargo.toml" -Z direct-minimal-versions
+	  step 'oldest versions: check' cargo check --locked --manifest-path "$$copy/Cargo.toml" --no-default-features --features index
+	else
+	  say '-- LEFT OUT: the oldest versions of dependencies, which need a nightly toolchain to be resolved'
+	fi
+
+# The tables of ways around the permissions, and what comes of each.
+.PHONY: tricks
+tricks:
+	cargo nextest run --locked --no-default-features -E 'binary(permission_tricks)' --no-capture
 
 # The Emacs package as a tar that package-install-file takes.
 .PHONY: package

@@ -20,11 +20,12 @@ use edn_bridge::query::compile::Level;
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
+    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
+    StoreFacts, World,
 };
 use edn_bridge::query::{graph, prepare};
 use edn_bridge::session::Query;
-use edn_bridge::value::{Owned, Value};
+use edn_bridge::value::{Map, Owned, Value};
 
 const TWENTY: &str = "[:psi.agent-session/session-id :psi.agent-session/session-name \
     :psi.agent-session/session-display-name :psi.agent-session/session-file :psi.agent-session/worktree-path \
@@ -46,6 +47,15 @@ struct Session {
 }
 
 impl SessionView for Session {
+    fn prompt_parts(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
+    fn skills(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
+    fn context_problems(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
     fn id(&self) -> &SessionId {
         &self.id
     }
@@ -63,6 +73,15 @@ impl SessionView for Session {
     }
     fn entries(&self) -> Vec<EntryView> {
         Vec::new()
+    }
+    fn queue(&self) -> Vec<QueuedView> {
+        Vec::new()
+    }
+    fn stage(&self) -> Option<Arc<Map<'static>>> {
+        None
+    }
+    fn stats(&self) -> Map<'static> {
+        Map::new()
     }
 }
 
@@ -94,11 +113,29 @@ impl World for Fake {
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
     }
-    fn jobs(&self) -> Vec<Owned> {
+    fn jobs(&self, _: &SessionId) -> Vec<Owned> {
         Vec::new()
+    }
+    fn tools(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn questions(&self) -> Vec<QuestionFacts> {
+        Vec::new()
+    }
+    fn stages(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+    fn hooks(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn store(&self) -> StoreFacts {
+        StoreFacts::default()
     }
     fn notes(&self) -> Option<Vec<Owned>> {
         None
+    }
+    fn search_notes(&self, _: &str) -> Vec<Value<'static>> {
+        Vec::new()
     }
 }
 

@@ -242,14 +242,17 @@ fn process(state: &Path) -> (Runtime, Arc<Nobody>, tokio::runtime::Runtime) {
         model: "scripted".into(),
         model_file: None,
         script: None,
-        mode: "ask".into(),
+        mode: edn_bridge::message::Mode::Ask,
         files: edn_bridge::config::Files::default(),
         writable: Vec::new(),
         models: Vec::new(),
+        origins: Vec::new(),
+        providers: Vec::new(),
     };
     let store = Store::new(state, Durability::Full).unwrap();
     let runtime =
-        Runtime::new(Arc::new(SystemClock), settings, store, Providers::default(), executor.handle().clone());
+        Runtime::new(Arc::new(SystemClock), settings, store, Providers::default(), executor.handle().clone())
+            .unwrap();
     (runtime, Arc::new(Nobody), executor)
 }
 

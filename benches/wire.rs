@@ -1,6 +1,8 @@
-//! The real release binary beside `cat`, in one run: start-up, round trip, pipelining, memory, deltas.
+//! The real release binary beside `cat`, in one run: start-up, round trip, pipelining, memory, deltas, a
+//! client that stops reading, many sessions and connections.
 //!
-//! `cargo bench --bench wire` builds the program in release mode and prints a table. `cat` is the floor:
+//! `cargo bench --bench wire` builds the program in release mode and prints a table; with
+//! `EDN_BRIDGE_PROGRAM` in the environment it measures that program instead. `cat` is the floor:
 //! a process that does nothing but pass bytes on. The two are measured in turns, so that what the
 //! machine does meanwhile falls on both.
 
@@ -17,6 +19,7 @@
 )]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,10 @@ const STARTS: usize = 60;
 const ROUNDS: usize = 20_000;
 const PIPELINED: usize = 100_000;
 const DELTAS: usize = 600_000;
+const STOPPED: Duration = Duration::from_secs(10);
+const GUESTS: usize = 200;
+const PROMPTS: usize = 500;
+const SESSIONS: usize = 1_000;
 
 const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
 
@@ -32,8 +39,8 @@ struct Peer {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     line: String,
-    // The state folder lives as long as the process.
-    _dir: tempfile::TempDir,
+    /// The state folder, which lives as long as the process.
+    dir: tempfile::TempDir,
 }
 
 impl Peer {
@@ -41,7 +48,8 @@ impl Peer {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script.edn");
         std::fs::write(&path, script).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
+        let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
+        let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
         command.arg("serve").arg("--script").arg(path).arg("--state-dir").arg(dir.path().join("state"));
         command.arg("--cwd").arg(dir.path());
         Self::start(command, dir)
@@ -55,7 +63,7 @@ impl Peer {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
         let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
-        Self { child, stdin, stdout, line: String::new(), _dir: dir }
+        Self { child, stdin, stdout, line: String::new(), dir }
     }
 
     fn send(&mut self, text: &str) {
@@ -74,6 +82,31 @@ impl Peer {
         self.send(text);
         self.line();
         begun.elapsed()
+    }
+
+    /// A further connection, over the socket, with its handshake done.
+    fn guest(&self) -> UnixStream {
+        let run = self.dir.path().join("state/run");
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let socket = std::fs::read_dir(&run).into_iter().flatten().flatten().next();
+            if let Some(mut stream) = socket.and_then(|socket| UnixStream::connect(socket.path()).ok()) {
+                stream.write_all(HANDSHAKE.as_bytes()).unwrap();
+                let mut line = [0u8; 4096];
+                let count = stream.read(&mut line).unwrap();
+                assert!(line[..count].ends_with(b"\n"), "one whole answer");
+                return stream;
+            }
+            assert!(Instant::now() < until, "no socket");
+        }
+    }
+
+    /// Of the resident memory the part that is the process's own, in bytes: the rest are pages of the
+    /// program's file and its libraries, as many as the system found it handy to map.
+    fn own(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0");
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
     }
 
     /// Resident memory in bytes.
@@ -139,7 +172,7 @@ fn main() {
     let mut cat = Peer::cat();
     let mut peer = Peer::bridge(idle);
     peer.ask(HANDSHAKE);
-    let memory = peer.resident();
+    let (memory, own) = (peer.resident(), peer.own());
     let requests = [
         ("ping", "{:id \"p\" :kind :request :op \"ping\" :params {}}\n".to_owned()),
         ("get_state", "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n".to_owned()),
@@ -204,11 +237,110 @@ fn main() {
         peak as f64 / 1e6
     );
 
+    first_word();
+    stopped();
+    many();
+
     println!("\n| resident memory | |\n|---|---|");
     println!(
-        "| edn-bridge, idle after the handshake | {:.1} MB |\n| cat | {:.1} MB |",
+        "| edn-bridge, idle after the handshake | {:.1} MB |\n| of it not of files | {:.1} MB |\n| cat | {:.1} MB |",
         memory as f64 / 1e6,
+        own as f64 / 1e6,
         cat.resident() as f64 / 1e6
+    );
+}
+
+/// From a prompt to the first word of its answer, with everything in between: the message on disk, the
+/// turn's stages, the provider's first byte, the wire.
+fn first_word() {
+    let mut peer = Peer::bridge("{:turns [{:steps [{:delta \"word\"}]}]}");
+    peer.ask(HANDSHAKE);
+    peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
+    let mut taken = Vec::new();
+    for _ in 0..PROMPTS {
+        let begun = Instant::now();
+        peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
+        while !peer.line().contains("\"assistant/delta\"") {}
+        taken.push(begun.elapsed());
+        while !peer.line().contains("\"assistant/message\"") {}
+    }
+    println!("\n| a prompt, durability full | p50 | p99 | p99.9 | | |\n|---|---|---|---|---|---|");
+    times("to the first word of its answer", taken, None);
+}
+
+/// A client that stops reading in the middle of a turn, and another one beside it.
+fn stopped() {
+    let mut peer = Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"));
+    peer.ask(HANDSHAKE);
+    let before = peer.resident();
+    peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
+    let mut guest = peer.guest();
+    let mut ping = || {
+        let begun = Instant::now();
+        guest.write_all(b"{:id \"p\" :kind :request :op \"get_state\" :params {}}\n").unwrap();
+        let mut line = [0u8; 4096];
+        let count = guest.read(&mut line).unwrap();
+        assert!(line[..count].ends_with(b"\n"));
+        begun.elapsed()
+    };
+    for _ in 0..2_000 {
+        ping();
+    }
+    let alone: Vec<Duration> = (0..10_000).map(|_| ping()).collect();
+    peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
+    let until = Instant::now() + STOPPED;
+    let (mut beside, mut peak) = (Vec::new(), 0);
+    while Instant::now() < until {
+        beside.extend((0..100).map(|_| ping()));
+        peak = peak.max(peer.resident());
+    }
+    let mut text = 0;
+    loop {
+        let line = peer.line();
+        if line.contains("\"assistant/message\"") {
+            break;
+        }
+        text += line.split(":text \"").nth(1).map_or(0, |rest| rest.split('"').next().unwrap().len());
+    }
+    println!(
+        "\n| a client that reads nothing for {} s while its turn streams | |\n|---|---|",
+        STOPPED.as_secs()
+    );
+    println!(
+        "| resident memory before / at most | {:.1} / {:.1} MB |\n| bytes of text lost | {} |",
+        before as f64 / 1e6,
+        peak as f64 / 1e6,
+        DELTAS * "word ".len() - text
+    );
+    println!(
+        "\n| get_state of another client | p50 | p99 | p99.9 | p50 / alone | p99 / alone |\n|---|---|---|---|---|---|"
+    );
+    let alone = times("alone", alone, None);
+    times("beside it", beside, Some(&alone));
+}
+
+/// What a connection and a session cost that nothing happens to.
+fn many() {
+    let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}");
+    peer.ask(HANDSHAKE);
+    let none = peer.resident();
+    let guests: Vec<UnixStream> = (0..GUESTS).map(|_| peer.guest()).collect();
+    let connected = peer.resident();
+    drop(guests);
+    peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/message\"]}}\n");
+    let before = peer.resident();
+    for _ in 0..SESSIONS {
+        peer.ask("{:id \"n\" :kind :request :op \"new_session\" :params {}}\n");
+        peer.send(
+            "{:id \"p\" :kind :request :op \"prompt\" :params {:message \"Some words of a person.\"}}\n",
+        );
+        while !peer.line().contains("\"assistant/message\"") {}
+    }
+    println!("\n| resident memory for each of many | |\n|---|---|");
+    println!(
+        "| {GUESTS} connections, one | {:.1} KB |\n| {SESSIONS} live sessions with a turn, one | {:.1} KB |",
+        connected.saturating_sub(none) as f64 / GUESTS as f64 / 1e3,
+        peer.resident().saturating_sub(before) as f64 / SESSIONS as f64 / 1e3
     );
 }
 

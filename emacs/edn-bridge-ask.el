@@ -9,7 +9,6 @@
 
 ;;; Code:
 
-(require 'project)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
 
@@ -22,10 +21,10 @@ It opens one where there is none.")
   (or (funcall edn-bridge-ask-open-function)
       (user-error "There is no chat")))
 
-(defun edn-bridge-ask--place (start end)
-  "Return where the text between START and END stands, for the model to read."
+(defun edn-bridge-ask--place (start end chat)
+  "Return where the text between START and END stands, for the model of CHAT."
   (let ((name (if buffer-file-name
-                  (edn-bridge-ask--relative buffer-file-name)
+                  (edn-bridge-ask--relative buffer-file-name chat)
                 (buffer-name)))
         (first (line-number-at-pos start))
         (last (line-number-at-pos (max start (1- end)))))
@@ -33,24 +32,21 @@ It opens one where there is none.")
         (format "%s:%d" name first)
       (format "%s:%d-%d" name first last))))
 
-(defun edn-bridge-ask--relative (file)
-  "Return FILE relative to the root of its project, where it has one."
-  (let* ((project (project-current nil (file-name-directory file)))
-         (root (and project
-                    (if (fboundp 'project-root)
-                        (project-root project)
-                      (car (with-no-warnings (project-roots project)))))))
-    (if root
-        (file-relative-name file root)
-      (abbreviate-file-name file))))
+(defun edn-bridge-ask--relative (file chat)
+  "Return the name of FILE relative to the folder of CHAT, where it is in it."
+  (let ((folder (buffer-local-value 'default-directory chat)))
+    (if (file-in-directory-p file folder)
+        (file-relative-name file folder)
+      (file-local-name (abbreviate-file-name file)))))
 
-(defun edn-bridge-ask--quote (start end)
-  "Return the text between START and END as a code block with its place."
+(defun edn-bridge-ask--quote (start end chat)
+  "Return the text between START and END as a code block with its place.
+CHAT is where it will stand."
   (let* ((text (buffer-substring-no-properties start end))
          (fence (make-string
                  (max 3 (1+ (edn-bridge-ask--longest-fence text))) ?`)))
     (format "%s\n%s%s\n%s%s%s"
-            (edn-bridge-ask--place start end)
+            (edn-bridge-ask--place start end chat)
             fence
             (string-remove-suffix "-mode" (symbol-name major-mode))
             text
@@ -75,8 +71,9 @@ It opens one where there is none.")
        (user-error "There is no region"))
      (list (region-beginning) (region-end)
            (read-string "Ask about the region: "))))
-  (let ((text (concat question "\n\n" (edn-bridge-ask--quote start end)))
-        (chat (edn-bridge-ask--chat)))
+  (let* ((chat (edn-bridge-ask--chat))
+         (text (concat question "\n\n"
+                       (edn-bridge-ask--quote start end chat))))
     (display-buffer chat)
     (with-current-buffer chat
       (edn-bridge-input-send-text text "queue"))))
@@ -85,8 +82,9 @@ It opens one where there is none.")
 (defun edn-bridge-add-region (start end)
   "Add the text between START and END to the draft of the project's chat."
   (interactive "r")
-  (edn-bridge-ask--add-to-draft
-   (concat (edn-bridge-ask--quote start end) "\n")))
+  (let ((chat (edn-bridge-ask--chat)))
+    (edn-bridge-ask--add-to-draft
+     chat (concat (edn-bridge-ask--quote start end chat) "\n"))))
 
 ;;;###autoload
 (defun edn-bridge-add-file (file)
@@ -95,22 +93,23 @@ It opens one where there is none.")
    (list (if (and buffer-file-name (not current-prefix-arg))
              buffer-file-name
            (read-file-name "Add file: " nil nil t))))
-  (edn-bridge-ask--add-to-draft
-   (concat "@" (edn-bridge-ask--relative (expand-file-name file)) " ")))
-
-(defun edn-bridge-ask--add-to-draft (text)
-  "Add TEXT at the end of the draft of the project's chat, and show it."
   (let ((chat (edn-bridge-ask--chat)))
-    (with-current-buffer chat
-      (save-excursion
-        (goto-char (point-max))
-        (unless (or (= (point) (edn-bridge-transcript-draft-start))
-                    (memq (char-before) '(?\s ?\n)))
-          (insert (if (string-search "\n" text) "\n" " ")))
-        (insert text)))
-    (let ((window (display-buffer chat)))
-      (when window
-        (set-window-point window (with-current-buffer chat (point-max)))))))
+    (edn-bridge-ask--add-to-draft
+     chat (concat "@" (edn-bridge-ask--relative (expand-file-name file) chat)
+                  " "))))
+
+(defun edn-bridge-ask--add-to-draft (chat text)
+  "Add TEXT at the end of the draft of CHAT, and show it."
+  (with-current-buffer chat
+    (save-excursion
+      (goto-char (point-max))
+      (unless (or (= (point) (edn-bridge-transcript-draft-start))
+                  (memq (char-before) '(?\s ?\n)))
+        (insert (if (string-search "\n" text) "\n" " ")))
+      (insert text)))
+  (let ((window (display-buffer chat)))
+    (when window
+      (set-window-point window (with-current-buffer chat (point-max))))))
 
 ;;;; Images
 

@@ -48,7 +48,8 @@ error says what failed."
          (conn
           (edn-bridge-rpc-connect
            :name "edn-bridge"
-           :command `(,edn-bridge-program "serve" ,@edn-bridge-program-args)
+           :command (apply #'edn-bridge-program-command
+                           "serve" edn-bridge-program-args)
            :on-ready
            (lambda (conn)
              (edn-bridge-rpc-request

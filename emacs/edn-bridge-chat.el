@@ -18,19 +18,10 @@
 (require 'subr-x)
 (require 'edn-bridge-edn)
 (require 'edn-bridge-rpc)
+(require 'edn-bridge-program)
 (require 'edn-bridge-transcript)
 
 ;;;; Options
-
-(defcustom edn-bridge-program "edn-bridge"
-  "The edn-bridge program: a name that is searched for, or a file name."
-  :type 'string
-  :group 'edn-bridge)
-
-(defcustom edn-bridge-program-args nil
-  "Arguments for the program, after \"serve\"."
-  :type '(repeat string)
-  :group 'edn-bridge)
 
 (defcustom edn-bridge-chat-page 100
   "How many messages of a session are shown at once when it is opened.
@@ -86,6 +77,12 @@ else will be added to the transcript.")
 
 (defvar-local edn-bridge-chat--last-prompt nil
   "The text that began the last turn.")
+
+(defvar-local edn-bridge-chat--clock nil
+  "Timer that counts the seconds to the next try, while one is waited for.")
+
+(defvar-local edn-bridge-chat--stale nil
+  "Non-nil if events got lost and the transcript is not built again yet.")
 
 (defvar-local edn-bridge-chat--cut nil
   "Non-nil if the connection was lost while a turn was running.")
@@ -143,7 +140,11 @@ The transcript is above, the draft below the line.
               word-wrap t
               scroll-conservatively 101
               header-line-format '(:eval (edn-bridge-chat--header-line))
-              bidi-paragraph-direction nil)
+              ;; Every line has its own direction: a heading in English
+              ;; must not decide how the Hebrew below it is laid out.
+              bidi-paragraph-direction nil
+              bidi-paragraph-start-re "^"
+              bidi-paragraph-separate-re "^")
   (buffer-enable-undo)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)
   (edn-bridge-transcript-setup)
@@ -151,6 +152,8 @@ The transcript is above, the draft below the line.
 
 (defun edn-bridge-chat--on-kill ()
   "End the connection of a chat buffer that is being killed."
+  (when edn-bridge-chat--clock
+    (cancel-timer edn-bridge-chat--clock))
   (when edn-bridge-chat--conn
     (edn-bridge-rpc-close edn-bridge-chat--conn "chat buffer killed")
     (edn-bridge-rpc-forget edn-bridge-chat--conn)))
@@ -198,7 +201,7 @@ The transcript is above, the draft below the line.
       ((and (edn-bridge-chat-running-p)
             (integerp retry) (> retry 0)
             (edn-bridge-chat-get :retry))
-       (format "retry %d" retry))
+       (format "retry %d%s" retry (edn-bridge-chat--retry-countdown)))
       ((edn-bridge-edn-true-p (edn-bridge-chat-get :is-compacting))
        "compacting")
       ((edn-bridge-chat-running-p)
@@ -208,6 +211,34 @@ The transcript is above, the draft below the line.
      (if (and (integerp pending) (> pending 0))
          (format " +%d" pending)
        ""))))
+
+(defun edn-bridge-chat--retry-countdown ()
+  "Return in how many seconds the model is called again, as text."
+  (let* ((deadline (edn-bridge-chat-get :retry-deadline-ms))
+         (seconds (and (numberp deadline)
+                       (ceiling (- (/ deadline 1000.0) (float-time))))))
+    (if (and seconds (> seconds 0))
+        (format " in %d s" seconds)
+      "")))
+
+(defun edn-bridge-chat--run-clock ()
+  "See to it that the header line counts down while a retry is waited for."
+  (let ((waiting (not (equal (edn-bridge-chat--retry-countdown) ""))))
+    (cond
+     ((and waiting (not edn-bridge-chat--clock))
+      (let ((buffer (current-buffer)))
+        (setq edn-bridge-chat--clock
+              (run-at-time 1 1 (lambda () (edn-bridge-chat--tick buffer))))))
+     ((and edn-bridge-chat--clock (not waiting))
+      (cancel-timer edn-bridge-chat--clock)
+      (setq edn-bridge-chat--clock nil)))))
+
+(defun edn-bridge-chat--tick (buffer)
+  "Have the header line of the chat BUFFER say what the time is now."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (edn-bridge-chat--run-clock)
+      (force-mode-line-update))))
 
 (defun edn-bridge-chat-word (value)
   "Return VALUE, a keyword, a symbol or a string, as a string, or nil."
@@ -225,10 +256,10 @@ The transcript is above, the draft below the line.
                   ((edn-bridge-rpc-live-p conn) " connecting")
                   (t (propertize " disconnected" 'face 'edn-bridge-chat-error)))
             (and (edn-bridge-rpc-ready-p conn)
-                 (propertize (edn-bridge-chat-run-state)
-                             'face (if (edn-bridge-chat-running-p)
-                                       'mode-line-emphasis
-                                     'default)))
+                 (if (edn-bridge-chat-running-p)
+                     (propertize (edn-bridge-chat-run-state)
+                                 'face 'mode-line-emphasis)
+                   (edn-bridge-chat-run-state)))
             (edn-bridge-chat--escape (edn-bridge-chat--model))
             (edn-bridge-chat--escape
              (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
@@ -311,23 +342,27 @@ BUTTONS are lists of a label and a command, shown after it."
   "Start a bridge for the current chat buffer."
   (when edn-bridge-chat--conn
     (edn-bridge-rpc-forget edn-bridge-chat--conn))
+  (setq edn-bridge-chat--stale nil)
   (condition-case err
       (setq edn-bridge-chat--conn
             (edn-bridge-rpc-connect
              :name (string-trim (buffer-name) "\\*" "\\*")
-             :command `(,edn-bridge-program "serve" ,@edn-bridge-program-args)
+             :command (apply #'edn-bridge-program-command
+                             "serve" edn-bridge-program-args)
              :directory default-directory
              :features '("interactor" "flow-credit")
              :context (current-buffer)
              :on-ready #'edn-bridge-chat--on-ready
              :on-event #'edn-bridge-chat--on-event
              :on-batch #'edn-bridge-chat--on-batch
-             :on-close #'edn-bridge-chat--on-close))
+             :on-close #'edn-bridge-chat--on-close
+             :on-gap #'edn-bridge-chat--on-gap))
     (file-missing
      (edn-bridge-chat-notice
-      (format "The program %s was not found (%s).  Set `edn-bridge-program', then connect again."
+      (format "The program %s was not found (%s).  Build it, or set `edn-bridge-program' to its file; then connect again."
               edn-bridge-program (error-message-string err))
       'edn-bridge-chat-error
+      (list "Build it" #'edn-bridge-build)
       (list "Connect" #'edn-bridge-chat-reconnect))))
   (force-mode-line-update))
 
@@ -403,7 +438,43 @@ Dialogs are for bridges that do not ask by interactions."
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat-settle 'end)
-       (edn-bridge-chat--dispatch "session/rehydrated" data)))))
+       (edn-bridge-chat--dispatch "session/rehydrated" data)))
+   :on-error
+   (lambda (frame)
+     (when (edn-bridge-rpc-live-p conn)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-chat-notice
+          (format "The session could not be shown: %s"
+                  (plist-get frame :error-message))
+          'edn-bridge-chat-error))))))
+
+(defun edn-bridge-chat--on-gap (conn)
+  "Have what CONN shows built again: events got lost on the way.
+While a turn is running only the journal's part could be shown, and so
+that waits for its end."
+  (edn-bridge-chat-with-buffer conn
+    (unless edn-bridge-chat--stale
+      (setq edn-bridge-chat--stale t)
+      (edn-bridge-rpc-request
+       conn "get_state" nil
+       :on-success
+       (lambda (data)
+         (edn-bridge-chat-with-buffer conn
+           ;; It may be the end of the turn that got lost.
+           (edn-bridge-chat--dispatch "session/updated"
+                                      (plist-get data :state))
+           (unless (edn-bridge-chat-running-p)
+             (edn-bridge-chat--refresh))))
+       :on-error #'ignore))))
+
+(defun edn-bridge-chat--refresh ()
+  "Build the transcript again where events got lost."
+  (when (and edn-bridge-chat--stale
+             (edn-bridge-rpc-ready-p edn-bridge-chat--conn))
+    (setq edn-bridge-chat--stale nil)
+    (edn-bridge-chat--load edn-bridge-chat--conn)))
+
+(add-hook 'edn-bridge-chat-turn-end-hook #'edn-bridge-chat--refresh)
 
 (defun edn-bridge-chat--on-close (conn reason)
   "Show in the chat buffer of CONN that the connection ended for REASON."
@@ -412,7 +483,10 @@ Dialogs are for bridges that do not ask by interactions."
     (when (edn-bridge-edn-true-p (edn-bridge-chat-get :is-streaming))
       (setq edn-bridge-chat--cut t))
     (setq edn-bridge-chat--session
-          (plist-put edn-bridge-chat--session :is-streaming :false))
+          (plist-put edn-bridge-chat--session :is-streaming :false)
+          edn-bridge-chat--session
+          (plist-put edn-bridge-chat--session :retry-deadline-ms nil))
+    (edn-bridge-chat--run-clock)
     (unless (equal reason "closed")
       (let ((errors (edn-bridge-rpc-stderr conn)))
         (edn-bridge-chat-notice
@@ -461,6 +535,7 @@ With END non-nil, something else will be added to the transcript."
       (setq edn-bridge-chat--session data
             edn-bridge-chat--session-id (or (plist-get data :session-id)
                                             edn-bridge-chat--session-id))
+      (edn-bridge-chat--run-clock)
       (when (and was-running (not (edn-bridge-chat-running-p)))
         (edn-bridge-chat-settle 'end)
         (run-hooks 'edn-bridge-chat-turn-end-hook)))
@@ -486,8 +561,33 @@ With END non-nil, something else will be added to the transcript."
                               (if (equal type "error")
                                   'edn-bridge-chat-error
                                 'default)))
+    (when (equal type "login_start")
+      (edn-bridge-chat-notice "When the page gives you a code:" nil
+                              (list "Enter it" #'edn-bridge-chat-finish-login)))
     (when (equal type "quit")
       (edn-bridge-rpc-close edn-bridge-chat--conn))))
+
+(defun edn-bridge-chat-finish-login (code)
+  "Finish the login that was begun in this chat with CODE, which is not echoed.
+Where the page that was opened tells the bridge by itself, CODE is empty."
+  (interactive (list (read-passwd "Code (may be empty): "))
+               edn-bridge-chat-mode)
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "login_complete" (and (not (equal code "")) (list :input code))
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-chat-notice
+          (format "Logged in to %s"
+                  (or (plist-get (plist-get data :provider) :name)
+                      "the provider")))))
+     :on-error
+     (lambda (frame)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-chat-notice (plist-get frame :error-message)
+                                 'edn-bridge-chat-error))))
+    (clear-string code)))
 
 ;;;; Handlers
 

@@ -20,17 +20,20 @@
   "Choose one of ITEMS with PROMPT by completion, and return it.
 LABEL is a function that returns what an item is called, and ANNOTATE one
 that returns what is said of it, or nil.  Items of the same name are told
-apart by a number.  The order of ITEMS is kept."
+apart by a number.  The order of ITEMS is kept.  To choose nothing is to
+quit."
   (let* ((table (edn-bridge-complete--table items label))
          (names (hash-table-keys table)))
-    (gethash (completing-read
-              prompt
-              (edn-bridge-complete--collection
-               names
-               (and annotate
-                    (lambda (name) (funcall annotate (gethash name table)))))
-              nil t)
-             table)))
+    (or (gethash (completing-read
+                  prompt
+                  (edn-bridge-complete--collection
+                   names
+                   (and annotate
+                        (lambda (name)
+                          (funcall annotate (gethash name table)))))
+                  nil t)
+                 table)
+        (signal 'quit nil))))
 
 (defun edn-bridge-complete-choose-several (prompt items label &optional annotate)
   "Choose some of ITEMS with PROMPT by completion, and return them.

@@ -57,13 +57,16 @@
 
 (defun edn-bridge-doctor--program ()
   "Look for the program; return non-nil if it is there."
-  (let ((program (executable-find edn-bridge-program t)))
+  (let ((program (edn-bridge-program-find)))
     (if program
         (edn-bridge-doctor--line t (format "The program is %s" program))
       (edn-bridge-doctor--line
        nil
-       (format "The program %s was not found.  Build it (cargo build --release) and set `edn-bridge-program' to its file, or put it on `exec-path'"
-               edn-bridge-program)))
+       (format "The program %s was not found%s.  Build it by M-x edn-bridge-build, or set `edn-bridge-program' to its file"
+               edn-bridge-program
+               (if (file-remote-p default-directory)
+                   (format " on %s" (file-remote-p default-directory))
+                 ""))))
     program))
 
 (defun edn-bridge-doctor--handshake ()
@@ -73,8 +76,8 @@
          (conn (condition-case err
                    (edn-bridge-rpc-connect
                     :name "edn-bridge-doctor"
-                    :command `(,edn-bridge-program "serve"
-                                                   ,@edn-bridge-program-args)
+                    :command (apply #'edn-bridge-program-command
+                                    "serve" edn-bridge-program-args)
                     :features '("interactor")
                     :on-close (lambda (_conn reason) (setq ended reason)))
                  (error (setq ended (error-message-string err))
@@ -111,7 +114,7 @@
   (insert "\n")
   (let ((start (point)))
     (condition-case err
-        (process-file edn-bridge-program nil t nil "doctor")
+        (process-file (car (edn-bridge-program-command)) nil t nil "doctor")
       (error (insert (error-message-string err) "\n")))
     (goto-char (point-max))
     (when (= start (point))

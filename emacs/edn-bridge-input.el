@@ -26,6 +26,9 @@ Each is a property list of `:mime-type' and `:data', in base64.")
 
 ;;;; Sending
 
+(defvar edn-bridge-input-send-hook nil
+  "Normal hook run in a chat buffer before something is sent to the model.")
+
 (defconst edn-bridge-input--command-regexp "\\`/[a-z?][a-z-]*\\(?:[ \t\n]\\|\\'\\)"
   "Matches a draft that is a slash command.")
 
@@ -69,8 +72,10 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
                       (prog1 (vconcat (reverse edn-bridge-input-images))
                         (setq edn-bridge-input-images nil))))
          (running (edn-bridge-chat-running-p)))
+    (unless command
+      (run-hooks 'edn-bridge-input-send-hook))
     (edn-bridge-messages-echo text (and running (not command) behavior)
-                              (not command))
+                              (not command) images)
     ;; Whoever sends wants to see what comes.
     (dolist (window (get-buffer-window-list nil nil t))
       (set-window-point window (point-max)))
@@ -91,6 +96,8 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
      (lambda (frame)
        (edn-bridge-chat-with-buffer conn
          (edn-bridge-messages-forget-echo text)
+         (setq edn-bridge-input-images
+               (append edn-bridge-input-images (reverse images)))
          (when (edn-bridge-rpc-live-p conn)
            (edn-bridge-chat-notice (edn-bridge-input--failure frame)
                                    'edn-bridge-chat-error))
@@ -131,16 +138,45 @@ Steering text that the model did not see comes back as the draft."
   "Where the last turn was cut, show that, with a button that sends it again."
   (when edn-bridge-chat--cut
     (setq edn-bridge-chat--cut nil)
-    (let ((prompt edn-bridge-chat--last-prompt))
-    (edn-bridge-chat-notice
+    (edn-bridge-input--offer-again
      "The connection was lost while the last turn was running."
-     'edn-bridge-chat-error
-     (list "Send again"
-           (lambda ()
-             (interactive)
-             (if prompt
-                 (edn-bridge-input-send-text prompt)
-               (user-error "There is nothing to send again"))))))))
+     edn-bridge-chat--last-prompt)))
+
+(defun edn-bridge-input--offer-again (reason text)
+  "Say REASON, with a button that sends TEXT again."
+  (edn-bridge-chat-notice
+   reason 'edn-bridge-chat-error
+   (list "Send again"
+         (lambda ()
+           (interactive)
+           (if text
+               (edn-bridge-input-send-text text)
+             (user-error "There is nothing to send again"))))))
+
+(defvar-local edn-bridge-input--unanswered nil
+  "Text of the last message of the journal, where that is the user's.")
+
+(defun edn-bridge-input--note-unanswered (data)
+  "Note whether the last of the `:messages' in DATA waits for an answer."
+  (let* ((messages (plist-get data :messages))
+         (last (and (> (length messages) 0)
+                    (aref messages (1- (length messages)))))
+         (text (and last
+                    (not edn-bridge-chat--cut)
+                    (equal (edn-bridge-chat-word (plist-get last :role)) "user")
+                    (edn-bridge-messages-text last))))
+    (setq edn-bridge-input--unanswered (and (not (equal text "")) text))))
+
+(defun edn-bridge-input--show-unanswered (data)
+  "Where no turn runs for the last message, which has no answer, say so.
+Whether one runs DATA of `session/updated' tells.  Such a message stands
+in a journal whose program ended when no chat was there to see it."
+  (when (and edn-bridge-input--unanswered
+             (edn-bridge-chat-mine-p data))
+    (let ((text edn-bridge-input--unanswered))
+      (setq edn-bridge-input--unanswered nil)
+      (unless (edn-bridge-chat-running-p)
+        (edn-bridge-input--offer-again "This message has no answer." text)))))
 
 ;;;; History
 
@@ -150,6 +186,19 @@ Steering text that the model did not see comes back as the draft."
   (unless (and (not (ring-empty-p edn-bridge-input--history))
                (equal text (ring-ref edn-bridge-input--history 0)))
     (ring-insert edn-bridge-input--history text)))
+
+(defun edn-bridge-input--remember-journal (data)
+  "Where nothing was sent from here yet, remember what DATA says that was sent.
+DATA has the `:messages' of the session that is shown."
+  (when (ring-empty-p edn-bridge-input--history)
+    (seq-do (lambda (message)
+              (let ((text (edn-bridge-messages-text message)))
+                (when (and (equal (edn-bridge-chat-word
+                                   (plist-get message :role))
+                                  "user")
+                           (not (equal text "")))
+                  (edn-bridge-input--remember text))))
+            (plist-get data :messages))))
 
 (defun edn-bridge-input-previous (count)
   "Make the draft what was sent COUNT inputs before."
@@ -189,6 +238,11 @@ Steering text that the model did not see comes back as the draft."
 
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-input--setup)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--show-cut)
+(add-hook 'edn-bridge-chat-rebuild-functions
+          #'edn-bridge-input--remember-journal)
+(add-hook 'edn-bridge-chat-rebuild-functions
+          #'edn-bridge-input--note-unanswered)
+(edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-unanswered)
 
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c RET") #'edn-bridge-input-send)

@@ -36,6 +36,9 @@
 
 (defvar edn-bridge-interact--kinds)
 
+(defvar edn-bridge-interact--label nil
+  "Label of the answer that is being given, or nil.")
+
 (defvar edn-bridge-interact-functions nil
   "Abnormal hook run in a chat buffer when a question comes or goes.
 The functions are called with the question's title, or nil when one is
@@ -48,6 +51,7 @@ settled.")
   id kind payload conn
   agent                       ; label of who asks, where it is not this session
   start end                   ; markers around its text
+  chosen                      ; label of the answer that was sent, or nil
   answer)                     ; function of status, value and note
 
 (defvar-local edn-bridge-interact--questions nil
@@ -129,10 +133,15 @@ A refusal is shown; where the answer came too late, that is all."
    :on-success
    (lambda (_data)
      (edn-bridge-chat-with-buffer conn
-       (edn-bridge-interact--settle id "answered")))
+       (when-let ((question (edn-bridge-interact--find id)))
+         (edn-bridge-interact--settle
+          id (or (edn-bridge-interact--question-chosen question)
+                 "answered")))))
    :on-error
    (lambda (frame)
      (edn-bridge-chat-with-buffer conn
+       (when-let ((question (edn-bridge-interact--find id)))
+         (setf (edn-bridge-interact--question-chosen question) nil))
        (if (member (plist-get frame :error-code)
                    '("request/interaction-already-answered"
                      "request/no-active-dialog" "request/not-found"))
@@ -140,9 +149,13 @@ A refusal is shown; where the answer came too late, that is all."
          (message "edn-bridge: %s" (plist-get frame :error-message)))))))
 
 (defun edn-bridge-interact--on-answered (data)
-  "Show that the question of DATA of `interaction/answered' is settled."
-  (edn-bridge-interact--settle (plist-get data :interaction-id)
-                               (edn-bridge-chat-word (plist-get data :status))))
+  "Show that the question of DATA of `interaction/answered' is settled.
+Where an answer was sent from here, its response says whether it counted."
+  (let* ((id (plist-get data :interaction-id))
+         (question (edn-bridge-interact--find id)))
+    (unless (and question (edn-bridge-interact--question-chosen question))
+      (edn-bridge-interact--settle
+       id (edn-bridge-chat-word (plist-get data :status))))))
 
 (defun edn-bridge-interact--show-again ()
   "Show the questions that wait again, as the transcript was built again.
@@ -176,6 +189,9 @@ Those of a connection that is gone wait no more."
          (row (or (assoc kind edn-bridge-interact--kinds)
                   (assoc "unknown" edn-bridge-interact--kinds)))
          (title (funcall (nth 1 row) payload kind)))
+    (when (plist-get payload :tool-id)
+      (edn-bridge-tools-summarize (plist-get payload :tool-id)
+                                  (plist-get payload :call-summary)))
     (edn-bridge-transcript-add
       (edn-bridge-transcript-fresh-line 'blank)
       (let ((start (point)))
@@ -207,7 +223,8 @@ Those of a connection that is gone wait no more."
                 (copy-marker (point))))))
     (setq edn-bridge-interact--questions
           (append edn-bridge-interact--questions (list question)))
-    (run-hook-with-args 'edn-bridge-interact-functions title)))
+    (run-hook-with-args 'edn-bridge-interact-functions
+                        (edn-bridge-interact--prompting question title))))
 
 (defun edn-bridge-interact--add-keymap (start end)
   "Have the keys of questions work between START and END, buttons too."
@@ -231,11 +248,25 @@ Those of a connection that is gone wait no more."
      'help-echo label
      'action (lambda (_button)
                (with-current-buffer buffer
-                 (funcall function question))))
+                 (edn-bridge-interact--give question label function))))
     ;; A button's keymap is a property of its category; the text needs it
     ;; as its own for the keys of the question to be added.
     (put-text-property (- (point) (length label) 2) (point)
                        'keymap button-map)))
+
+(defun edn-bridge-interact--beginning (place)
+  "Return where the text of the question that has PLACE begins."
+  (if (and (> place (point-min))
+           (get-text-property (1- place) 'edn-bridge-question))
+      (previous-single-property-change place 'edn-bridge-question nil
+                                       (point-min))
+    place))
+
+(defun edn-bridge-interact--give (question label function)
+  "Give QUESTION the answer LABEL, which FUNCTION sends."
+  (let ((edn-bridge-interact--label
+         (string-trim (replace-regexp-in-string "([a-z])\\'" "" label))))
+    (funcall function question)))
 
 (defun edn-bridge-interact--settle (id outcome)
   "Show OUTCOME in the place of the buttons of question ID, if it waits."
@@ -246,6 +277,10 @@ Those of a connection that is gone wait no more."
           (end (edn-bridge-interact--question-end question)))
       (edn-bridge-transcript-edit
         (let ((from (marker-position start)))
+          ;; Its keys would answer another question now.
+          (remove-list-of-text-properties
+           (edn-bridge-interact--beginning from) end
+           '(keymap edn-bridge-question))
           (goto-char from)
           (insert (propertize (format "→ %s" outcome)
                               'face 'edn-bridge-chat-notice)
@@ -262,6 +297,8 @@ Those of a connection that is gone wait no more."
   "Answer QUESTION with VALUE, a property list, and NOTE to the model."
   (unless (memq question edn-bridge-interact--questions)
     (user-error "This question was answered"))
+  (setf (edn-bridge-interact--question-chosen question)
+        (or edn-bridge-interact--label "answered"))
   (funcall (edn-bridge-interact--question-answer question)
            "accepted" value
            (and note (not (equal note "")) note)))
@@ -270,6 +307,7 @@ Those of a connection that is gone wait no more."
   "Cancel QUESTION."
   (unless (memq question edn-bridge-interact--questions)
     (user-error "This question was answered"))
+  (setf (edn-bridge-interact--question-chosen question) "cancelled")
   (funcall (edn-bridge-interact--question-answer question)
            "cancelled" nil nil))
 
@@ -277,12 +315,21 @@ Those of a connection that is gone wait no more."
   "Return a function that answers a question with VALUE."
   (lambda (question) (edn-bridge-interact--answer question value)))
 
+(defun edn-bridge-interact--prompting (question text)
+  "Return TEXT, a prompt for the answer to QUESTION, with who asks it."
+  (let ((agent (edn-bridge-interact--question-agent question)))
+    (if agent
+        (format "[%s] %s" agent text)
+      text)))
+
 (defun edn-bridge-interact--denier ()
   "Return a function that denies what a question asks for, with a reason."
   (lambda (question)
     (edn-bridge-interact--answer
      question '(:outcome "deny")
-     (read-string "Why not (the model is told; may be empty): "))))
+     (read-string (edn-bridge-interact--prompting
+                   question
+                   "Why not (the model is told; may be empty): ")))))
 
 ;;;; Kinds
 
@@ -358,8 +405,10 @@ Those of a connection that is gone wait no more."
   (let ((payload (edn-bridge-interact--question-payload question)))
     (edn-bridge-interact--answer
      question
-     (list :text (read-string (format "%s: " (plist-get payload :prompt))
-                              nil nil (plist-get payload :placeholder))))))
+     (list :text (read-string
+                  (edn-bridge-interact--prompting
+                   question (format "%s: " (plist-get payload :prompt)))
+                  nil nil (plist-get payload :placeholder))))))
 
 (defun edn-bridge-interact--ask-draft (question)
   "Answer QUESTION with the draft."
@@ -382,13 +431,16 @@ Those of a connection that is gone wait no more."
                (vconcat
                 (mapcar (lambda (option) (seq-position options option #'eq))
                         (edn-bridge-complete-choose-several
-                         (format "%s (several, with commas): "
-                                 (plist-get payload :prompt))
+                         (edn-bridge-interact--prompting
+                          question (format "%s (several, with commas): "
+                                           (plist-get payload :prompt)))
                          options label note))))
        (list :index
              (seq-position options
                            (edn-bridge-complete-choose
-                            (format "%s: " (plist-get payload :prompt))
+                            (edn-bridge-interact--prompting
+                             question
+                             (format "%s: " (plist-get payload :prompt)))
                             options label note)
                            #'eq))))))
 
@@ -407,9 +459,12 @@ Those of a connection that is gone wait no more."
 (defun edn-bridge-interact--password (question)
   "Answer QUESTION with a secret that is not echoed."
   (let ((secret (read-passwd
-                 (format "%s: " (plist-get
-                                 (edn-bridge-interact--question-payload question)
-                                 :prompt)))))
+                 (edn-bridge-interact--prompting
+                  question
+                  (format "%s: " (plist-get
+                                  (edn-bridge-interact--question-payload
+                                   question)
+                                  :prompt))))))
     (unwind-protect
         (edn-bridge-interact--answer question (list :secret secret))
       (clear-string secret))))
@@ -511,7 +566,9 @@ Those of a connection that is gone wait no more."
               (edn-bridge-interact--answer
                question
                (list :result
-                     (read-string (format "%s: " (plist-get payload :title))
+                     (read-string (edn-bridge-interact--prompting
+                                   question
+                                   (format "%s: " (plist-get payload :title)))
                                   nil nil
                                   (plist-get payload :placeholder)))))))))
     ("unknown"
@@ -542,7 +599,7 @@ the question.")
                                  question))))))
     (unless answer
       (user-error "This question has no such answer; use its buttons"))
-    (funcall (nth 1 answer) question)))
+    (edn-bridge-interact--give question (nth 0 answer) (nth 1 answer))))
 
 (defun edn-bridge-interact-accept ()
   "Say yes to the question at point, or else to the oldest."

@@ -37,20 +37,30 @@
 (defun edn-bridge-jobs--on-widgets (data)
   "Show the widgets in DATA of `ui/widgets-updated'.
 The tree of sessions has a buffer of its own."
-  (setq edn-bridge-jobs--widgets
-        (mapcan (lambda (widget)
-                  (unless (equal (plist-get widget :widget-id) "session-tree")
-                    (edn-bridge-jobs--lines widget)))
-                (append (plist-get data :widgets) nil)))
-  (edn-bridge-chat-set-status
-   'edn-bridge-jobs
-   (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses)))
+  (when (edn-bridge-chat-mine-p data)
+    (setq edn-bridge-jobs--widgets
+          (mapcan (lambda (widget)
+                    (unless (equal (plist-get widget :widget-id) "session-tree")
+                      (edn-bridge-jobs--lines widget)))
+                  (append (plist-get data :widgets) nil)))
+    (edn-bridge-jobs--show-lines)))
 
 (defun edn-bridge-jobs--on-statuses (data)
   "Show the statuses in DATA of `ui/status-updated'."
-  (setq edn-bridge-jobs--statuses
-        (mapcan #'edn-bridge-jobs--lines
-                (append (plist-get data :statuses) nil)))
+  (when (edn-bridge-chat-mine-p data)
+    (setq edn-bridge-jobs--statuses
+          (mapcan #'edn-bridge-jobs--lines
+                  (append (plist-get data :statuses) nil)))
+    (edn-bridge-jobs--show-lines)))
+
+(defun edn-bridge-jobs--on-resumed (_data)
+  "Forget the lines of the session that was shown before."
+  (setq edn-bridge-jobs--widgets nil
+        edn-bridge-jobs--statuses nil)
+  (edn-bridge-jobs--show-lines))
+
+(defun edn-bridge-jobs--show-lines ()
+  "Show the lines of widgets and statuses above the footer."
   (edn-bridge-chat-set-status
    'edn-bridge-jobs
    (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses)))
@@ -72,7 +82,7 @@ The tree of sessions has a buffer of its own."
 
 \\{edn-bridge-jobs-mode-map}"
   :group 'edn-bridge
-  (setq tabulated-list-format [("Job" 14 t) ("Status" 10 t) ("What" 0 t)]
+  (setq tabulated-list-format [("Status" 10 t) ("What" 56 t) ("Job" 0 t)]
         tabulated-list-padding 1)
   (setq-local revert-buffer-function #'edn-bridge-jobs--revert)
   (tabulated-list-init-header))
@@ -119,14 +129,14 @@ FUNCTION is called in this buffer."
 (defun edn-bridge-jobs--entry (job)
   "Return the table's entry for JOB."
   (list (edn-bridge-jobs--id job)
-        (vector (format "%s" (edn-bridge-jobs--id job))
-                (or (edn-bridge-chat-word (plist-get job :status)) "")
+        (vector (or (edn-bridge-chat-word (plist-get job :status)) "")
                 (replace-regexp-in-string
                  "[ \t\n]+" " "
                  (format "%s" (or (plist-get job :command)
                                   (plist-get job :label)
                                   (plist-get job :name)
-                                  ""))))))
+                                  "")))
+                (format "%s" (edn-bridge-jobs--id job)))))
 
 (defun edn-bridge-jobs-inspect ()
   "Show all that is known of the job at point."
@@ -158,6 +168,7 @@ FUNCTION is called in this buffer."
 
 (edn-bridge-chat-handle "ui/widgets-updated" #'edn-bridge-jobs--on-widgets)
 (edn-bridge-chat-handle "ui/status-updated" #'edn-bridge-jobs--on-statuses)
+(edn-bridge-chat-handle "session/resumed" #'edn-bridge-jobs--on-resumed)
 (edn-bridge-chat-handle "job/updated" #'edn-bridge-jobs--on-job)
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-j") #'edn-bridge-jobs)

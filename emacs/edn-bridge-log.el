@@ -136,12 +136,11 @@ A frame is a list of a time, a direction and a text.")
                     (buffer-local-value 'edn-bridge-chat--conn buffer))))
     (unless conn
       (user-error "There is no chat with a connection"))
-    (with-current-buffer (get-buffer-create (edn-bridge-log--buffer-name conn))
-      (edn-bridge-log-mode)
-      (setq edn-bridge-log--conn conn)
-      (edn-bridge-log--revert)
-      (goto-char (point-max))
-      (pop-to-buffer (current-buffer)))))
+    (pop-to-buffer (edn-bridge-log--buffer-name conn))
+    (edn-bridge-log-mode)
+    (setq edn-bridge-log--conn conn)
+    (edn-bridge-log--revert)
+    (goto-char (point-max))))
 
 (add-hook 'edn-bridge-rpc-log-functions #'edn-bridge-log--keep)
 

@@ -61,6 +61,10 @@ A language that is not listed has the mode that is called after it, if any."
   "Face of code blocks."
   :group 'edn-bridge-markdown)
 
+(defface edn-bridge-markdown-table '((t :inherit fixed-pitch))
+  "Face of tables, whose columns stand one below another."
+  :group 'edn-bridge-markdown)
+
 (defface edn-bridge-markdown-markup '((t :inherit shadow))
   "Face of the markup itself: fences, bullets, quote marks."
   :group 'edn-bridge-markdown)
@@ -164,6 +168,8 @@ A language that is not listed has the mode that is called after it, if any."
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading))
    ((looking-at "[ \t]*>")
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-quote))
+   ((looking-at "[ \t]*|")
+    (edn-bridge-markdown--face start end 'edn-bridge-markdown-table))
    ((looking-at "[ \t]*\\(?:[-*+]\\|[0-9]+[.)]\\)[ \t]")
     (edn-bridge-markdown--face start (match-end 0)
                                'edn-bridge-markdown-markup)
@@ -185,7 +191,7 @@ A language that is not listed has the mode that is called after it, if any."
       (edn-bridge-markdown--face fresh end 'edn-bridge-markdown-block))
      ((and (< (- end start) edn-bridge-markdown--line-limit)
            (progn (goto-char fresh)
-                  (skip-chars-forward "^*_`)#>~" end)
+                  (skip-chars-forward "^*_`)#>~|" end)
                   (< (point) end))
            (progn (goto-char start)
                   (not (looking-at-p edn-bridge-markdown--fence))))

@@ -57,6 +57,10 @@ come in between.")
 (defvar-local edn-bridge-messages--oldest nil
   "Id of the oldest message shown.")
 
+(defvar-local edn-bridge-messages--more nil
+  "Non-nil if there are messages before the oldest one shown.
+A button at the top of the transcript, in a line of its own, says so.")
+
 (cl-defstruct (edn-bridge-messages--stream (:copier nil))
   "A message that is streaming in."
   kind                       ; `text' or `thinking'
@@ -201,7 +205,8 @@ come in between.")
               (remove text edn-bridge-messages--echoes))
       (edn-bridge-messages--end-stream)
       (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user text
-                                    (plist-get data :entry-id)))))
+                                    (plist-get data :entry-id))
+      (edn-bridge-messages--insert-images data))))
 
 (defun edn-bridge-messages-text (message)
   "Return the text of MESSAGE, its text blocks joined."
@@ -214,6 +219,41 @@ come in between.")
                      ""))
                  content ""))))
 
+(defcustom edn-bridge-messages-image-width 480
+  "How many pixels wide images in messages are shown at most.
+0 means that they are only named."
+  :type 'natnum
+  :group 'edn-bridge)
+
+(defun edn-bridge-messages--insert-images (message)
+  "Add the images in MESSAGE to the transcript, each in a line.
+Where they cannot be shown, they are named."
+  (let ((content (plist-get message :content)))
+    (unless (stringp content)
+      (seq-do (lambda (block)
+                (when (eq (plist-get block :type) :image)
+                  (edn-bridge-transcript-add
+                    (edn-bridge-transcript-fresh-line)
+                    (insert (edn-bridge-messages--image block) "\n"))))
+              content))))
+
+(defun edn-bridge-messages--image (block)
+  "Return the text that shows the image of BLOCK, or names it."
+  (let* ((type (edn-bridge-chat-word (plist-get block :mime-type)))
+         (data (or (plist-get block :data) ""))
+         (name (format "[%s, %s]" type
+                       (file-size-human-readable (/ (* 3 (length data)) 4))))
+         (image (and (> edn-bridge-messages-image-width 0)
+                     (display-images-p)
+                     ;; What is no image is named.
+                     (ignore-errors
+                       (create-image
+                        (base64-decode-string data)
+                        nil t :max-width edn-bridge-messages-image-width)))))
+    (propertize name
+                'face 'edn-bridge-chat-notice
+                'display image)))
+
 (defun edn-bridge-messages--rebuild (data)
   "Show the `:messages' in DATA instead of what the transcript shows.
 Where `:more' is true there are earlier ones."
@@ -222,15 +262,16 @@ Where `:more' is true there are earlier ones."
   (setq edn-bridge-messages--stream nil
         edn-bridge-messages--deltas nil
         edn-bridge-messages--shown nil
-        edn-bridge-messages--echoes nil)
+        edn-bridge-messages--echoes nil
+        edn-bridge-messages--more nil)
   (edn-bridge-transcript-clear)
   (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
   (let* ((messages (plist-get data :messages))
          (count (length messages))
          (first (max 0 (- count edn-bridge-chat-page))))
     (edn-bridge-messages--insert-messages (substring messages first))
-    (when (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))
-      (edn-bridge-messages--insert-more-button)))
+    (edn-bridge-messages--set-more
+     (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))))
   (run-hooks 'edn-bridge-chat-rebuilt-hook))
 
 (defun edn-bridge-messages--insert-messages (messages)
@@ -245,9 +286,11 @@ Where `:more' is true there are earlier ones."
     ("user"
      (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user
                                    (edn-bridge-messages-text message)
-                                   (plist-get message :id)))
+                                   (plist-get message :id))
+     (edn-bridge-messages--insert-images message))
     ("assistant"
      (edn-bridge-messages--insert-blocks message)
+     (edn-bridge-messages--insert-images message)
      (edn-bridge-messages--show-outcome message))
     ("tool"
      (when-let ((function (edn-bridge-chat-block-handler :tool-result)))
@@ -302,42 +345,55 @@ Where `:more' is true there are earlier ones."
 
 ;;;; Earlier messages
 
-(defun edn-bridge-messages--insert-more-button ()
-  "Put a button for earlier messages at the top of the transcript."
-  (edn-bridge-transcript-at-top
-    (edn-bridge-transcript-add
-      (edn-bridge-chat-insert-button "Earlier messages"
-                                     #'edn-bridge-messages-show-earlier)
-      (insert "\n"))))
+(defun edn-bridge-messages--set-more (more)
+  "Have a button for earlier messages at the top if MORE, else none."
+  (when edn-bridge-messages--more
+    (edn-bridge-transcript-edit
+      (goto-char (point-min))
+      (delete-region (point) (line-beginning-position 2))))
+  (setq edn-bridge-messages--more more)
+  (when more
+    (edn-bridge-transcript-at-top
+      (edn-bridge-transcript-add
+        (edn-bridge-chat-insert-button "Earlier messages"
+                                       #'edn-bridge-messages-show-earlier)
+        (insert "\n")))))
 
 (defun edn-bridge-messages-show-earlier ()
   "Show earlier messages above those that are shown."
   (interactive nil edn-bridge-chat-mode)
-  (let ((conn (edn-bridge-chat-current)))
+  (let ((conn (edn-bridge-chat-current))
+        (oldest edn-bridge-messages--oldest))
+    (unless edn-bridge-messages--more
+      (user-error "There are no earlier messages"))
     (edn-bridge-rpc-request
-     conn "get_messages" (list :before edn-bridge-messages--oldest
-                               :limit edn-bridge-chat-page)
+     conn "get_messages" (list :before oldest :limit edn-bridge-chat-page)
      :on-success
      (lambda (data)
        (edn-bridge-chat-with-buffer conn
-         (edn-bridge-transcript-edit
-           (delete-region (point-min)
-                          (progn (goto-char (point-min))
-                                 (line-beginning-position 2))))
-         (edn-bridge-transcript-at-top
-           (edn-bridge-messages--insert-messages (plist-get data :messages)))
-         (when (edn-bridge-edn-true-p (plist-get data :more))
-           (edn-bridge-messages--insert-more-button)))))))
+         ;; The button may have been pushed twice.
+         (when (equal oldest edn-bridge-messages--oldest)
+           (edn-bridge-messages--set-more nil)
+           (edn-bridge-transcript-at-top
+             (edn-bridge-messages--insert-messages (plist-get data :messages))
+             (edn-bridge-transcript-add
+               (edn-bridge-transcript-fresh-line 'blank)))
+           (edn-bridge-messages--set-more
+            (edn-bridge-edn-true-p (plist-get data :more)))))))))
 
 ;;;; What the user says
 
-(defun edn-bridge-messages-echo (text &optional note expected)
+(defun edn-bridge-messages-echo (text &optional note expected images)
   "Show TEXT as said by the user, with NOTE, a word, where there is one.
+IMAGES, property lists of `:mime-type' and `:data', are shown below it.
 EXPECTED non-nil means that the bridge may send it as a message too, which
 is then not shown again."
   (edn-bridge-chat-settle 'end)
   (edn-bridge-messages--insert-text (if note (format "You (%s)" note) "You")
                                 'edn-bridge-messages-user text nil)
+  (edn-bridge-messages--insert-images
+   (list :content (seq-map (lambda (image) (append '(:type :image) image))
+                           images)))
   (when expected
     (push text edn-bridge-messages--echoes)))
 

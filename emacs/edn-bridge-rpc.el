@@ -18,6 +18,8 @@
 ;;   The rest follows; nothing is dropped.
 ;; - A request gets exactly one answer: its response, its error, or the
 ;;   error "client/closed" when the connection ends.
+;; - Events are numbered without a gap.  Where one is missing, who asked to
+;;   be told of it is.
 ;; - An unknown topic is handed on, an unknown kind of frame is logged and
 ;;   left alone.
 ;;
@@ -77,7 +79,8 @@
   (pending nil :documentation "Hash table from id to pending request.")
   (next-id 0 :documentation "Count of the requests sent.")
   (pieces nil :documentation "Chunks of the unfinished line, last first.")
-  (lines nil :documentation "Lines not yet dispatched, in order.")
+  (lines nil :documentation "Lines not yet dispatched, in order; a line that
+came in pieces is a list of them, last first.")
   (lines-tail nil :documentation "Last cons of the lines.")
   (timer nil :documentation "Timer that will dispatch, or nil.")
   (dispatching nil :documentation "Non-nil while frames are dispatched.")
@@ -85,6 +88,7 @@
   (on-batch nil :documentation "Called with connection after some events.")
   (on-ready nil :documentation "Called with connection when it is ready.")
   (on-close nil :documentation "Called with connection and reason.")
+  (on-gap nil :documentation "Called with connection when events are missing.")
   (context nil :documentation "Whatever the owner wants to find again."))
 
 (define-error 'edn-bridge-rpc-error "The bridge answered with an error")
@@ -97,7 +101,7 @@ wants to see the traffic uses it just as the log buffer does.")
 
 (cl-defun edn-bridge-rpc-connect
     (&key command name directory features client-name context
-          on-event on-batch on-ready on-close)
+          on-event on-batch on-ready on-close on-gap)
   "Start a bridge by COMMAND, a list of strings, and return its connection.
 The process runs in DIRECTORY (default: `default-directory'), which may be
 remote.  NAME is for messages and the log.  FEATURES are the features to
@@ -107,8 +111,9 @@ that the client is.  CONTEXT is kept in the connection.
 ON-READY is called with the connection when the handshake is answered.
 ON-EVENT is called with the connection, the topic (a string) and the data
 \(a property list) of each event, in order; ON-BATCH with the connection
-whenever the events that had come so far are done.  ON-CLOSE is called
-once, with the connection and a line of text that says why.
+whenever the events that had come so far are done.  ON-GAP is called with
+the connection where events got lost on the way, before the next one.
+ON-CLOSE is called once, with the connection and a line of text that says why.
 
 Signal `file-missing' where the program is not there."
   (let* ((default-directory (or directory default-directory))
@@ -122,7 +127,8 @@ Signal `file-missing' where the program is not there."
                 :on-event (or on-event #'ignore)
                 :on-batch (or on-batch #'ignore)
                 :on-ready (or on-ready #'ignore)
-                :on-close (or on-close #'ignore))))
+                :on-close (or on-close #'ignore)
+                :on-gap (or on-gap #'ignore))))
     (condition-case err
         (edn-bridge-rpc--start conn command)
       (error (kill-buffer errors)
@@ -293,10 +299,16 @@ process's stderr it notices at once, and so this is called then."
        (status (format "the process is gone (%s)" status))))))
 
 (defun edn-bridge-rpc--drain (conn process)
-  "Take what PROCESS of CONN, which has ended, left on stdout and stderr."
-  (while (accept-process-output process 0))
-  (when-let ((pipe (get-buffer-process (edn-bridge-rpc-connection-errors conn))))
-    (while (accept-process-output pipe 0.02))))
+  "Take what PROCESS of CONN, which has ended, left on stdout and stderr.
+A process that it started may go on writing: that is not waited for."
+  (let ((rounds 0))
+    (while (and (< (cl-incf rounds) 1000)
+                (accept-process-output process 0)))
+    (setq rounds 0)
+    (when-let ((pipe (get-buffer-process
+                      (edn-bridge-rpc-connection-errors conn))))
+      (while (and (< (cl-incf rounds) 20)
+                  (accept-process-output pipe 0.02))))))
 
 (defun edn-bridge-rpc--closed (conn reason)
   "Mark CONN as closed for REASON and tell everyone who waits for it."
@@ -375,9 +387,7 @@ process's stderr it notices at once, and so this is called then."
     (while newline
       (let ((line (substring chunk start newline)))
         (when (edn-bridge-rpc-connection-pieces conn)
-          (push line (edn-bridge-rpc-connection-pieces conn))
-          (setq line (apply #'concat
-                            (nreverse (edn-bridge-rpc-connection-pieces conn))))
+          (setq line (cons line (edn-bridge-rpc-connection-pieces conn)))
           (setf (edn-bridge-rpc-connection-pieces conn) nil))
         (edn-bridge-rpc--enqueue conn line))
       (setq start (1+ newline)
@@ -390,7 +400,8 @@ process's stderr it notices at once, and so this is called then."
       (edn-bridge-rpc--schedule conn 0))))
 
 (defun edn-bridge-rpc--enqueue (conn line)
-  "Put LINE behind the lines that CONN has to dispatch."
+  "Put LINE behind the lines that CONN has to dispatch.
+It is a string, or a list of the strings that make it up, last first."
   (let ((cell (list line)))
     (if (edn-bridge-rpc-connection-lines conn)
         (setcdr (edn-bridge-rpc-connection-lines-tail conn) cell)
@@ -446,7 +457,10 @@ It merges what piles up before a client that is slow to show it."
                               :on-success #'ignore :on-error #'ignore))))
 
 (defun edn-bridge-rpc--dispatch-line (conn line)
-  "Read LINE, bytes that CONN received, and call who is concerned."
+  "Read LINE, which CONN received, and call who is concerned.
+It is a string of bytes, or a list of such, last first."
+  (when (consp line)
+    (setq line (apply #'concat (nreverse line))))
   (edn-bridge-rpc--log conn 'in line)
   (condition-case err
       (let ((frame (if (edn-bridge-rpc-connection-plist-frames conn)
@@ -464,7 +478,11 @@ It merges what piles up before a client that is slow to show it."
   (pcase (plist-get frame :kind)
     (:event
      (when-let ((seq (plist-get frame :seq)))
-       (setf (edn-bridge-rpc-connection-seq conn) seq))
+       (let ((gap (> seq (1+ (edn-bridge-rpc-connection-seq conn)))))
+         (setf (edn-bridge-rpc-connection-seq conn) seq)
+         (when gap
+           (edn-bridge-rpc--log conn 'note "events are missing")
+           (funcall (edn-bridge-rpc-connection-on-gap conn) conn))))
      (funcall (edn-bridge-rpc-connection-on-event conn)
               conn (plist-get frame :event) (plist-get frame :data)))
     (:response

@@ -10,6 +10,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'iso8601)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
@@ -35,8 +36,16 @@
                     "running")
                (let ((count (plist-get slot :message-count)))
                  (and count (format "%d messages" count)))
-               (or (plist-get slot :modified) (plist-get slot :created-at))))
+               (edn-bridge-sessions-time slot)))
    ", "))
+
+(defun edn-bridge-sessions-time (slot)
+  "Return when SLOT was used last, as far as that is known, or nil."
+  (let ((text (or (plist-get slot :modified) (plist-get slot :created-at))))
+    (and (stringp text)
+         (condition-case nil
+             (format-time-string "%F %R" (encode-time (iso8601-parse text)))
+           (error text)))))
 
 ;;;; Commands
 

@@ -32,7 +32,7 @@ The output of others is shown on demand."
   :group 'edn-bridge)
 
 (defface edn-bridge-tools-name
-  '((t :inherit font-lock-builtin-face))
+  '((t :inherit (fixed-pitch font-lock-builtin-face)))
   "Face of the names of tools."
   :group 'edn-bridge)
 
@@ -42,12 +42,12 @@ The output of others is shown on demand."
   :group 'edn-bridge)
 
 (defface edn-bridge-tools-state
-  '((t :inherit shadow))
+  '((t :inherit (fixed-pitch shadow)))
   "Face of how a tool call went."
   :group 'edn-bridge)
 
 (defface edn-bridge-tools-failed
-  '((t :inherit error))
+  '((t :inherit (fixed-pitch error)))
   "Face of the state of a tool call that failed."
   :group 'edn-bridge)
 
@@ -88,7 +88,10 @@ The output of others is shown on demand."
     (when-let ((name (plist-get data :tool-name)))
       (setf (edn-bridge-tools--call-name call) name))
     (when-let ((summary (plist-get data :call-summary)))
-      (setf (edn-bridge-tools--call-summary call) summary))
+      ;; The name alone says that the bridge has not seen the call, whose
+      ;; arguments may be in an earlier page.
+      (unless (equal summary (edn-bridge-tools--call-name call))
+        (setf (edn-bridge-tools--call-summary call) summary)))
     (when-let ((arguments (or (plist-get data :parsed-args)
                               (plist-get data :arguments))))
       (setf (edn-bridge-tools--call-arguments call) arguments))
@@ -110,6 +113,10 @@ The output of others is shown on demand."
 (defun edn-bridge-tools--on-start (data)
   "Show the tool call that DATA of `tool/start' proposes."
   (when (edn-bridge-chat-mine-p data)
+    ;; Not every provider has ids that are never used again.
+    (let ((old (edn-bridge-tools--get (plist-get data :tool-id))))
+      (when (and old (memq (edn-bridge-tools--call-state old) '(done failed)))
+        (remhash (plist-get data :tool-id) (edn-bridge-tools--calls))))
     (let ((call (edn-bridge-tools--note data)))
       (unless (edn-bridge-tools--call-marker call)
         (edn-bridge-tools--insert call)))))
@@ -244,19 +251,38 @@ A marker that is kept would make every later insertion slower."
                    (replace-regexp-in-string
                     "[ \t\n\r]+" " " (edn-bridge-tools--summary call))
                    width nil nil "…")))
-    (concat (if (edn-bridge-tools--call-open call) "▾ " "▸ ")
-            (propertize (string-pad name 8) 'face 'edn-bridge-tools-name)
-            " "
-            (propertize summary 'face 'edn-bridge-tools-summary)
+    ;; The columns are given in columns of the default font, so that they
+    ;; hold with proportional fonts and with characters of any width.
+    (concat (propertize (concat (edn-bridge-tools--indicator call) " ")
+                        'face 'edn-bridge-tools-state)
+            (propertize (concat name (make-string
+                                      (max 0 (- 8 (string-width name))) ?\s))
+                        'face 'edn-bridge-tools-name)
+            (propertize " " 'display
+                        `(space :align-to ,(+ 3 (max 8 (string-width name)))))
+            ;; A summary that is written from right to left must not turn
+            ;; around what stands beside it.
+            (propertize (bidi-string-mark-left-to-right summary)
+                        'face 'edn-bridge-tools-summary)
             (propertize " " 'display
                         `(space :align-to (- right ,(1+ (string-width state)))))
             state
             "\n")))
 
+(defun edn-bridge-tools--indicator (call)
+  "Return the sign that says whether CALL is folded."
+  (let ((signs (if (char-displayable-p ?▸) '("▾" . "▸") '("v" . ">"))))
+    (if (edn-bridge-tools--call-open call)
+        (car signs)
+      (cdr signs))))
+
 (defun edn-bridge-tools--width ()
   "Return how many columns a line of this chat has."
   (let ((window (get-buffer-window nil t)))
-    (if window (window-max-chars-per-line window) 80)))
+    (if window
+        ;; This selects the window for a moment, and with that moves point.
+        (save-excursion (window-max-chars-per-line window))
+      80)))
 
 (defun edn-bridge-tools--state (call)
   "Return how CALL goes or went, in a word and the time that it took."
@@ -273,9 +299,23 @@ A marker that is kept would make every later insertion slower."
                              'edn-bridge-tools-failed
                            'edn-bridge-tools-state))))))
 
+(defun edn-bridge-tools-summarize (id summary)
+  "Have SUMMARY shown of the tool call ID, where that is in this chat.
+The call was shown when its arguments had not come yet."
+  (let ((call (edn-bridge-tools--get id)))
+    (when (and call (stringp summary) (not (equal summary "")))
+      (setf (edn-bridge-tools--call-summary call) summary)
+      (when (edn-bridge-tools--call-marker call)
+        (edn-bridge-tools--redraw call)))))
+
 (defun edn-bridge-tools--summary (call)
-  "Return what CALL does, in a line."
-  (or (edn-bridge-tools--call-summary call)
+  "Return what CALL does, in a line, without the tool's name."
+  (or (and (edn-bridge-tools--call-summary call)
+           (string-remove-prefix
+            "$ "
+            (string-remove-prefix
+             (concat (edn-bridge-tools--call-name call) " ")
+             (edn-bridge-tools--call-summary call))))
       (let ((arguments (edn-bridge-tools--call-arguments call)))
         (cond ((stringp arguments) arguments)
               ((null arguments) "")
@@ -305,10 +345,19 @@ A marker that is kept would make every later insertion slower."
     (if diff
         (edn-bridge-tools-insert-diff diff)
       (edn-bridge-tools--insert-output text))
-    (put-text-property start (point) 'keymap edn-bridge-tools-body-map)
+    (edn-bridge-tools--add-keymap start (point))
     (edn-bridge-tools--insert-rest-button call)
     (put-text-property start (point) 'line-prefix "  ")
     (put-text-property start (point) 'wrap-prefix "  ")))
+
+(defun edn-bridge-tools--add-keymap (start end)
+  "Have the keys of an output work between START and END, but for buttons."
+  (let ((place start))
+    (while (< place end)
+      (let ((next (next-single-char-property-change place 'button nil end)))
+        (unless (get-char-property place 'button)
+          (put-text-property place next 'keymap edn-bridge-tools-body-map))
+        (setq place next)))))
 
 (defun edn-bridge-tools--arguments (call)
   "Return the arguments of CALL where they are a map, else nil."
@@ -326,9 +375,24 @@ A marker that is kept would make every later insertion slower."
     (put-text-property start (point) 'face 'edn-bridge-tools-output)
     (edn-bridge-tools--mark-places start (point))
     (when (< (length shown) (length text))
-      (insert (propertize (format "(%d more characters)\n"
+      (insert-text-button (format "[%d more characters]"
                                   (- (length text) (length shown)))
-                          'face 'edn-bridge-chat-notice)))))
+                          'follow-link t
+                          'action (lambda (_button)
+                                    (edn-bridge-tools--view text)))
+      (insert "\n"))))
+
+(defun edn-bridge-tools--view (text)
+  "Show TEXT, an output, in a buffer of its own, and return that."
+  (let ((directory default-directory)
+        (buffer (generate-new-buffer "*edn-bridge output*")))
+    (with-current-buffer buffer
+      (insert text)
+      (goto-char (point-min))
+      (setq default-directory directory)
+      (special-mode))
+    (pop-to-buffer buffer)
+    buffer))
 
 (defun edn-bridge-tools--insert-rest-button (call)
   "Insert a button for what the bridge held back of the output of CALL."
@@ -387,14 +451,8 @@ A marker that is kept would make every later insertion slower."
 
 (defun edn-bridge-tools-view-output (handle)
   "Show the whole output that the bridge keeps under HANDLE in a buffer."
-  (let ((conn (edn-bridge-chat-current))
-        (directory default-directory)
-        (buffer (generate-new-buffer "*edn-bridge output*")))
-    (with-current-buffer buffer
-      (setq default-directory directory)
-      (special-mode))
-    (pop-to-buffer buffer)
-    (edn-bridge-tools--fetch conn handle 0 buffer)))
+  (edn-bridge-tools--fetch (edn-bridge-chat-current) handle 0
+                           (edn-bridge-tools--view "")))
 
 (defun edn-bridge-tools--fetch (conn handle offset buffer)
   "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part."
@@ -420,10 +478,17 @@ A marker that is kept would make every later insertion slower."
   (let ((diff (and (consp details) (plist-get details :diff))))
     (and (stringp diff) (not (equal diff "")) diff)))
 
+(defconst edn-bridge-tools--diff-limit 60000
+  "How many characters of a diff are shown at once.")
+
 (defun edn-bridge-tools-insert-diff (diff)
-  "Insert DIFF, in unified form, with the faces of `diff-mode'."
-  (let ((start (point)))
-    (insert diff)
+  "Insert DIFF, in unified form, with the faces of `diff-mode'.
+The rest of a long one is shown by a button."
+  (let ((start (point))
+        (rest (- (length diff) edn-bridge-tools--diff-limit)))
+    (insert (if (> rest 0)
+                (substring diff 0 edn-bridge-tools--diff-limit)
+              diff))
     (unless (bolp) (insert "\n"))
     (put-text-property start (point) 'face 'edn-bridge-tools-output)
     (save-excursion
@@ -440,8 +505,17 @@ A marker that is kept would make every later insertion slower."
                         (?@ 'diff-hunk-header))))
             (when face
               (put-text-property (point) (min end (line-beginning-position 2))
-                                 'face face)))
-          (forward-line))))))
+                                 'face (list face 'fixed-pitch))))
+          (forward-line))))
+    (when (> rest 0)
+      (insert-text-button (format "[The whole diff: %d more characters]" rest)
+                          'follow-link t
+                          'action (lambda (_button)
+                                    (with-current-buffer
+                                        (edn-bridge-tools--view diff)
+                                      (diff-mode)
+                                      (setq buffer-read-only t))))
+      (insert "\n"))))
 
 ;;;; Folding
 

@@ -24,6 +24,7 @@
 ;;   -constants            names of the protocol, generated
 ;;   -edn                  reader and printer
 ;;   -rpc                  process, requests, events; a library
+;;   -program              where the program is, and how it is built
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown             faces for markdown as it streams in
 ;;   -chat                 the chat buffer, its connection and state
@@ -34,7 +35,7 @@
 ;;   -interact             questions of the agent
 ;;   -actions -attention -models -sessions -tree -jobs
 ;;                         what hangs on the chat
-;;   -ask -query -log -doctor -batch
+;;   -ask -context -query -log -doctor -batch
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -54,6 +55,7 @@
 (require 'edn-bridge-tree)
 (require 'edn-bridge-jobs)
 (require 'edn-bridge-ask)
+(require 'edn-bridge-context)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
 (require 'edn-bridge-doctor)
@@ -109,7 +111,9 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
      ("k" edn-bridge-input-abort "abort")
      ("i" edn-bridge-input-interrupt "stop after the tool call")
      ("a" edn-bridge-interact-next "go to the next question")
-     ("y" edn-bridge-interact-accept "say yes to it"))
+     ("y" edn-bridge-interact-accept "say yes to it")
+     ("h" edn-bridge-input-search "what was sent before")
+     ("I" edn-bridge-add-image "send an image with it"))
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
@@ -117,9 +121,11 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
      ("f" edn-bridge-sessions-fork "fork at point")
      ("N" edn-bridge-sessions-rename "rename")
      ("x" edn-bridge-sessions-export "export")
+     ("C" edn-bridge-sessions-copy-transcript "copy the transcript")
      ("r" edn-bridge-chat-reconnect "connect again"))
     ("Model"
      ("m" edn-bridge-models-choose "model")
+     ("v" edn-bridge-models-cycle "next model")
      ("l" edn-bridge-models-think "thinking level")
      ("p" edn-bridge-models-set-mode "permissions")
      ("c" edn-bridge-models-compact "compact")

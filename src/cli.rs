@@ -1,6 +1,8 @@
 //! The command line: what each command needs is put together here, and nothing else is decided.
 
 mod client;
+mod doctor;
+mod log;
 mod repl;
 mod serve;
 mod sessions;
@@ -12,9 +14,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
-use edn_bridge::config::{self, Files, Settings};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use edn_bridge::config::{self, Files, Layers, Settings};
 use edn_bridge::contract::Format;
+use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
 use edn_bridge::store::Durability;
 
@@ -51,7 +55,7 @@ struct Options {
     script: Option<PathBuf>,
     /// What tools may do without asking.
     #[arg(long, global = true, value_name = "MODE",
-          value_parser = ["ask", "accept-edits", "read-only", "yolo"])]
+          value_parser = Mode::NAMES)]
     mode: Option<String>,
     /// The user's configuration, instead of the usual file.
     #[arg(long, global = true, env = "EDN_BRIDGE_CONFIG", value_name = "FILE")]
@@ -67,6 +71,9 @@ struct Options {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
+    /// Where the options above were given.
+    #[arg(skip)]
+    given: Vec<(&'static str, String)>,
 }
 
 #[derive(Subcommand)]
@@ -104,6 +111,14 @@ enum Command {
     Models {
         #[command(subcommand)]
         command: Option<ModelsCommand>,
+    },
+    /// What was found: configuration, state, models, sandbox, Emacs; and what to do about what is missing.
+    ///
+    /// Fails only when something is broken, not when something is merely absent.
+    Doctor {
+        /// How the report is written: text or edn.
+        #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
+        format: String,
     },
     /// Reads EDN from standard input and prints it canonically, one form a line.
     Edn,
@@ -147,9 +162,10 @@ const FAILED: u8 = 1;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let options = arguments.options;
-    log(&options.log);
+    let matches = Arguments::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let options = Options { given: given(&matches), ..arguments.options };
+    let log = log(&options.log);
     let result = match arguments.command {
         Command::Serve => serve::run(&options),
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
@@ -160,12 +176,14 @@ pub fn main() -> ExitCode {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),
         },
+        Command::Doctor { format } => doctor::run(&options, format == "edn"),
         Command::Edn => show::edn(),
         Command::Contract { format, only, patience, server } => {
             show::contract(server, format, only, Duration::from_secs(patience))
         }
         Command::Generate { root } => show::generate(&root),
     };
+    log.end();
     match result {
         Ok(code) => code,
         Err(message) => {
@@ -175,14 +193,45 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The values that a setting may have from the command line or the environment: the setting, its option,
+/// its variable.
+const GIVEN: &[(&str, &str, &str)] = &[
+    ("state-dir", "state_dir", "EDN_BRIDGE_STATE_DIR"),
+    ("cwd", "cwd", ""),
+    ("provider", "provider", "EDN_BRIDGE_PROVIDER"),
+    ("model", "model", "EDN_BRIDGE_MODEL"),
+    ("model-file", "model_file", "EDN_BRIDGE_MODEL_FILE"),
+    ("script", "script", ""),
+    ("mode", "mode", ""),
+    ("mode", "yolo", ""),
+    ("config", "config", "EDN_BRIDGE_CONFIG"),
+    ("durability", "durability", "EDN_BRIDGE_DURABILITY"),
+    ("log", "log", "EDN_BRIDGE_LOG"),
+];
+
+/// Which settings were given, and how, for a person.
+fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    let given = GIVEN.iter().filter_map(|(setting, argument, variable)| {
+        let origin = match matches.value_source(argument)? {
+            ValueSource::CommandLine => format!("the option --{}", argument.replace('_', "-")),
+            ValueSource::EnvVariable => format!("the variable {variable}"),
+            _ => return None,
+        };
+        Some((*setting, origin))
+    });
+    given.collect()
+}
+
 /// Sends the log to standard error: standard output is the wire.
-fn log(filter: &str) {
+fn log(filter: &str) -> log::Log {
+    let log = log::Log::default();
     let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(log.clone())
         .with_ansi(false)
         .try_init();
+    log
 }
 
 impl Options {
@@ -204,6 +253,15 @@ impl Options {
             Some(dir) => dir.canonicalize().map_err(|error| format!("--cwd {}: {error}", dir.display()))?,
             None => std::env::current_dir().map_err(|error| format!("the working folder: {error}"))?,
         };
+        // Both stand in frames and journals, which are text.
+        for (what, option, dir) in [("state", "--state-dir", &state_dir), ("project", "--cwd", &cwd)] {
+            if dir.to_str().is_none() {
+                let shown = dir.display();
+                return Err(format!(
+                    "the {what} folder's path is not UTF-8: {shown}; choose another ({option})"
+                ));
+            }
+        }
         let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
         let layers = files.read().map_err(|error| error.to_string())?;
         for passed_over in &layers.passed_over {
@@ -224,13 +282,30 @@ impl Options {
             model: model.into(),
             model_file: self.model_file.clone(),
             script: self.script.clone(),
-            mode: match (self.yolo, self.mode.as_deref().or(layers.mode.as_deref())) {
-                (true, _) => "yolo".into(),
-                (false, mode) => mode.unwrap_or("ask").into(),
+            mode: match self.yolo {
+                true => Mode::Yolo,
+                false => self.mode.as_deref().and_then(Mode::parse).or(layers.mode).unwrap_or_default(),
             },
             files,
+            origins: self.origins(&layers),
             writable: layers.writable,
             models: layers.models,
+            providers: layers.providers,
         })
+    }
+
+    /// Where the settings come from that are no defaults.
+    fn origins(&self, layers: &Layers) -> Vec<(&'static str, String)> {
+        let mut origins = self.given.clone();
+        let has = |origins: &[(&str, String)], key| origins.iter().any(|(known, _)| *known == key);
+        if self.script.is_some() && !has(&origins, "provider") {
+            origins.push(("provider", "the option --script".to_owned()));
+        }
+        for key in ["provider", "model", "mode"] {
+            if let (false, Some(path)) = (has(&origins, key), layers.origin(key)) {
+                origins.push((key, path.to_string_lossy().into_owned()));
+            }
+        }
+        origins
     }
 }

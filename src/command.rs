@@ -21,6 +21,8 @@ pub enum Line<'a> {
     Unknown {
         /// The name, without its slash.
         name: &'a str,
+        /// What follows the name.
+        arguments: &'a str,
         /// Names that are spelt alike, nearest first.
         nearest: Vec<&'static str>,
     },
@@ -103,9 +105,20 @@ pub fn read(text: &str) -> Line<'_> {
         None => Line::Text(Cow::Borrowed(text)),
         Some((name, rest)) => match COMMANDS.iter().find(|spec| spec.name == name) {
             Some(spec) => command(spec.name, rest.trim()).map_or(Line::Usage(spec.usage), Line::Command),
-            None => Line::Unknown { name, nearest: nearest(name, COMMANDS.iter().map(|spec| spec.name)) },
+            None => Line::Unknown {
+                name,
+                arguments: rest.trim(),
+                nearest: nearest(name, COMMANDS.iter().map(|spec| spec.name)),
+            },
         },
     }
+}
+
+/// Whether a text is the name of a command, as the grammar has it.
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'?')
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
 /// A slash and `[a-z?][a-z-]*`, up to a blank or the end; and what follows.
@@ -113,10 +126,7 @@ fn name(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
     let (name, arguments) = rest.split_at_checked(end)?;
-    let mut bytes = name.bytes();
-    let fits = bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'?')
-        && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-    fits.then_some((name, arguments))
+    is_name(name).then_some((name, arguments))
 }
 
 /// The command of a catalogued name; `None` where the arguments do not fit.

@@ -4,10 +4,12 @@
 //! the command line. A project's file that the user has not trusted may narrow what is allowed, and nothing
 //! else. Knows files and plain data; not who uses the values.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::edn;
+use crate::message::Mode;
 use crate::value::{Map, Value};
 
 /// The settings of a process.
@@ -26,13 +28,24 @@ pub struct Settings {
     /// A script for the scripted provider.
     pub script: Option<PathBuf>,
     /// What tools may do without asking.
-    pub mode: Arc<str>,
+    pub mode: Mode,
     /// What the configuration files say, for those values that they alone have.
     pub files: Files,
     /// Folders that commands may write to beside the workspace.
     pub writable: Vec<PathBuf>,
     /// Models beside those that the program knows, as configuration writes them.
     pub models: Vec<Value<'static>>,
+    /// Servers of models beside those that the program knows, or changes to those, by their names.
+    pub providers: Vec<(String, Value<'static>)>,
+    /// Where values came from, for a person: an option, a variable, a file. What is not here is a default.
+    pub origins: Vec<(&'static str, String)>,
+}
+
+impl Settings {
+    /// Where a value came from, for a person.
+    pub fn origin(&self, key: &str) -> &str {
+        self.origins.iter().find(|(known, _)| *known == key).map_or("default", |(_, origin)| origin)
+    }
 }
 
 /// Why the configuration cannot be used.
@@ -75,6 +88,10 @@ pub struct Files {
     pub project: Option<PathBuf>,
     /// The file that lists the trusted projects.
     pub trust: Option<PathBuf>,
+    /// The file of the choices that the user made in the program, for later sessions.
+    pub chosen: Option<PathBuf>,
+    /// The user's own folder, for instructions, skills and prompt templates beside the usual file.
+    pub folder: Option<PathBuf>,
 }
 
 /// A value and the file that it comes from.
@@ -96,30 +113,41 @@ pub struct Layers {
     /// The model of new sessions.
     pub model: Option<String>,
     /// The mode of new sessions.
-    pub mode: Option<String>,
+    pub mode: Option<Mode>,
     /// Rules for tools, the user's first.
     pub rules: Vec<Value<'static>>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
+    /// Commands at the boundaries of turns, the user's first.
+    pub hooks: Vec<Value<'static>>,
     /// Further models.
     pub models: Vec<Value<'static>>,
+    /// Further servers of models, or changes to those that are known.
+    pub providers: Vec<(String, Value<'static>)>,
     /// Where each value came from, in the order in which they were taken.
     pub sources: Vec<Sourced>,
     /// What was passed over, with why.
     pub passed_over: Vec<String>,
 }
 
-/// The modes, narrowest first.
-const MODES: [&str; 4] = ["read-only", "ask", "accept-edits", "yolo"];
+impl Layers {
+    /// The file that a value was taken from, where one says it.
+    pub fn origin(&self, key: &str) -> Option<&Path> {
+        self.sources.iter().rev().find(|sourced| sourced.key == key).map(|sourced| sourced.from.as_path())
+    }
+}
 
 impl Files {
     /// Where the files of a project stand: the user's file is the named one, else the usual one.
     pub fn find(named: Option<&Path>, cwd: &Path, state_dir: &Path) -> Self {
-        let usual = || dirs::config_dir().map(|dir| dir.join("edn-bridge").join("config.edn"));
+        let folder = dirs::config_dir().map(|dir| dir.join("edn-bridge"));
+        let usual = || Some(folder.as_ref()?.join("config.edn"));
         Self {
             user: named.map(Path::to_owned).or_else(usual),
             project: Some(cwd.join(".edn-bridge").join("config.edn")),
             trust: Some(state_dir.join("trusted.edn")),
+            chosen: Some(state_dir.join("chosen.edn")),
+            folder,
         }
     }
 
@@ -134,12 +162,54 @@ impl Files {
         {
             layers.take(path, &map, true)?;
         }
+        let chosen = self.chosen()?;
+        if let (Some(path), Some(choice)) = (&self.chosen, chosen.get_keyword("user")) {
+            layers.take_choice(path, choice);
+        }
         if let Some(path) = &self.project
             && let Some(map) = read(path)?
         {
             layers.take(path, &map, self.is_trusted())?;
         }
+        if let (Some(path), Some(folder), Some(projects)) =
+            (&self.chosen, self.folder(), chosen.get_keyword("projects"))
+            && let Some(choice) = projects.as_map().and_then(|projects| projects.get(&Value::from(folder)))
+        {
+            layers.take_choice(path, choice);
+        }
         Ok(layers)
+    }
+
+    /// What the user chose in the program.
+    fn chosen(&self) -> Result<Map<'static>, ConfigError> {
+        match &self.chosen {
+            Some(path) => Ok(read(path)?.unwrap_or_default()),
+            None => Ok(Map::new()),
+        }
+    }
+
+    /// Keeps a model for the new sessions of the project, or of the user. The user's own files are left as
+    /// they are; what is chosen for a project comes after its file.
+    ///
+    /// # Errors
+    /// When it cannot be written down.
+    pub fn choose_model(&self, project: bool, provider: &str, model: &str) -> Result<(), ConfigError> {
+        let Some(path) = &self.chosen else { return Ok(()) };
+        let mut chosen = self.chosen()?;
+        let choice = Map::new().with("provider", provider.to_owned()).with("model", model.to_owned());
+        if project {
+            let Some(folder) = self.folder() else {
+                let source = std::io::Error::other("the project's folder has no name that can be written");
+                return Err(ConfigError::Io { path: path.clone(), source });
+            };
+            let projects = chosen.get_keyword("projects").and_then(Value::as_map).cloned();
+            let mut projects = projects.unwrap_or_default();
+            projects.insert(Value::from(folder), Value::from(choice));
+            chosen.put("projects", Value::from(projects));
+        } else {
+            chosen.put("user", Value::from(choice));
+        }
+        replace(path, &Value::from(chosen))
     }
 
     /// The project that the files are for.
@@ -160,20 +230,26 @@ impl Files {
     /// When it cannot be written down.
     pub fn set_trusted(&self, yes: bool) -> Result<(), ConfigError> {
         let (Some(folder), Some(trust)) = (self.folder(), &self.trust) else { return Ok(()) };
-        let failed = |source| ConfigError::Io { path: trust.clone(), source };
         let mut folders = trusted(trust);
         folders.retain(|known| *known != folder);
         if yes {
             folders.push(folder);
         }
-        let mut text = Vec::new();
-        edn::write_pretty(&Value::vector(folders.into_iter().map(Value::from)), 100, &mut text);
-        if let Some(dir) = trust.parent() {
-            std::fs::create_dir_all(dir).map_err(failed)?;
-        }
-        let beside = trust.with_extension("new");
-        std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, trust)).map_err(failed)
+        replace(trust, &Value::vector(folders.into_iter().map(Value::from)))
     }
+}
+
+/// Writes a file anew: whoever reads it sees the old one or the new one.
+fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
+    let failed = |source| ConfigError::Io { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    edn::write_pretty(value, 100, &mut text);
+    text.push(b'\n');
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
 }
 
 /// The folders that the user trusts. A file that cannot be read trusts none.
@@ -187,7 +263,9 @@ fn trusted(path: &Path) -> Vec<String> {
 fn read(path: &Path) -> Result<Option<Map<'static>>, ConfigError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(source) => return Err(ConfigError::Io { path: path.to_owned(), source }),
     };
     let value = edn::read_one(&bytes)
@@ -204,6 +282,21 @@ fn read(path: &Path) -> Result<Option<Map<'static>>, ConfigError> {
 }
 
 impl Layers {
+    /// Takes a model that was chosen in the program. A choice that is not understood is passed over.
+    fn take_choice(&mut self, path: &Path, choice: &Value<'static>) {
+        let text = |key: &str| choice.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (Some(provider), Some(model)) = (text("provider"), text("model")) else {
+            self.passed_over.push(format!("{}: {choice} is no choice of a model", path.display()));
+            return;
+        };
+        for (key, value) in [("provider", &provider), ("model", &model)] {
+            let (key, value) = (key.to_owned(), Value::from(value.clone()));
+            self.sources.push(Sourced { key, value, from: path.to_owned() });
+        }
+        self.provider = Some(provider);
+        self.model = Some(model);
+    }
+
     /// Takes a file's values over those before.
     fn take(&mut self, path: &Path, map: &Map<'static>, trusted: bool) -> Result<(), ConfigError> {
         for (key, value) in map.iter() {
@@ -224,12 +317,10 @@ impl Layers {
             let mut refused = false;
             match name {
                 "mode" => {
-                    let mode = text()?;
-                    let place = |mode: &str| MODES.iter().position(|known| *known == mode);
-                    let wanted = place(&mode).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
-                    let before = self.mode.as_deref().and_then(place).unwrap_or(1);
-                    match trusted || wanted <= before {
-                        true => self.mode = Some(mode),
+                    let wanted =
+                        Mode::parse(&text()?).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
+                    match trusted || wanted <= self.mode.unwrap_or_default() {
+                        true => self.mode = Some(wanted),
                         false => refused = true,
                     }
                 }
@@ -245,10 +336,21 @@ impl Layers {
                     refused = taken.len() < all;
                     self.rules.extend(taken);
                 }
-                "provider" | "model" | "sandbox" | "models" if !trusted => refused = true,
+                "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" if !trusted => {
+                    refused = true
+                }
                 "provider" => self.provider = Some(text()?),
                 "model" => self.model = Some(text()?),
                 "models" => self.models.extend(list(Some(value))?),
+                "hooks" => self.hooks.extend(list(Some(value))?),
+                "providers" => {
+                    let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
+                    for (name, provider) in providers.iter() {
+                        let name = name.as_str().or_else(|| name.as_keyword());
+                        let name = name.ok_or_else(|| shape("a map of maps, each under its name"))?;
+                        self.providers.push((name.to_owned(), provider.clone()));
+                    }
+                }
                 "sandbox" => {
                     for folder in list(value.get("writable"))? {
                         let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
@@ -299,7 +401,7 @@ mod tests {
         Project { dir, files }
     }
 
-    const WIDE: &str = "{:mode :yolo :provider \"evil\" :sandbox {:writable [\"/\"]} :models [{}]
+    const WIDE: &str = "{:mode :yolo :providers {\"anthropic\" {:base-url \"https://evil.example\"}} :provider \"evil\" :sandbox {:writable [\"/\"]} :models [{}]
         :permissions {:rules [{:decision :allow :tool \"bash\"} {:decision :deny :tool \"write\"}]}}";
 
     #[test]
@@ -310,20 +412,38 @@ mod tests {
         );
         let layers = it.files.read().unwrap();
         assert_eq!(
-            (layers.mode.as_deref(), layers.provider, layers.model.as_deref()),
-            (Some("accept-edits"), None, Some("m"))
+            (layers.mode, layers.provider, layers.model.as_deref()),
+            (Some(Mode::AcceptEdits), None, Some("m"))
         );
         assert_eq!((layers.rules.len(), layers.writable.len(), layers.models.len()), (2, 0, 0));
-        assert_eq!(layers.passed_over.len(), 5, "{:?}", layers.passed_over);
+        assert_eq!(layers.passed_over.len(), 6, "{:?}", layers.passed_over);
+        assert!(layers.providers.is_empty());
         it.files.set_trusted(true).unwrap();
         let layers = it.files.read().unwrap();
-        assert_eq!((layers.mode.as_deref(), layers.provider.as_deref()), (Some("yolo"), Some("evil")));
+        assert_eq!((layers.mode, layers.provider.as_deref()), (Some(Mode::Yolo), Some("evil")));
         assert_eq!((layers.rules.len(), layers.writable.len(), layers.models.len()), (3, 1, 1));
         it.files.set_trusted(false).unwrap();
         assert!(!it.files.is_trusted());
         let narrow = project("{:mode :yolo}", "{:mode :read-only}");
-        assert_eq!(narrow.files.read().unwrap().mode.as_deref(), Some("read-only"));
+        assert_eq!(narrow.files.read().unwrap().mode, Some(Mode::ReadOnly));
         drop(it.dir);
+    }
+
+    #[test]
+    fn a_chosen_model_stands_over_the_files_of_its_reach() {
+        let it = project("{:provider \"u\" :model \"um\"}", "{:provider \"p\" :model \"pm\"}");
+        let read = || {
+            let layers = it.files.read().unwrap();
+            (layers.provider.unwrap(), layers.model.unwrap(), layers.sources.last().unwrap().from.clone())
+        };
+        let chosen = it.files.chosen.clone().unwrap();
+        assert_eq!(read().0, "u");
+        it.files.choose_model(false, "cu", "cum").unwrap();
+        assert_eq!(read(), ("cu".to_owned(), "cum".to_owned(), chosen.clone()));
+        it.files.set_trusted(true).unwrap();
+        assert_eq!(read().0, "p");
+        it.files.choose_model(true, "cp", "cpm").unwrap();
+        assert_eq!(read(), ("cp".to_owned(), "cpm".to_owned(), chosen));
     }
 
     #[test]

@@ -7,6 +7,11 @@
 //! - Half of a surrogate pair in a string is rejected: Rust's strings hold characters only.
 //! - Points in time count days by the Gregorian calendar in every year.
 //! - Depth, length, digits and elements are bounded ([`Options`]).
+//!
+//! Ways in: [`read_one`] and [`read_all`] for what is in memory, [`Reader`] form by form, [`Stream`] for what
+//! arrives in pieces, [`from_slice`] for types of one's own, which are read without a [`Value`] in between. Ways
+//! out: [`write_compact`], [`write_pretty`] for people, [`write_canonical`] for digests, [`write_wire`] for what
+//! the wire contract allows, and [`to_vec`] for types of one's own. There is no `unsafe` code here.
 
 pub use error::{Error, ErrorKind};
 pub use interop::InteropError;
@@ -40,6 +45,8 @@ mod tests {
             "#uuid \"f81d4fae-7dec-11d0-a765-00a0c91e6bf6\"",
             "##NaN",
             "\"\\u0001é\"",
+            "#:/{:01b 1}",
+            "{://b 1}",
         ] {
             let value = read_one(text.as_bytes()).unwrap();
             let written = to_string(&value);

@@ -13,7 +13,8 @@ mod outbox;
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -112,20 +113,31 @@ pub fn start(
 }
 
 impl Connection {
-    /// Leaves the runtime, waits until every pending request is answered and all is written, but no
-    /// longer than `patience`.
-    pub fn finish(&self, patience: Duration) {
-        let deadline = Instant::now().checked_add(patience);
-        let (sender, receiver) = std::sync::mpsc::channel();
+    /// Leaves the runtime. [`Connection::drain`] takes the receiver that this returns.
+    pub fn leave(&self) -> Receiver<()> {
+        let (sender, receiver) = channel();
         self.api.detach(
             self.id,
             Reply::new(move |_| {
                 let _ = sender.send(());
             }),
         );
+        receiver
+    }
+
+    /// Leaves the runtime, waits until every pending request is answered and all is written, but no
+    /// longer than `patience`.
+    pub fn finish(&self, patience: Duration) {
+        self.drain(&self.leave(), patience);
+    }
+
+    /// Waits until it has left, every pending request is answered and all is written, but no longer
+    /// than `patience`.
+    pub fn drain(&self, left_runtime: &Receiver<()>, patience: Duration) {
+        let deadline = Instant::now().checked_add(patience);
         let left =
             || deadline.map_or(patience, |deadline| deadline.saturating_duration_since(Instant::now()));
-        let _ = receiver.recv_timeout(left());
+        let _ = left_runtime.recv_timeout(left());
         let mut pending = self.pending();
         while !pending.is_empty() && !left().is_zero() {
             pending = self.answered.wait_timeout(pending, left()).unwrap_or_else(PoisonError::into_inner).0;
@@ -210,22 +222,18 @@ impl Connection {
         if op == Op::Handshake {
             return self.handshake(&request);
         }
-        let reply = self.begin(&request.id, op);
         match op {
-            Op::Ping => {
-                let mut data = Map::new();
-                data.put("pong", true);
-                data.put("protocol-version", PROTOCOL_VERSION_TEXT);
-                reply.ok(data);
-            }
-            Op::Subscribe => self.subscribe(&request, reply),
-            Op::Unsubscribe => self.unsubscribe(&request.params, reply),
+            // The connection's own ops are answered here and now: they are never pending.
+            Op::Ping => self.respond(&request.id, op, &PONG),
+            Op::Subscribe => self.subscribe(&request),
+            Op::Unsubscribe => self.unsubscribe(&request),
             Op::Ack => {
-                let mut data = Map::new();
-                data.put("accepted", true);
-                reply.ok(data);
+                let seq = request.params.get("seq").and_then(Value::as_i64);
+                self.outbox.credit(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0));
+                self.respond(&request.id, op, &ACCEPTED);
             }
             _ => {
+                let reply = self.begin(&request.id, op);
                 let call = self.call(&request);
                 router::route(op, call, &request.params, self.api.as_ref(), reply);
             }
@@ -257,12 +265,14 @@ impl Connection {
         // The id is free again before the client can see the answer.
         self.pending().remove(id);
         match result {
-            Ok(data) => {
-                self.outbox.push_frame(|out, style| encode::response(out, style, id, op.spec().name, &data))
-            }
+            Ok(data) => self.respond(id, op, &data),
             Err(error) => self.refuse(id, op.spec().name, &error),
         }
         self.answered.notify_all();
+    }
+
+    fn respond(&self, id: &str, op: Op, data: &Map<'_>) {
+        self.outbox.push_frame(|out, style| encode::response(out, style, id, op.spec().name, data));
     }
 
     fn refuse(&self, id: &str, op: &str, error: &ApiError) {
@@ -283,14 +293,14 @@ impl Connection {
         });
     }
 
-    fn subscribe(&self, request: &Request<'_>, reply: Reply<Map<'static>>) {
+    fn subscribe(&self, request: &Request<'_>) {
         let named = TopicList::read(&request.params);
         if named.explicitly(Topic::DialogRequested) {
             self.dialogs.store(true, Ordering::Release);
         }
         // The response comes first. Only this thread changes what is subscribed.
         let subscribed = self.topics.load(Ordering::Acquire) | named.mask;
-        reply.ok(named.answer(subscribed));
+        self.respond(&request.id, Op::Subscribe, &named.answer(subscribed));
         self.topics.store(subscribed, Ordering::Release);
         let call = self.call(request);
         for spec in TOPICS.iter().filter(|spec| named.mask & spec.topic.bit() != 0) {
@@ -300,19 +310,26 @@ impl Connection {
         }
     }
 
-    fn unsubscribe(&self, params: &Value<'_>, reply: Reply<Map<'static>>) {
-        let named = TopicList::read(params);
+    fn unsubscribe(&self, request: &Request<'_>) {
+        let named = TopicList::read(&request.params);
         if named.mask & Topic::DialogRequested.bit() != 0 {
             self.dialogs.store(false, Ordering::Release);
         }
         let subscribed = self.topics.fetch_and(!named.mask, Ordering::AcqRel) & !named.mask;
-        reply.ok(named.answer(subscribed));
+        self.respond(&request.id, Op::Unsubscribe, &named.answer(subscribed));
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, &'static str>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// `{:pong true :protocol-version s}`
+static PONG: LazyLock<Map<'static>> =
+    LazyLock::new(|| Map::new().with("pong", true).with("protocol-version", PROTOCOL_VERSION_TEXT));
+
+/// `{:accepted true}`
+static ACCEPTED: LazyLock<Map<'static>> = LazyLock::new(|| Map::new().with("accepted", true));
 
 fn error_frame<'f>(id: &'f str, op: &'f str, error: &'f ApiError) -> ErrorFrame<'f> {
     ErrorFrame {
@@ -440,5 +457,6 @@ impl Connection {
         let name = Op::Handshake.spec().name;
         self.outbox
             .push_frame_then_style(|out, written| encode::response(out, written, id, name, data), style);
+        self.outbox.expect_credit(has("flow-credit"));
     }
 }

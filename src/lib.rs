@@ -4,16 +4,20 @@
 //! becomes a request, the router calls [`session`]'s API, the runtime answers and publishes events,
 //! and the endpoint writes both as EDN lines.
 
+pub mod auth;
 pub mod catalogue;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod context;
 pub mod contract;
 pub mod edn;
 pub mod endpoint;
 pub mod event;
 pub mod export;
 pub mod frame;
+pub mod hook;
+pub mod http;
 pub mod interaction;
 pub mod limits;
 pub mod memory;
@@ -25,8 +29,10 @@ pub mod query;
 pub mod repl;
 pub mod router;
 pub mod runtime;
+pub mod secret;
 pub mod session;
 pub mod store;
 pub mod tool;
 pub mod transport;
 pub mod value;
+pub mod workflow;

@@ -33,9 +33,24 @@ pub const OUTBOX_TEXT_BYTES: usize = 8 * 1024 * 1024;
 /// of the longest lines, so that even a client that pipelines large answers never makes more wait.
 pub const OUTBOX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 
+/// Bytes of answers that the reading thread gathers before it writes them, in the middle of a batch:
+/// half a pipe buffer of Linux, so that the client reads the first half while the second is made.
+pub const OUTBOX_FLUSH_BYTES: usize = 32 * 1024;
+
+/// Events that a client with `flow-credit` may be sent beyond what it said that it has shown. Some
+/// screens full; four times what the Emacs package lets come together before it says so.
+pub const FLOW_WINDOW_EVENTS: u64 = 256;
+
 /// Events waiting in an outbox from which on adjacent deltas are merged. Below it the client keeps up
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;
+
+/// Sessions that live in one process before those that were used longest ago are put away, where nothing
+/// runs in them and nobody looks at them: the goal for one process, with a little room.
+pub const LIVE_SESSIONS: usize = 1024;
+
+/// Most sessions that live in one process, those at work and looked at among them.
+pub const MAX_LIVE_SESSIONS: usize = 2048;
 
 /// Messages that a session's mailbox holds. Senders are the connections' pending requests and the
 /// session's own turn.
@@ -223,6 +238,16 @@ pub const QUERY_FAILURES: usize = 256;
 /// Sessions on disk that a query lists unless it says `:limit`.
 pub const QUERY_SESSIONS: usize = 10_000;
 
+/// Lines of the log that wait for standard error to be read. What comes beyond is counted and left out.
+pub const LOG_LINES: usize = 1024;
+
+/// How long the end of the program waits for the log to be read, in milliseconds.
+pub const LOG_END_MS: u64 = 200;
+
+/// Pause before a further connection is taken, where the process or the system is out of what one needs,
+/// in milliseconds. Others must be able to end meanwhile.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
+
 /// Most connections of one process. Each costs two threads; the goal is two hundred.
 pub const MAX_CONNECTIONS: usize = 256;
 
@@ -276,9 +301,6 @@ pub const TOOL_LINE_BYTES: usize = 2000;
 /// Matches that one `search` or `find` returns. A person or a model that needs more needs a narrower one.
 pub const SEARCH_MATCHES: usize = 1000;
 
-/// Time that computing a diff may take before it gets coarser, in milliseconds.
-pub const DIFF_MS: u64 = 200;
-
 /// Tool calls of one answer that run side by side. From the execution model.
 pub const PARALLEL_TOOLS: usize = 4;
 
@@ -316,6 +338,58 @@ pub const OPEN_QUESTIONS: usize = 1024;
 /// Questions whose end is remembered, so that a late answer is told so.
 pub const CLOSED_QUESTIONS: usize = 1024;
 
+/// Hooks of a configuration. Each costs a process at its boundary.
+pub const HOOKS: usize = 64;
+
+/// How long a hook may take without a time-out of its own, in milliseconds. A person waits for it.
+pub const HOOK_MS: u64 = 10_000;
+
+/// The longest time-out that a hook may ask for, in milliseconds (ten minutes).
+pub const HOOK_MAX_MS: u64 = 600_000;
+
+/// Bytes of a hook's answer that are taken (4 MiB): the longest answer of a model, which it may rewrite.
+pub const HOOK_OUTPUT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of what a hook writes to standard error that are kept for the message (4 KiB).
+pub const HOOK_STDERR_BYTES: usize = 4 * 1024;
+
+/// Sessions that may stand above each other: a subagent's subagent's subagent is the last.
+pub const SUBAGENT_DEPTH: u32 = 3;
+
+/// Bytes of a task that is delegated (64 KiB): it is written by a model.
+pub const MAX_CHILD_TASK_BYTES: usize = 64 * 1024;
+
+/// Largest file of a workflow, in bytes (256 KiB).
+pub const WORKFLOW_BYTES: usize = 256 * 1024;
+
+/// Files of workflows that are read from one folder.
+pub const WORKFLOWS: usize = 200;
+
+/// Stages of a workflow, a group counting as one.
+pub const WORKFLOW_STAGES: usize = 64;
+
+/// Stages of one group. Each is a session that asks a model.
+pub const WORKFLOW_SIBLINGS: usize = 8;
+
+/// Steps that one run takes. One that takes more goes in circles.
+pub const WORKFLOW_STEPS: u32 = 200;
+
+/// Bytes of a stage's body before its places are filled in (64 KiB).
+pub const STAGE_TEMPLATE_BYTES: usize = 64 * 1024;
+
+/// Attempts that a stage may make.
+pub const STAGE_ATTEMPTS: u32 = 10;
+
+/// Model calls of one act, unless its stage says less.
+pub const STAGE_TURNS: u32 = 50;
+
+/// How long a gate's or an assertion's command may take without a time-out of its own, in milliseconds: a
+/// project's tests take minutes.
+pub const WORKFLOW_CHECK_MS: u64 = 300_000;
+
+/// Bytes of a failed assertion's output that the next attempt is told (4 KiB), from its end.
+pub const STAGE_OUTPUT_BYTES: usize = 4 * 1024;
+
 /// Background jobs of a session that run at the same time.
 pub const RUNNING_JOBS: usize = 16;
 
@@ -326,3 +400,94 @@ pub const MAX_FRONTEND_ACTIONS: usize = 64;
 
 /// Messages that `/history` shows: a page of a terminal or two.
 pub const HISTORY_MESSAGES: usize = 100;
+
+/// How long a connection to a server may take to be made, in seconds.
+pub const HTTP_CONNECT_SECONDS: u64 = 30;
+
+/// How long a connection that nobody uses is kept for the next call, in seconds.
+pub const HTTP_KEEP_SECONDS: u64 = 90;
+
+/// How long a server may say nothing before it counts as lost, in seconds (five minutes). Models that think
+/// without showing it, and small machines that read a long prompt, are silent for minutes.
+pub const HTTP_IDLE_SECONDS: u64 = 300;
+
+/// How long what follows an answer's end is waited for, in seconds, so that its connection can be used again.
+pub const HTTP_DRAIN_SECONDS: u64 = 2;
+
+/// Bytes of a refusal, or of an answer with tokens, that are read (64 KiB).
+pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
+
+/// Longest event of a stream, in bytes (10 MiB): the longest answer, with room for escapes.
+pub const SSE_EVENT_BYTES: usize = 10 * 1024 * 1024;
+
+/// Longest answer that a hosted model is asked for beside its thinking, in tokens. What it could say beyond
+/// that would have to fit into the window beside the conversation.
+pub const HOSTED_ANSWER_TOKENS: u32 = 32_000;
+
+/// How long a command that prints a key may take, in seconds: a person may have to unlock something.
+pub const KEY_COMMAND_SECONDS: u64 = 60;
+
+/// Bytes that a command which prints a key is read for.
+pub const KEY_BYTES: u64 = 64 * 1024;
+
+/// Bytes of the file of credentials that are read (1 MiB): a few hundred logins.
+pub const CREDENTIALS_BYTES: u64 = 1024 * 1024;
+
+/// How long before its end a login's token is renewed, in seconds: longer than a call takes to begin.
+pub const TOKEN_EARLY_SECONDS: u64 = 60;
+
+/// How long a server that gives tokens may take to answer, in seconds.
+pub const TOKEN_SECONDS: u64 = 30;
+
+/// How long a person may take to log in, in seconds (ten minutes, which most servers give too).
+pub const LOGIN_SECONDS: u64 = 600;
+
+/// How long a browser may take to ask for the page after a login, in seconds.
+pub const CALLBACK_SECONDS: u64 = 10;
+
+/// Longest head of a browser's request, in bytes.
+pub const CALLBACK_HEAD_BYTES: usize = 16 * 1024;
+
+/// Folders whose instructions, skills and templates are kept in memory. A process serves a few.
+pub const CONTEXT_PROJECTS: usize = 64;
+
+/// Bytes of one file of instructions that are read (32 KiB, about 8,000 tokens).
+pub const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
+
+/// Bytes of all instructions that a system prompt holds (64 KiB), or a quarter of the model's window if that
+/// is less.
+pub const PROMPT_INSTRUCTIONS_BYTES: usize = 64 * 1024;
+
+/// Skills that are found for one folder. The model is told of each in a line.
+pub const SKILLS: usize = 200;
+
+/// Largest `SKILL.md`, in bytes (64 KiB). The long part of a skill stands in files beside it.
+pub const SKILL_BYTES: u64 = 64 * 1024;
+
+/// Longest description of a skill, in bytes. From the format's specification.
+pub const SKILL_DESCRIPTION_BYTES: usize = 1024;
+
+/// Bytes of the list of skills that a system prompt holds (16 KiB).
+pub const PROMPT_SKILLS_BYTES: usize = 16 * 1024;
+
+/// Prompt templates that are found for one folder.
+pub const TEMPLATES: usize = 200;
+
+/// Largest prompt template, in bytes (64 KiB).
+pub const TEMPLATE_BYTES: u64 = 64 * 1024;
+
+/// Longest text that a template may become with its arguments (1 MiB).
+pub const EXPANSION_BYTES: usize = 1024 * 1024;
+
+/// Files that one message may refer to. A person names a few.
+pub const REFERENCES: usize = 20;
+
+/// Bytes of files that are attached to one message (192 KiB), or a quarter of the model's window if that is
+/// less.
+pub const REFERENCES_BYTES: usize = 192 * 1024;
+
+/// Longest path that an editor tells, in bytes: what Linux takes.
+pub const EDITOR_PATH_BYTES: usize = 4096;
+
+/// Bytes of a selection that the model is shown (8 KiB): some screens full. It can read the rest.
+pub const EDITOR_TEXT_BYTES: usize = 8 * 1024;

@@ -318,10 +318,61 @@ impl ThinkingLevel {
         Self::ALL.into_iter().find(|level| level.as_str() == name)
     }
 
+    /// The level that a model with these levels has in this one's place: the most that is no more than this,
+    /// else its least.
+    pub fn within(self, levels: &[Self]) -> Self {
+        let below = levels.iter().filter(|level| **level <= self).max();
+        below.or_else(|| levels.iter().min()).copied().unwrap_or(Self::Off)
+    }
+
     /// The level after this one, from the last back to the first.
     pub fn next(self) -> Self {
         let mut after = Self::ALL.into_iter().skip_while(|level| *level != self).skip(1);
         after.next().unwrap_or(Self::Off)
+    }
+}
+
+/// What a session's tools may do without asking; narrowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Mode {
+    /// Nothing may be changed or run.
+    ReadOnly,
+    /// Reading inside the workspace is free, anything else asks.
+    #[default]
+    Ask,
+    /// Changing files inside the workspace is free too.
+    AcceptEdits,
+    /// Nothing asks.
+    Yolo,
+}
+
+impl Mode {
+    /// All modes, in the order in which a person is told of them.
+    pub const ALL: [Self; 4] = [Self::Ask, Self::AcceptEdits, Self::ReadOnly, Self::Yolo];
+
+    /// Their names, in the same order.
+    pub const NAMES: [&'static str; 4] =
+        [Self::Ask.as_str(), Self::AcceptEdits.as_str(), Self::ReadOnly.as_str(), Self::Yolo.as_str()];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::AcceptEdits => "accept-edits",
+            Self::ReadOnly => "read-only",
+            Self::Yolo => "yolo",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -352,6 +403,9 @@ pub struct Message {
     pub tool_name: Option<Arc<str>>,
     /// Whether the tool failed.
     pub is_error: Option<bool>,
+    /// What the provider wants to be given again with an assistant's message. Kept in the journal; nobody
+    /// else is shown it.
+    pub replay: Option<Value<'static>>,
 }
 
 impl Message {
@@ -370,6 +424,7 @@ impl Message {
             tool_call_id: None,
             tool_name: None,
             is_error: None,
+            replay: None,
         }
     }
 
@@ -386,7 +441,16 @@ impl Message {
         Value::vector(self.content.iter().map(Block::to_value))
     }
 
-    /// The message as the wire and the journal show it.
+    /// The message as the journal keeps it.
+    pub fn to_journal(&self) -> Value<'static> {
+        let mut value = self.to_value();
+        if let (Some(replay), Value::Map(map)) = (&self.replay, &mut value) {
+            map.put("replay", replay.clone());
+        }
+        value
+    }
+
+    /// The message as the wire shows it.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
         map.put("id", self.id.to_value());
@@ -439,6 +503,7 @@ impl Message {
             tool_call_id: text("tool-call-id"),
             tool_name: text("tool-name"),
             is_error: value.get("is-error").and_then(Value::as_bool),
+            replay: value.get("replay").map(|replay| replay.clone().into_owned()),
         })
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::message::{SessionId, ThinkingLevel, Usage, count};
+use crate::message::{Mode, SessionId, ThinkingLevel, Usage, count};
 use crate::value::{Map, Value};
 
 /// What is known of a session at one moment.
@@ -37,18 +38,26 @@ pub struct SessionFacts {
     pub retry_deadline_ms: Option<i64>,
     /// Whether the turn ends after the tool call that runs.
     pub interrupt_pending: bool,
+    /// Whether the kernel can keep commands from writing outside the workspace.
+    pub sandboxed: bool,
+    /// The prompt templates that were found, as frontends see them.
+    pub prompt_templates: Arc<[Value<'static>]>,
+    /// What the editor shows, if it said so.
+    pub editor: Option<Arc<Value<'static>>>,
     /// The provider's name.
     pub model_provider: Arc<str>,
     /// The model's id there.
     pub model_id: Arc<str>,
     /// Whether the model can think.
     pub model_reasoning: bool,
+    /// The thinking levels that the model has.
+    pub thinking_levels: Arc<[ThinkingLevel]>,
     /// The model's window in tokens.
     pub context_window: u64,
     /// The chosen thinking level.
     pub thinking: ThinkingLevel,
     /// What tools may do without asking.
-    pub mode: Arc<str>,
+    pub mode: Mode,
     /// Whether the conversation is compacted by itself.
     pub auto_compaction: bool,
     /// Whether failed model calls are tried again by themselves.
@@ -94,7 +103,32 @@ impl SessionFacts {
 
     /// The thinking level that the model really has.
     pub fn effective_thinking(&self) -> ThinkingLevel {
-        if self.model_reasoning { self.thinking } else { ThinkingLevel::Off }
+        if self.model_reasoning { self.thinking.within(&self.thinking_levels) } else { ThinkingLevel::Off }
+    }
+
+    /// The thinking level after the chosen one, of those that the model has.
+    pub fn next_thinking(&self) -> ThinkingLevel {
+        if !self.model_reasoning {
+            return self.thinking.next();
+        }
+        let mut after = self.effective_thinking();
+        // At most once round: the model has at least one level.
+        for _ in ThinkingLevel::ALL {
+            after = after.next();
+            if self.thinking_levels.contains(&after) {
+                break;
+            }
+        }
+        after
+    }
+
+    /// Whether commands are kept from writing outside the workspace: `enforced`, `unavailable`, or `off`.
+    pub fn sandbox(&self) -> &'static str {
+        match (self.mode, self.sandboxed) {
+            (Mode::Yolo, _) => "off",
+            (_, true) => "enforced",
+            (_, false) => "unavailable",
+        }
     }
 
     /// Whether a turn runs.
@@ -144,7 +178,10 @@ pub fn session_state(facts: &SessionFacts) -> Map<'static> {
     map.put("effective-reasoning-effort", facts.effective_thinking().as_str());
     map.put("header-model-label", Value::from(model_label(facts)));
     map.put("status-session-line", Value::from(status_line(facts)));
-    map.put("mode", text(&facts.mode));
+    map.put("mode", facts.mode.as_str());
+    if !facts.prompt_templates.is_empty() {
+        map.put("prompt-templates", Value::vector(facts.prompt_templates.iter().cloned()));
+    }
     map
 }
 
@@ -197,7 +234,7 @@ pub fn footer(facts: &SessionFacts) -> Map<'static> {
     map.put("session-id", facts.id.to_value());
     map.put("path-line", Value::from(format!("{}{branch}", home_relative(&facts.cwd))));
     map.put("stats-line", Value::from(parts.join(" ")));
-    map.put("status-line", Value::from(format!("mode: {}", facts.mode)));
+    map.put("status-line", Value::from(format!("mode: {} · sandbox: {}", facts.mode, facts.sandbox())));
     map.put("usage-parts", Value::vector(parts.into_iter().map(Value::from)));
     map.put("model-text", Value::from(format!("({}) {}", facts.model_provider, model_label(facts))));
     map.put("session-activity-line", Value::from(status_line(facts)));
@@ -256,25 +293,26 @@ pub fn context(sessions: &[Arc<SessionFacts>]) -> Map<'static> {
 }
 
 /// Each session a line, children below their parent and indented. A session whose parent is not live
-/// stands at the margin.
+/// stands at the margin. Linear in the number of sessions; the indentation has a bound for that.
 fn tree_lines(sessions: &[Arc<SessionFacts>]) -> Vec<String> {
-    let live = |id: &SessionId| sessions.iter().any(|facts| facts.id == *id);
+    const DEEPEST: usize = 16;
+    let live: HashSet<&SessionId> = sessions.iter().map(|facts| &facts.id).collect();
+    let mut children: HashMap<&SessionId, Vec<&SessionFacts>> = HashMap::new();
+    let mut open: Vec<(&SessionFacts, usize)> = Vec::new();
+    // From the last to the first: what is put down last is taken up first.
+    for facts in sessions.iter().rev() {
+        match facts.parent.as_ref().filter(|parent| live.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(facts),
+            None => open.push((facts, 0)),
+        }
+    }
     let mut lines = Vec::with_capacity(sessions.len());
-    let mut open: Vec<(&SessionFacts, usize)> = sessions
-        .iter()
-        .rev()
-        .filter(|facts| !facts.parent.as_ref().is_some_and(live))
-        .map(|facts| (facts.as_ref(), 0))
-        .collect();
     while let Some((facts, depth)) = open.pop() {
         let mark = if facts.is_streaming() { "●" } else { "○" };
-        lines.push(format!("{}{mark} {}", "  ".repeat(depth), facts.display_name()));
-        let children = sessions.iter().rev().filter(|child| child.parent.as_ref() == Some(&facts.id));
-        open.extend(children.map(|child| (child.as_ref(), depth.saturating_add(1))));
-        // A cycle cannot come from forks, but a damaged file may claim one.
-        if lines.len() > sessions.len() {
-            break;
-        }
+        lines.push(format!("{}{mark} {}", "  ".repeat(depth.min(DEEPEST)), facts.display_name()));
+        // Taken out, so that two sessions with one id in a damaged file do not both have them.
+        let below = children.remove(&facts.id).unwrap_or_default();
+        open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));
     }
     lines
 }
@@ -302,7 +340,69 @@ pub fn usage(facts: &SessionFacts) -> Map<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::short;
+    use super::*;
+
+    fn facts(id: &str, parent: Option<&str>) -> Arc<SessionFacts> {
+        Arc::new(SessionFacts {
+            id: SessionId::from(id),
+            file: None,
+            name: Some(id.into()),
+            first_message: None,
+            cwd: "/".into(),
+            git_branch: None,
+            parent: parent.map(SessionId::from),
+            created_at: "".into(),
+            phase: Phase::Idle,
+            pending_messages: 0,
+            retry_attempt: 0,
+            retry_deadline_ms: None,
+            interrupt_pending: false,
+            model_provider: "".into(),
+            model_id: "".into(),
+            thinking_levels: Arc::from([]),
+            model_reasoning: false,
+            context_window: 0,
+            thinking: ThinkingLevel::Off,
+            mode: Mode::Ask,
+            sandboxed: true,
+            prompt_templates: Arc::default(),
+            editor: None,
+            auto_compaction: true,
+            auto_retry: true,
+            usage: Usage::default(),
+            context_tokens: 0,
+            message_count: 0,
+        })
+    }
+
+    #[test]
+    fn children_stand_below_their_parent_in_the_order_of_the_list() {
+        let sessions = [
+            ("a", None),
+            ("b", Some("a")),
+            ("c", None),
+            ("d", Some("b")),
+            ("e", Some("a")),
+            ("f", Some("gone")),
+        ];
+        let lines = tree_lines(&sessions.map(|(id, parent)| facts(id, parent)));
+        assert_eq!(lines, ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
+        // Two that claim to be each other's parent are no root; nothing hangs on them.
+        assert_eq!(tree_lines(&[facts("x", Some("y")), facts("y", Some("x"))]), [""; 0]);
+    }
+
+    #[test]
+    fn a_long_chain_of_sessions_costs_no_more_than_their_number() {
+        let names: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+        let chain: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| facts(name, at.checked_sub(1).map(|at| names[at].as_str())))
+            .collect();
+        let lines = tree_lines(&chain);
+        assert_eq!(lines.len(), chain.len());
+        assert!(lines.iter().map(String::len).sum::<usize>() < 60 * chain.len());
+    }
 
     #[test]
     fn counts_are_short() {

@@ -4,7 +4,7 @@
 //! provider neither retries nor runs tools, it says what happened and the runtime decides.
 //!
 //! The kinds of provider stand side by side below: [`scripted`] answers from a file, [`embedded`]
-//! runs a model inside the process.
+//! runs a model inside the process, [`hosted`] asks a server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::value::Value;
 
 pub mod embedded;
 pub mod fetch;
+pub mod hosted;
 pub mod known;
 pub mod models;
 pub mod scripted;
@@ -26,12 +27,21 @@ pub trait Provider: Send + Sync + 'static {
     /// The name that configuration and the wire call it by, such as `scripted`.
     fn name(&self) -> &str;
 
+    /// Whether it can be asked as things stand: what it needs (a key, a file) is there. Quick; asks nobody.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     /// Asks the model. Returns at once; the work begins when the stream is first polled or before.
     ///
     /// The stream ends after a [`Chunk::Stop`] or after an error, whichever comes first, and yields
     /// nothing after either. Dropping it cancels the call: a provider stops promptly and reports
     /// nothing.
     fn stream(&self, request: Request) -> ChunkStream;
+
+    /// Ends what the provider runs on, and waits until it is gone. Called once, at the end of the process;
+    /// calls after it fail.
+    fn end(&self) {}
 }
 
 /// What a model call yields, in order.
@@ -50,8 +60,19 @@ pub struct Request {
     pub tools: Vec<ToolSpec>,
     /// How much the model may think.
     pub thinking: ThinkingLevel,
+    /// How the model is told how much to think; `None` for one that cannot.
+    pub thinking_by: Option<ThinkingBy>,
     /// The longest answer, in tokens; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
+}
+
+/// How a model is told how much to think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingBy {
+    /// By a number of tokens.
+    Budget,
+    /// By a word.
+    Effort,
 }
 
 /// A tool as a model is told of it.
@@ -93,6 +114,9 @@ pub enum Chunk {
         /// The arguments, a map with keyword keys.
         arguments: Value<'static>,
     },
+    /// What the provider wants to be given again with this answer, such as signatures of its thinking. Opaque
+    /// to everyone else; comes at most once, before the stop.
+    Replay(Value<'static>),
     /// What the call used. Comes at most once, before the stop.
     Usage(Usage),
     /// The end of the answer, and why.

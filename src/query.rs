@@ -16,8 +16,10 @@ pub mod run;
 pub mod world;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use crate::catalogue::ErrorCode;
 use crate::edn;
@@ -70,6 +72,38 @@ pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
         }
     };
     Ok(Prepared { level, entity, strict: query.strict })
+}
+
+/// How queries were answered since the process was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// How many were.
+    pub answered: u64,
+    /// How long they took together, in microseconds.
+    pub micros: u64,
+    /// How long the slowest one took, in microseconds.
+    pub slowest: u64,
+}
+
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+static NANOS: AtomicU64 = AtomicU64::new(0);
+static SLOWEST_NANOS: AtomicU64 = AtomicU64::new(0);
+
+/// The counters of this process.
+pub fn counters() -> Counters {
+    let micros = |nanos: &AtomicU64| nanos.load(Ordering::Relaxed) / 1_000;
+    Counters {
+        answered: ANSWERED.load(Ordering::Relaxed),
+        micros: micros(&NANOS),
+        slowest: micros(&SLOWEST_NANOS),
+    }
+}
+
+fn count(begun: Instant) {
+    let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    ANSWERED.fetch_add(1, Ordering::Relaxed);
+    NANOS.fetch_add(nanos, Ordering::Relaxed);
+    SLOWEST_NANOS.fetch_max(nanos, Ordering::Relaxed);
 }
 
 fn keep(text: &str, level: &Arc<Level>) {
@@ -131,8 +165,10 @@ impl Prepared {
     /// `runtime/query-failed` where a bound was reached, or where the query is strict and not all of it
     /// could be resolved.
     pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<QueryAnswer, ApiError> {
-        let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes)
-            .map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
+        let begun = Instant::now();
+        let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
+        count(begun);
+        let answered = answered.map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
         let errors = Some(answered.errors).filter(|errors| !errors.is_empty());
         if self.strict && (!answered.missing.is_empty() || errors.is_some()) {
             let message = "The query is strict, and not all of it could be resolved.";

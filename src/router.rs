@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{COMMANDS, ErrorCode, Op, thinking_level};
+use crate::catalogue::{ErrorCode, Op, thinking_level};
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
-use crate::message::{EntryId, Message, SessionId, ThinkingLevel, TurnId};
+use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach,
     Reply, Response, Scope, SessionApi, SwitchTarget,
@@ -18,6 +18,10 @@ use crate::value::{Map, Value};
 /// Calls the session API for an op. The ops of the connection itself never come here.
 pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply: Reply<Map<'static>>) {
     let p = Params(params);
+    // In one place for all: some ops would be answered without a look at the session.
+    if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
+        return reply.fail(ApiError::not_found("session", call.session.as_str()));
+    }
     match op {
         Op::Handshake | Op::Ping | Op::Subscribe | Op::Unsubscribe | Op::Ack => {
             reply.fail(ApiError::failed("The connection serves this op itself."));
@@ -45,7 +49,9 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
         Op::GetLastAssistantText => {
             api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
         }
-        Op::GetCommands => reply.ok(one("commands", commands())),
+        Op::GetCommands => {
+            api.commands(call, shape(reply, |commands| one("commands", Value::vector(commands))))
+        }
         Op::GetAvailableModels => {
             api.models(call, shape(reply, |models| one("models", Value::vector(models))))
         }
@@ -57,7 +63,8 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
                 data.put("sessions", Value::vector(sessions));
                 data
             });
-            api.list_sessions(call, p.count("limit"), scope, reply);
+            let text = p.text("text").map(str::to_owned);
+            api.list_sessions(call, text, p.count("limit"), scope, reply);
         }
         Op::ReadOutput => {
             let offset = p.count("offset").unwrap_or(0);
@@ -164,7 +171,8 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
             );
         }
         Op::SetMode => {
-            api.set_mode(call, p.owned("mode"), shape(reply, |mode| one("mode", Value::from(mode))))
+            let mode = p.text("mode").and_then(Mode::parse).unwrap_or_default();
+            api.set_mode(call, mode, shape(reply, |mode: Mode| one("mode", mode.as_str())));
         }
         Op::SetAutoCompaction => {
             let enabled = p.flag("enabled").unwrap_or(false);
@@ -296,15 +304,6 @@ fn query_answer(answer: QueryAnswer) -> Map<'static> {
         data.put("errors", Value::from(errors));
     }
     data
-}
-
-fn commands() -> Value<'static> {
-    Value::vector(COMMANDS.iter().map(|command| {
-        let mut map = one("name", command.name);
-        map.put("usage", command.usage);
-        map.put("description", command.doc);
-        Value::from(map)
-    }))
 }
 
 /// Params that were checked against the catalogue.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::event::{Cause, Event};
-use crate::message::{EntryId, Message, SessionId, ThinkingLevel, TurnId};
+use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::value::{Map, Value};
 
 /// Why the runtime refused.
@@ -282,6 +282,9 @@ pub trait SessionApi: Send + Sync {
     /// that they did is on disk.
     fn detach(&self, connection: u64, reply: Reply<()>);
 
+    /// Whether there is a live session of that id.
+    fn has_session(&self, session: &SessionId) -> bool;
+
     /// The facts of a handshake: session, model, thinking level.
     fn server_info(&self, session: &SessionId) -> Map<'static>;
 
@@ -300,10 +303,15 @@ pub trait SessionApi: Send + Sync {
     fn last_assistant_text(&self, call: Call, reply: Reply<Option<String>>);
     /// The models of the catalogue.
     fn models(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
-    /// Sessions, live and on disk, as slots; newest first.
+    /// The slash commands with `:name`, `:usage`, `:description` and `:source`: the program's own, the prompt
+    /// templates and the skills.
+    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
+    /// Sessions, live and on disk, as slots, newest first; with a text those with all of its words, the best
+    /// first, each with an `excerpt`.
     fn list_sessions(
         &self,
         call: Call,
+        text: Option<String>,
         limit: Option<usize>,
         scope: Scope,
         reply: Reply<Vec<Value<'static>>>,
@@ -351,8 +359,8 @@ pub trait SessionApi: Send + Sync {
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>);
     /// Chooses a thinking level, or with `None` the next one.
     fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>);
-    /// Chooses the permission mode by name.
-    fn set_mode(&self, call: Call, mode: String, reply: Reply<String>);
+    /// Chooses what tools may do without asking.
+    fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>);
     /// Turns automatic compaction on or off.
     fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>);
     /// Turns automatic retries on or off.
@@ -364,6 +372,8 @@ pub trait SessionApi: Send + Sync {
     fn command(&self, call: Call, text: String, reply: Reply<()>);
     /// Answers a frontend action.
     fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>);
+    /// Approves what a typed question asks for, this once, or refuses it, in the shape of its kind.
+    fn decide(&self, call: Call, interaction: String, approve: bool, note: Option<String>, reply: Reply<()>);
     /// Answers a typed question.
     fn respond(&self, call: Call, response: Response, reply: Reply<()>);
     /// Answers the open dialog; `None` cancels it.
@@ -386,6 +396,11 @@ pub trait SessionApi: Send + Sync {
     fn job(&self, call: Call, id: String, reply: Reply<Value<'static>>);
     /// Ends a background job.
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Value<'static>>);
+
+    /// Keeps a note for the project's later sessions; answers the note when it is on disk.
+    fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>);
+    /// Removes a note; answers whether there was one of that id.
+    fn forget(&self, call: Call, note: String, reply: Reply<bool>);
 
     /// Writes the session as a page; answers the path.
     fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>);

@@ -24,8 +24,8 @@ use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
 use crate::project;
 
-pub use commit::Committer;
-pub use entry::{Entry, EntryBody, Header, Parent};
+pub use commit::{Committer, Counters};
+pub use entry::{Entry, EntryBody, FORMAT, Header, Parent};
 pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
 pub use journal::{Journal, Loaded};
 pub use listing::{Hit, SessionInfo};
@@ -171,6 +171,11 @@ impl Store {
     /// When an append is acknowledged.
     pub fn durability(&self) -> Durability {
         self.durability
+    }
+
+    /// What was written since the process was started.
+    pub fn counters(&self) -> Counters {
+        self.committer.counters()
     }
 
     /// The folder of one project's sessions.

@@ -11,11 +11,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::READ_LINES;
 use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::value::{Map, Value};
 
 mod bash;
+mod diff;
 mod edit;
 mod find;
 pub mod output;
@@ -33,6 +35,9 @@ use permission::Access;
 
 /// The name of the tool that asks the person; the runtime answers it.
 pub const ASK_USER: &str = "ask-user";
+
+/// The name of the tool that gives a task to a subagent; the runtime answers it.
+pub const DELEGATE: &str = "delegate";
 
 /// The name of the tool that runs commands.
 pub const BASH: &str = bash::NAME;
@@ -142,15 +147,37 @@ pub fn specs() -> Vec<ToolSpec> {
             ("options", "strings", "Answers to choose from; without them the user writes one.", false),
         ],
     ));
+    specs.push(spec(
+        DELEGATE,
+        "Gives a task to a subagent: a model with a conversation of its own and only the tools that you name. \
+         It knows nothing of this conversation, so the task must say everything. Returns what it says last. \
+         Several in one answer work side by side. The user is asked once before it starts.",
+        &[
+            ("task", "string", "What it is to do, and what it is to report.", true),
+            ("tools", "strings", "Names of your tools that it may use: only those that it needs.", true),
+            ("model", "string", "Another model, as provider/id; yours without it.", false),
+        ],
+    ));
     specs
+}
+
+/// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image.
+pub fn read_file(path: &Path, first: usize, limit: Option<usize>) -> Outcome {
+    read::read(path, first, limit.unwrap_or(READ_LINES)).unwrap_or_else(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            _ => error.to_string(),
+        };
+        Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
+    })
 }
 
 /// What a call does, in one line, whether or not there is such a tool.
 pub fn summary(name: &str, arguments: &Value<'_>) -> String {
     let text = match find(name) {
         Some(tool) => tool.summary(arguments),
-        None => match arguments.get("question").and_then(Value::as_str) {
-            Some(question) => format!("{name} {question}"),
+        None => match arguments.get("question").or(arguments.get("task")).and_then(Value::as_str) {
+            Some(text) => format!("{name} {text}"),
             None => name.to_owned(),
         },
     };

@@ -4,14 +4,17 @@
 //! blocking threads, or a readiness loop in between, would cost more than the work on a frame. Knows
 //! bytes and descriptors; nothing of lines or frames.
 
+pub mod memory;
 pub mod socket;
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// The writing half of a transport.
 pub trait Output: Send + Sync {
@@ -52,40 +55,131 @@ impl Transport {
     /// When a descriptor is closed.
     pub fn stdio() -> io::Result<Self> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let output = Descriptor(File::from(io::stdout().as_fd().try_clone_to_owned()?));
-        Ok(Self { input: Box::new(input), output: Box::new(output) })
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        Ok(Self { input: Box::new(Waiting(input)), output: Box::new(Descriptor::new(output)) })
     }
 
-    /// A connected socket; also the memory transport of the tests, as one half of a pair.
+    /// A connected socket.
     ///
     /// # Errors
     /// When the descriptor cannot be duplicated.
     pub fn socket(stream: UnixStream) -> io::Result<Self> {
         let input = stream.try_clone()?;
-        Ok(Self { input: Box::new(input), output: Box::new(Socket(stream)) })
+        Ok(Self { input: Box::new(Waiting(input)), output: Box::new(Socket(stream)) })
     }
 }
 
+/// Waits, without a bound, until a descriptor is ready; that it was closed counts as ready.
+fn wait_for(descriptor: impl AsFd, flags: PollFlags) -> io::Result<()> {
+    loop {
+        match poll(&mut [PollFd::new(&descriptor, flags)], None) {
+            Err(Errno::INTR) => {}
+            result => return result.map(drop).map_err(Into::into),
+        }
+    }
+}
+
+/// A reader whose descriptor may be non-blocking: descriptors are shared with the process that started
+/// this one, and it may have made them so.
+struct Waiting<R>(R);
+
+impl<R: Read + AsFd> Read for Waiting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait_for(&self.0, PollFlags::IN)?;
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Writes all bytes, whether the descriptor blocks or not.
+fn write_waiting<W: AsFd>(descriptor: W, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(&descriptor, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_for(&descriptor, PollFlags::OUT)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 /// A pipe, a terminal or a file.
-struct Descriptor(File);
+///
+/// It may be shared with other processes, so it is not made non-blocking. Where the kernel can write
+/// without waiting all the same, it is asked to; else the descriptor is asked whether it is ready, and
+/// given no more than it then must take.
+struct Descriptor {
+    file: File,
+    /// The kernel cannot write to this without waiting.
+    asks_first: AtomicBool,
+}
 
 /// What a pipe that polls as writable takes without blocking, at least (`PIPE_BUF` of POSIX and Linux).
 const PIPE_ATOMIC_BYTES: usize = 4096;
 
+impl Descriptor {
+    fn new(file: File) -> Self {
+        Self { file, asks_first: AtomicBool::new(!cfg!(any(target_os = "linux", target_os = "android"))) }
+    }
+
+    /// Writes what fits without waiting. `None` where the kernel cannot do that with this descriptor.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn write_at_once(&self, bytes: &[u8]) -> Option<Result<usize, Errno>> {
+        use rustix::io::{ReadWriteFlags, pwritev2};
+        // This offset stands for the place where the descriptor is, as for a plain write.
+        const HERE: u64 = u64::MAX;
+        match pwritev2(&self.file, &[io::IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => None,
+            result => Some(result),
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn write_at_once(&self, _: &[u8]) -> Option<Result<usize, Errno>> {
+        None
+    }
+
+    fn write_if_ready(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut ready = [PollFd::new(&self.file, PollFlags::OUT)];
+        poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        // One that was closed is written to, so that the write says so.
+        if ready.first().is_none_or(|fd| fd.revents().is_empty()) {
+            return Ok(0);
+        }
+        rustix::io::write(&self.file, bytes.get(..PIPE_ATOMIC_BYTES).unwrap_or(bytes))
+    }
+}
+
 impl Output for Descriptor {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.0).write_all(bytes)
+        write_waiting(&self.file, bytes)
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        // The descriptor may be shared with other processes, so it is not made non-blocking: it is
-        // asked whether it is ready, and given no more than it then must take.
-        let mut ready = [PollFd::new(&self.0, PollFlags::OUT)];
-        poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-        if !ready.first().is_some_and(|fd| fd.revents().contains(PollFlags::OUT)) {
-            return Ok(0);
+        loop {
+            let written = match self.asks_first.load(Ordering::Relaxed) {
+                true => self.write_if_ready(bytes),
+                false => match self.write_at_once(bytes) {
+                    Some(written) => written,
+                    None => {
+                        self.asks_first.store(true, Ordering::Relaxed);
+                        continue;
+                    }
+                },
+            };
+            match written {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                written => return written.map_err(Into::into),
+            }
         }
-        (&self.0).write(bytes.get(..PIPE_ATOMIC_BYTES).unwrap_or(bytes))
     }
 
     fn shut(&self) {}
@@ -95,19 +189,73 @@ struct Socket(UnixStream);
 
 impl Output for Socket {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.0).write_all(bytes)
+        write_waiting(&self.0, bytes)
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         use rustix::net::{SendFlags, send};
-        match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(count) => Ok(count),
-            Err(rustix::io::Errno::AGAIN) => Ok(0),
-            Err(error) => Err(error.into()),
+        loop {
+            match send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(0),
+                sent => return sent.map_err(Into::into),
+            }
         }
     }
 
     fn shut(&self) {
         let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe with nobody reading, and its writing half as an output.
+    fn full_pipe(asks_first: bool) -> (File, Descriptor) {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let output = Descriptor::new(File::from(writer));
+        output.asks_first.store(asks_first, Ordering::Relaxed);
+        let mut filled = 0;
+        loop {
+            match output.try_write(&[b'x'; 10_000]).unwrap() {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        assert!(filled >= PIPE_ATOMIC_BYTES, "{filled}");
+        (File::from(reader), output)
+    }
+
+    #[test]
+    fn a_full_pipe_is_not_waited_for_and_a_closed_one_is_told() {
+        for asks_first in [false, true] {
+            let (mut reader, output) = full_pipe(asks_first);
+            let mut part = [0; 8192];
+            reader.read_exact(&mut part).unwrap();
+            assert!(output.try_write(b"again").unwrap() > 0, "there is room again");
+            drop(reader);
+            let error = output.try_write(b"gone").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "asks first: {asks_first}");
+            assert_eq!(output.write_all(b"gone").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_somebody_made_non_blocking_is_waited_for() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        for end in [&reader, &writer] {
+            rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK).unwrap();
+        }
+        let output = Descriptor::new(File::from(writer));
+        let reading = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            Waiting(File::from(reader)).read_to_end(&mut all).map(|_| all.len())
+        });
+        // Far more than a pipe holds: both ends meet the other one not ready.
+        output.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        drop(output);
+        assert_eq!(reading.join().unwrap().unwrap(), 1 << 20);
     }
 }

@@ -17,6 +17,7 @@ use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
 use uuid::Uuid;
 
+pub(crate) use map::Repeats;
 pub use map::{IntoEntries, Map, Set};
 pub use number::{Inst, Ratio};
 

@@ -71,6 +71,48 @@ fn value() -> impl Strategy<Value = Owned> {
     })
 }
 
+/// The forms of `text`, and those of its pieces when it is cut at `cut`.
+fn whole_and_cut(text: &str, cut: usize) -> [Vec<Result<Owned, edn::Error>>; 2] {
+    let whole = edn::Reader::new(text.as_bytes()).map(|form| form.map(Value::into_owned)).collect();
+    let mut stream = Stream::new();
+    let mut forms = Vec::new();
+    'pieces: for piece in [Some(&text.as_bytes()[..cut]), Some(&text.as_bytes()[cut..]), None] {
+        stream.push(piece.unwrap_or_default());
+        loop {
+            match if piece.is_some() { stream.next_form() } else { stream.finish() } {
+                Ok(Some(form)) => forms.push(Ok(form)),
+                Ok(None) => break,
+                Err(error) => {
+                    forms.push(Err(error));
+                    break 'pieces;
+                }
+            }
+        }
+    }
+    [whole, forms]
+}
+
+#[test]
+fn characters_beyond_ascii_end_forms_in_pieces_as_they_do_in_the_whole() {
+    for text in [
+        "a\u{2003}#{1}",
+        "\u{2003}#{1}\u{3000}#_ a\u{1680}b",
+        "\u{2003};c\n #inst\u{2003}\"2020-01-31\"",
+        "#_\u{2003} a b #a/b\u{2003} 1 ##\u{2003}Inf",
+        "\u{2002}#:a{#:a",
+        "\u{660}#{1} +\u{661}#_ a 2 é#{1}",
+        "\\\u{2003}#{1} \\\u{2003}\u{2003}#{1}",
+        "[a\u{2003}#{1}\u{660}#{2}]",
+        "#\u{2003}a",
+        "#é\u{2003}a",
+    ] {
+        for cut in 0..=text.len() {
+            let [whole, cut] = whole_and_cut(text, cut);
+            assert_eq!(cut, whole, "{text:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -98,24 +140,8 @@ proptest! {
         let text: Vec<String> = values.iter().map(edn::to_string).collect();
         let text = text.join(" ;c\n");
         let text = text.get(..text.len().min(120)).map_or(text.as_str(), |it| it);
-        let whole: Vec<Result<Owned, edn::Error>> =
-            edn::Reader::new(text.as_bytes()).map(|form| form.map(Value::into_owned)).collect();
         for cut in 0..=text.len() {
-            let mut stream = Stream::new();
-            let mut forms = Vec::new();
-            'pieces: for piece in [Some(&text.as_bytes()[..cut]), Some(&text.as_bytes()[cut..]), None] {
-                stream.push(piece.unwrap_or_default());
-                loop {
-                    match if piece.is_some() { stream.next_form() } else { stream.finish() } {
-                        Ok(Some(form)) => forms.push(Ok(form)),
-                        Ok(None) => break,
-                        Err(error) => {
-                            forms.push(Err(error));
-                            break 'pieces;
-                        }
-                    }
-                }
-            }
+            let [whole, forms] = whole_and_cut(text, cut);
             prop_assert_eq!(&forms, &whole, "cut at {}", cut);
         }
     }

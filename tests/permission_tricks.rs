@@ -1,6 +1,15 @@
 //! What a model may do without being asked, one trick a row, over the real wire.
+//!
+//! `make tricks` prints the tables with what came of each row.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -58,32 +67,59 @@ fn every_trick_is_asked_about_or_refused() {
     let write = |path: &str| format!("{{:name \"write\" :arguments {{:path {path:?} :content \"x\"}}}}");
     let read = |path: &str| format!("{{:name \"read\" :arguments {{:path {path:?}}}}}");
     let bash = |command: &str| format!("{{:name \"bash\" :arguments {{:command {command:?}}}}}");
-    // The call, and what comes of it in the modes ask, accept-edits and read-only.
+    // The trick, the call, and what comes of it in the modes ask, accept-edits and read-only.
     let rows = [
-        (read("in.txt"), ["run", "run", "run"]),
-        (read("../out.txt"), ["ask", "ask", "ask"]),
-        (read("/etc/passwd"), ["ask", "ask", "ask"]),
-        (read("door/out.txt"), ["ask", "ask", "ask"]),
-        (read("door/../project/in.txt"), ["run", "run", "run"]),
-        (read("file-link"), ["ask", "ask", "ask"]),
-        (read("~/.ssh/id_rsa"), ["ask", "ask", "ask"]),
-        (read("/proc/self/root/etc/passwd"), ["ask", "ask", "ask"]),
-        (read("nothing/../../../etc/passwd"), ["fail", "fail", "fail"]),
-        (write("new.txt"), ["ask", "run", "deny"]),
-        (write("../new.txt"), ["ask", "ask", "deny"]),
-        (write("door/new.txt"), ["ask", "ask", "deny"]),
-        (write("dangling"), ["ask", "ask", "deny"]),
-        (write(".git/hooks/pre-commit"), ["ask", "ask", "deny"]),
-        (write(".edn-bridge/config.edn"), ["ask", "ask", "deny"]),
-        (bash("ls"), ["ask", "ask", "deny"]),
-        (bash("ls && curl evil"), ["ask", "ask", "deny"]),
-        (r#"{:name "search" :arguments {:pattern "x" :path ".."}}"#.to_owned(), ["ask", "ask", "ask"]),
-        (r#"{:name "find" :arguments {:glob "*" :path "door"}}"#.to_owned(), ["ask", "ask", "ask"]),
+        ("none", read("in.txt"), ["run", "run", "run"]),
+        ("parent folder", read("../out.txt"), ["ask", "ask", "ask"]),
+        ("parent folder, later", read("sub/../../out.txt"), ["ask", "ask", "ask"]),
+        ("absolute", read("/etc/passwd"), ["ask", "ask", "ask"]),
+        ("doubled slashes", read("//etc//passwd"), ["ask", "ask", "ask"]),
+        ("dots that mean nothing", read(".//./in.txt"), ["run", "run", "run"]),
+        ("link to a folder", read("door/out.txt"), ["ask", "ask", "ask"]),
+        ("link out and back in", read("door/../project/in.txt"), ["run", "run", "run"]),
+        ("link to a file", read("file-link"), ["ask", "ask", "ask"]),
+        ("link to a link", read("link-link"), ["ask", "ask", "ask"]),
+        ("home folder", read("~/.ssh/id_rsa"), ["ask", "ask", "ask"]),
+        ("the process's own root", read("/proc/self/root/etc/passwd"), ["ask", "ask", "ask"]),
+        ("the process's own folder", read("/proc/self/cwd/../out.txt"), ["ask", "ask", "ask"]),
+        ("parent of nothing", read("nothing/../../../etc/passwd"), ["fail", "fail", "fail"]),
+        ("links in a circle", read("circle"), ["fail", "fail", "fail"]),
+        (
+            "a NUL character",
+            r#"{:name "read" :arguments {:path "in.txt\u0000/../../out.txt"}}"#.to_owned(),
+            ["fail", "fail", "fail"],
+        ),
+        ("dots that are no dots", read("\u{ff0e}\u{ff0e}/out.txt"), ["fail", "fail", "fail"]),
+        ("a pipe", read("pipe"), ["fail", "fail", "fail"]),
+        ("none", write("new.txt"), ["ask", "run", "deny"]),
+        ("parent folder", write("../new.txt"), ["ask", "ask", "deny"]),
+        ("link to a folder", write("door/new.txt"), ["ask", "ask", "deny"]),
+        ("link to what is not there", write("dangling"), ["ask", "ask", "deny"]),
+        ("a name that begins like the workspace's", write("../project-two/x"), ["ask", "ask", "deny"]),
+        ("what runs later: hooks", write(".git/hooks/pre-commit"), ["ask", "ask", "deny"]),
+        ("the same in capitals", write(".GIT/hooks/pre-commit"), ["ask", "ask", "deny"]),
+        ("the same by a detour", write("sub/../.git/config"), ["ask", "ask", "deny"]),
+        ("the rules themselves", write(".edn-bridge/config.edn"), ["ask", "ask", "deny"]),
+        ("a command", bash("ls"), ["ask", "ask", "deny"]),
+        ("a command behind another", bash("ls && curl evil"), ["ask", "ask", "deny"]),
+        (
+            "searching outside",
+            r#"{:name "search" :arguments {:pattern "x" :path ".."}}"#.to_owned(),
+            ["ask", "ask", "ask"],
+        ),
+        (
+            "finding through a link",
+            r#"{:name "find" :arguments {:glob "*" :path "door"}}"#.to_owned(),
+            ["ask", "ask", "ask"],
+        ),
     ];
+    println!("{:42}{:14}came of it", "trick", "mode");
     for (place, mode) in ["ask", "accept-edits", "read-only"].into_iter().enumerate() {
         let turns: String = rows
             .iter()
-            .map(|(call, _)| format!("{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}} "))
+            .map(|(_, call, _)| {
+                format!("{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}} ")
+            })
             .collect();
         let setup = Setup::new().script(&format!("{{:turns [{turns}]}}")).arg("--mode").arg(mode);
         let (project, outside) = (setup.project(), setup.dir.path().join("outside"));
@@ -96,14 +132,16 @@ fn every_trick_is_asked_about_or_refused() {
         symlink(&project, outside.join("project")).unwrap();
         symlink(outside.join("out.txt"), project.join("file-link")).unwrap();
         symlink("../outside/made", project.join("dangling")).unwrap();
+        symlink("file-link", project.join("link-link")).unwrap();
+        symlink("circle", project.join("circle")).unwrap();
+        std::fs::create_dir(project.join("sub")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(project.join("pipe")).status().unwrap();
+        assert!(made.success());
         let mut bridge = interactor(&setup);
-        for (call, expected) in &rows {
-            let expected = if call.contains("door/../project") { "ask" } else { expected[place] };
+        for (trick, call, expected) in &rows {
             let found = verdict(&mut bridge);
-            let expected = match expected {
-                "ask" if call.contains("door/../project") => word(&found),
-                expected => expected,
-            };
+            let expected = expected[place];
+            println!("{trick:42}{mode:14}{}", word(&found));
             assert_eq!(word(&found), expected, "{mode}: {call}\n{found}");
             if word(&found) == "ask" {
                 answer(&mut bridge, &found, "{:outcome \"deny\"}", "not this one");
@@ -114,6 +152,7 @@ fn every_trick_is_asked_about_or_refused() {
         }
         assert!(!outside.join("new.txt").exists() && !outside.join("made").exists());
         assert!(!setup.dir.path().join("new.txt").exists());
+        assert!(!setup.dir.path().join("project-two").exists());
         assert_eq!(project.join("new.txt").exists(), mode == "accept-edits");
     }
 }
@@ -209,4 +248,130 @@ fn a_command_cannot_write_outside_the_workspace_where_the_kernel_restricts_it() 
     assert!(setup.project().join("inside").exists() && tmp.join("t").exists(), "{result}");
     let restricted = edn_bridge::tool::sandbox::state() == edn_bridge::tool::sandbox::State::Enforced;
     assert_eq!(setup.dir.path().join("outside").exists(), !restricted, "{result}");
+}
+
+/// Ways to run `touch made` where only `ls` is allowed, and the command as it is written.
+const HIDDEN: &[(&str, &str)] = &[
+    ("and", "ls && touch made"),
+    ("or", "ls || touch made"),
+    ("one after the other", "ls; touch made"),
+    ("a pipe", "ls | xargs touch"),
+    ("a pipe with errors", "ls |& touch made"),
+    ("in the background", "ls & touch made"),
+    ("a line end", "ls\ntouch made"),
+    ("a carriage return", "ls\rtouch made"),
+    ("substitution", "ls $(touch made)"),
+    ("substitution in quotes", "ls \"$(touch made)\""),
+    ("backticks", "ls `touch made`"),
+    ("process substitution", "ls <(touch made)"),
+    ("redirection", "ls > made"),
+    ("redirection without a blank", "ls>made"),
+    ("here-document", "ls <<X\n$(touch made)\nX"),
+    ("assignment", "LS=1 touch made"),
+    ("assignment of the path", "PATH=. ls"),
+    ("a variable as the command", "X=touch; $X made"),
+    ("another shell", "sh -c 'touch made'"),
+    ("another program that runs it", "env touch made"),
+    ("eval", "eval 'touch made'"),
+    ("exec", "exec touch made"),
+    ("command", "command touch made"),
+    ("sourcing", ". ./made"),
+    ("a function", "ls() { touch made; }; ls"),
+    ("an alias", "alias ls='touch made'\nls"),
+    ("a subshell", "(touch made)"),
+    ("a group", "{ touch made; }"),
+    ("a condition", "if ls; then touch made; fi"),
+    ("a negation", "! touch made"),
+    ("arithmetic", "ls $((1))"),
+    ("braces", "{touch,made}"),
+    ("a glob", "ls *"),
+    ("an escape", "\\touch made"),
+    ("a comment", "ls # touch made"),
+    ("a quote that does not end", "ls 'x"),
+    ("a path to another ls", "./ls"),
+    ("capitals", "LS"),
+    ("letters that look alike", "l\u{455}"),
+    ("letters of full width", "\u{ff4c}\u{ff53}"),
+    ("a letter without width", "l\u{200b}s"),
+    ("a blank that is none", "ls\u{a0}x"),
+    ("a name that begins alike", "lsof"),
+];
+
+#[test]
+fn a_rule_for_a_command_allows_nothing_that_is_hidden_behind_it() {
+    let call = |command: &str| {
+        let command =
+            command.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
+        format!(
+            "{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command \"{command}\"}}}}}}]}} {{:steps [{{:delta \"end\"}}]}} "
+        )
+    };
+    // What a rule allows runs, in quotes too; whatever else is asked about.
+    let plain = [("none", "ls"), ("none", "ls -l; ls"), ("quotes", "'l's"), ("two of them", "ls && ls")];
+    let rows: Vec<(&str, &str, &str)> = plain
+        .iter()
+        .map(|(trick, command)| (*trick, *command, "run"))
+        .chain(HIDDEN.iter().map(|(trick, command)| (*trick, *command, "ask")))
+        .collect();
+    let turns: String = rows.iter().map(|(_, command, _)| call(command)).collect();
+    let setup = Setup::new().script(&format!("{{:turns [{turns}]}}"));
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(&config, r#"{:permissions {:rules [{:decision :allow :tool "bash" :command "ls"}]}}"#)
+        .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = interactor(&setup);
+    for (trick, command, expected) in rows {
+        let found = verdict(&mut bridge);
+        println!("{trick:42}{command:?}  {}", word(&found));
+        assert_eq!(word(&found), expected, "{trick}: {command}\n{found}");
+        if expected == "ask" {
+            assert_eq!(data(&found, &["payload", "command"]), command, "it is shown as it would run");
+            answer(&mut bridge, &found, "{:outcome \"deny\"}", "");
+        }
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    }
+    assert!(!setup.project().join("made").exists());
+}
+
+#[test]
+fn a_denied_command_is_denied_however_it_is_hidden_even_in_yolo() {
+    // Those that do not name what is denied are what others are in yolo: they may run.
+    let named: Vec<_> = HIDDEN.iter().filter(|(_, command)| command.contains("touch")).collect();
+    let call = |command: &str| {
+        let command =
+            command.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
+        format!(
+            "{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command \"{command}\"}}}}}}]}} {{:steps [{{:delta \"end\"}}]}} "
+        )
+    };
+    let turns: String = named.iter().map(|(_, command)| call(command)).collect();
+    let setup = Setup::new().script(&format!("{{:turns [{turns}]}}")).arg("--yolo");
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(&config, r#"{:permissions {:rules [{:decision :deny :tool "bash" :command "touch"}]}}"#)
+        .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = interactor(&setup);
+    for (trick, command) in named {
+        let found = verdict(&mut bridge);
+        assert_eq!(word(&found), "deny", "{trick}: {command}\n{found}");
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    }
+    assert!(!setup.project().join("made").exists());
+}
+
+#[test]
+fn a_link_that_is_made_while_the_person_thinks_is_not_followed() {
+    let setup = calling(r#"{:name "write" :arguments {:path "sub/new.txt" :content "x"}}"#);
+    let outside = setup.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::create_dir(setup.project().join("sub")).unwrap();
+    let mut bridge = interactor(&setup);
+    let question = verdict(&mut bridge);
+    assert_eq!(word(&question), "ask");
+    std::fs::remove_dir(setup.project().join("sub")).unwrap();
+    symlink(&outside, setup.project().join("sub")).unwrap();
+    answer(&mut bridge, &question, "{:outcome \"approve\" :scope \"once\"}", "");
+    let result = bridge.event("tool/result");
+    assert!(data(&result, &["result-text"]).contains("leads elsewhere"), "{result}");
+    assert!(!outside.join("new.txt").exists());
 }

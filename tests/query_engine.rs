@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use edn_bridge::edn;
 use edn_bridge::message::{Block, Message, Role, SessionId};
@@ -19,9 +20,10 @@ use edn_bridge::query::graph::{
 };
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::resolvers::session::SessionFact;
-use edn_bridge::query::run::{Answered, run};
+use edn_bridge::query::run::{Answered, Bounds, Stop, run, run_within};
 use edn_bridge::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
+    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
+    StoreFacts, World,
 };
 use edn_bridge::value::{Map, Owned, Value};
 
@@ -161,11 +163,29 @@ impl World for Nowhere {
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
     }
-    fn jobs(&self) -> Vec<Owned> {
+    fn jobs(&self, _: &SessionId) -> Vec<Owned> {
         Vec::new()
+    }
+    fn tools(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn questions(&self) -> Vec<QuestionFacts> {
+        Vec::new()
+    }
+    fn stages(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+    fn hooks(&self) -> Vec<Owned> {
+        Vec::new()
+    }
+    fn store(&self) -> StoreFacts {
+        StoreFacts::default()
     }
     fn notes(&self) -> Option<Vec<Owned>> {
         None
+    }
+    fn search_notes(&self, _: &str) -> Vec<Value<'static>> {
+        Vec::new()
     }
 }
 
@@ -173,6 +193,15 @@ impl World for Nowhere {
 struct Talk(SessionId);
 
 impl SessionView for Talk {
+    fn prompt_parts(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
+    fn skills(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
+    fn context_problems(&self) -> Vec<Value<'static>> {
+        Vec::new()
+    }
     fn id(&self) -> &SessionId {
         &self.0
     }
@@ -193,6 +222,15 @@ impl SessionView for Talk {
     }
     fn entries(&self) -> Vec<EntryView> {
         Vec::new()
+    }
+    fn queue(&self) -> Vec<QueuedView> {
+        Vec::new()
+    }
+    fn stage(&self) -> Option<Arc<Map<'static>>> {
+        None
+    }
+    fn stats(&self) -> Map<'static> {
+        Map::new()
     }
 }
 
@@ -292,15 +330,16 @@ fn what_is_missing_in_a_list_is_named_once_with_its_way() {
 }
 
 #[test]
-fn an_answer_is_bounded() {
+fn an_answer_is_bounded_in_size_and_in_time() {
     let graph = Graph::new(&[&PART, &NOTHING]).unwrap();
-    let ask = |text: &str| {
-        let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
-        run(&graph, &Nowhere("s-1".into()), &level, Map::new(), Vec::new())
+    let level = Level::new(&parse("[{:items [:item :square]}]").unwrap(), &|name| graph.attr(name));
+    let ask = |values, deadline| {
+        let bounds = Bounds { values, deadline };
+        run_within(bounds, &graph, &Nowhere("s-1".into()), &level, Map::new(), Vec::new()).map(|_| ())
     };
-    let items =
-        format!("[{}]", (0..3000).map(|n| format!("{{(:items {{:n {n}}}) [:item]}}")).collect::<String>());
-    assert!(ask(&items).is_err());
+    assert_eq!(ask(10_000, None), Ok(()));
+    assert_eq!(ask(2_000, None), Err(Stop::TooLarge), "a thousand items with two attributes each");
+    assert_eq!(ask(10_000, Some(Instant::now())), Err(Stop::TooLong));
 }
 
 #[test]
@@ -329,7 +368,11 @@ fn tool_calls_are_told_from_the_messages() {
         "{:psi.tool-lifecycle.summary/tool-id \"c-1\" :psi.tool-lifecycle.summary/tool-name \"read\" \
          :psi.tool-lifecycle.summary/arguments \"{:path \\\"x\\\"}\" :psi.tool-lifecycle.summary/parsed-args {:path \"x\"} \
          :psi.tool-lifecycle.summary/result-text \"text\" :psi.tool-lifecycle.summary/is-error false \
-         :psi.tool-lifecycle.summary/completed? true}"
+         :psi.tool-lifecycle.summary/completed? true \
+         :psi.tool-lifecycle.summary/status :completed :psi.tool-lifecycle.summary/proposed-at \"\" \
+         :psi.tool-lifecycle.summary/duration-ms nil :psi.turn/id nil}"
     );
     assert_eq!(calls[1].get("psi.tool-lifecycle.summary/completed?"), Some(&Value::bool(false)));
+    // Its turn does not run, and there is no result: there never will be.
+    assert_eq!(calls[1].get("psi.tool-lifecycle.summary/status"), Some(&Value::keyword("lost")));
 }

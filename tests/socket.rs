@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use edn_bridge::edn;
 use edn_bridge::value::{Owned, Value};
-use support::{PATIENCE, Setup};
+use support::{PATIENCE, Setup, text};
 
 /// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
 fn socket(state: &Path) -> PathBuf {
@@ -71,8 +71,12 @@ impl Guest {
         }
     }
 
-    fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
+    fn send(&mut self, id: &str, op: &str, params: &str) {
         writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
+    }
+
+    fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
+        self.send(id, op, params);
         self.until(|frame| {
             frame.get("id").and_then(Value::as_str) == Some(id) && frame.get("event").is_none()
         })
@@ -217,6 +221,59 @@ fn many_guests_are_served_at_once() {
     assert!(count(&counted) >= 41, "{counted}");
 }
 
+/// A turn ends while another client comes in: its message is in the history that the client is shown, or
+/// comes after it; never both, never neither.
+#[test]
+fn who_comes_in_while_turns_end_is_told_each_message_once() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"a\"}]}] :then :repeat-last}");
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    let session =
+        |frame: &Owned| text(frame.get("data").unwrap().get("state").unwrap(), "session-id").to_owned();
+    let busy = session(&bridge.ask("s", "get_state", "{}"));
+    let mut guest = Guest::at(&path);
+    guest.ask("t", "subscribe", "{:topics [\"assistant/message\" \"session/rehydrated\"]}");
+    let other = guest.ask("n", "new_session", "{}");
+    let other = text(other.get("data").unwrap(), "session-id").to_owned();
+    // As many messages as one history shows.
+    const TURNS: usize = 90;
+    let turns = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        for turn in 0..TURNS {
+            bridge.request(&format!("p{turn}"), "prompt", "{:message \"b\"}");
+            let message = bridge.event("assistant/message");
+            said.push(text(message.get("data").unwrap(), "entry-id").to_owned());
+        }
+        (bridge, said)
+    });
+    let mut stays = Vec::new();
+    for stay in 0.. {
+        let params = format!("{{:session-id {busy:?}}}");
+        guest.send(&format!("in{stay}"), "switch_session", &params);
+        let history = guest.until(|frame| text(frame, "event") == "session/rehydrated");
+        let messages = history.get("data").unwrap().get("messages").unwrap().as_slice().unwrap();
+        let of_model = messages.iter().filter(|message| text(message, "role") == "assistant");
+        let mut told: Vec<String> = of_model.map(|message| text(message, "id").to_owned()).collect();
+        // Until two messages came after the history, or no more will come.
+        let shown = told.len();
+        while told.len() < (shown + 2).min(TURNS) {
+            let message = guest.until(|frame| text(frame, "event") == "assistant/message");
+            told.push(text(message.get("data").unwrap(), "entry-id").to_owned());
+        }
+        let done = told.len() == TURNS;
+        stays.push(told);
+        if done {
+            break;
+        }
+        guest.send(&format!("out{stay}"), "switch_session", &format!("{{:session-id {other:?}}}"));
+        guest.until(|frame| text(frame, "event") == "session/rehydrated");
+    }
+    let (_bridge, said) = turns.join().unwrap();
+    for told in stays {
+        assert_eq!(told, said[..told.len()]);
+    }
+}
+
 #[test]
 fn another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
@@ -241,4 +298,21 @@ fn another_user_is_refused() {
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said == "answer 0\n" || said == "refused\n", "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn guests_that_do_not_read_are_ended_together() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    // Each is owed far more than a socket holds. One after the other, their ends would take longer than
+    // this test waits for the process.
+    let asked = "{:id \"c\" :kind :request :op \"get_commands\" :params {}}\n".repeat(2000);
+    let mut guests: Vec<_> = (0..8).map(|_| Guest::at(&path)).collect();
+    for guest in &mut guests {
+        guest.stream.write_all(asked.as_bytes()).unwrap();
+    }
+    bridge.close_input();
+    while bridge.line_or_end().is_some() {}
+    assert_eq!(bridge.wait().code(), Some(0));
 }

@@ -156,6 +156,7 @@ fn config_values() {
         ("rpc-edn.max_line_bytes", limits::MAX_LINE_BYTES.to_string()),
         ("rpc-edn.max_depth", limits::MAX_DEPTH.to_string()),
         ("rpc-edn.max_pending_requests", limits::MAX_PENDING.to_string()),
+        ("subscriptions.credit_window_events", limits::FLOW_WINDOW_EVENTS.to_string()),
         ("rpc-edn.protocol_major", edn_bridge::catalogue::PROTOCOL_VERSION.0.to_string()),
         ("rpc-edn.protocol_version", PROTOCOL_VERSION_TEXT.to_owned()),
     ];

@@ -17,6 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use edn_bridge::export::{Format, Transcript, export};
 use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::store::{Durability, Entry, EntryBody, Header, Parent, Store};
 use edn_bridge::value::Owned;
@@ -343,6 +344,66 @@ fn nothing_in_a_transcript_runs_in_its_page() {
     assert_eq!(code(&bridge.ask("5", "export_html", "{:path \"no/such/folder.html\"}")), "runtime/failed");
 }
 
+/// Every text of a transcript, whoever wrote it, is text in the page: there are the page's own tags, with its
+/// own attributes, and links that open a page.
+#[test]
+fn no_field_of_a_message_gets_out_of_its_place() {
+    const EVIL: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&lt;--><svg onload=x>";
+    let prose = format!(
+        "{EVIL}\n\n# {EVIL}\n\n- {EVIL}\n\n| {EVIL} |\n|---|\n| {EVIL} |\n\n[x](javascript:alert(1)) \
+         [y](<data:text/html,{EVIL}>) [z](JaVaScRiPt:x) [w](https://a.example/?{EVIL}) <javascript:x> <b onclick=x>\n\n\
+         ```{EVIL}\n{EVIL}\n```\n\n`{EVIL}` $${EVIL}$$ ![{EVIL}](https://b.example/{EVIL})"
+    );
+    let evil = || EVIL.into();
+    let arguments = Owned::map([
+        (Owned::keyword("path"), Owned::from(EVIL)),
+        (Owned::from(EVIL), Owned::from(format!("{EVIL}\n"))),
+    ]);
+    let content = vec![
+        Block::Text(prose.as_str().into()),
+        Block::Thinking(prose.as_str().into()),
+        Block::ToolCall { id: evil(), name: evil(), arguments },
+        Block::Image { mime_type: evil(), data: "aaaa".into() },
+        Block::Image { mime_type: "image/png".into(), data: evil() },
+        Block::Image { mime_type: "image/svg+xml".into(), data: "aaaa".into() },
+    ];
+    let message = |role| {
+        let mut message = Message::new(EVIL.into(), role, content.clone(), evil());
+        message.error_message = Some(evil());
+        message.tool_name = Some(evil());
+        message.tool_call_id = Some(evil());
+        Arc::new(message)
+    };
+    let transcript = Transcript {
+        session: EVIL.into(),
+        title: EVIL.to_owned(),
+        created_at: evil(),
+        cwd: evil(),
+        messages: [Role::User, Role::Assistant, Role::Tool, Role::System].map(message).to_vec(),
+    };
+    let page = export(&transcript, Format::Html);
+    let (_, body) = page.split_once("</style>").unwrap();
+    let mut tags = 0;
+    for (at, _) in body.match_indices('<') {
+        let tag = &body[at + 1..at + body[at..].find('>').unwrap()];
+        let (name, rest) = tag.split_once(' ').unwrap_or((tag, ""));
+        let known = "head body h1 h2 h3 h4 p code main article header a time div pre span details summary table \
+                     tr th td ul li br em strong blockquote hr html";
+        assert!(known.split(' ').any(|known| known == name.trim_start_matches('/')), "<{tag}>");
+        // Between quotes there is text; outside of them, names of attributes.
+        for (place, part) in rest.split('"').enumerate() {
+            let fine = match (place % 2, part.trim()) {
+                (0, "" | "open" | "class=" | "id=" | "href=" | "rel=") => true,
+                (0, _) => false,
+                _ => !part.contains(['<', '>', '\'']) && !part.to_lowercase().starts_with("javascript"),
+            };
+            assert!(fine, "{part:?} in <{tag}>");
+        }
+        tags += 1;
+    }
+    assert!(tags > 200 && body.contains("https://a.example/?"), "{tags}");
+}
+
 #[test]
 fn the_command_line_lists_shows_exports_and_verifies() {
     let setup = Setup::new().script(ECHO);
@@ -405,6 +466,15 @@ fn notes_are_remembered_for_the_project_told_to_the_model_and_removed() {
     assert!(say("6", "/remember").starts_with("Nothing is remembered"));
 }
 
+/// The names and excerpts of the sessions that are listed, and whether one of them is the active one.
+fn listed(bridge: &mut Bridge, id: &str, params: &str) -> (Vec<String>, Vec<String>, bool) {
+    let answer = bridge.ask(id, "list_sessions", params);
+    let slots = at(&answer, &["data", "sessions"]).unwrap();
+    let active = |slot: &Owned| at(slot, &["is-active"]).and_then(Owned::as_bool) == Some(true);
+    let any = slots.as_slice().unwrap().iter().any(active);
+    (strings(Some(slots), "display-name"), strings(Some(slots), "excerpt"), any)
+}
+
 #[test]
 fn resume_offers_what_a_search_over_all_projects_finds() {
     let setup = Setup::new().script(ECHO);
@@ -425,6 +495,24 @@ fn resume_offers_what_a_search_over_all_projects_finds() {
     };
     assert_eq!(offered("1", "/resume needle"), ["the needle is here"]);
     assert_eq!(offered("2", "/resume"), ["only hay", "the needle is here"]);
+    let one = |text: &str| vec![text.to_owned()];
+    let needle = "the needle is here";
+    assert_eq!(
+        listed(&mut bridge, "3", "{:text \"needle\" :scope \"all\"}"),
+        (one(needle), one(needle), false)
+    );
+    assert_eq!(
+        listed(&mut bridge, "4", "{:text \"needle\"}"),
+        (vec![], vec![], false),
+        "it is another project's"
+    );
+    // A name is found as soon as it is given, and shown with the session's state.
+    bridge.ask("5", "set_session_name", "{:name \"Needlework\"}");
+    assert_eq!(
+        listed(&mut bridge, "6", "{:text \"needlework\"}"),
+        (one("Needlework"), one("Needlework"), true)
+    );
+    assert_eq!(listed(&mut bridge, "7", "{}"), (one("Needlework"), one(""), true));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Golden transcripts: what is sent and what comes back, line by line, with the real binary.
 //!
 //! `tests/transcripts/*.edn` hold lines that begin with `> ` (sent) or `< ` (received, in this order).
-//! A line `; script: …` gives the scripted provider's script. Folders of the run are written as `STATE`
+//! A line `; script: …` gives the scripted provider's script, `; file: name "text"` a file of the project,
+//! the text as EDN. Folders of the run are written as `STATE`
 //! and `PROJECT`. `UPDATE_TRANSCRIPTS=1` records anew what is received; the difference is then reviewed
 //! like code.
 
@@ -38,6 +39,14 @@ fn transcripts_are_as_recorded() {
 
 fn setup(text: &str) -> Setup {
     let setup = Setup::new().fixed();
+    for (name, content) in
+        text.lines().filter_map(|line| line.strip_prefix("; file: ")).filter_map(|rest| rest.split_once(' '))
+    {
+        let path = setup.project().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let content = edn_bridge::edn::read_one(content.as_bytes()).unwrap();
+        std::fs::write(path, content.as_str().unwrap()).unwrap();
+    }
     match text.lines().find_map(|line| line.strip_prefix("; script: ")) {
         Some(script) => setup.script(script),
         None => setup,
@@ -48,6 +57,10 @@ fn setup(text: &str) -> Setup {
 fn normal(setup: &Setup, line: &str) -> String {
     let project = setup.project().canonicalize().unwrap();
     // The folder of a project's sessions carries a digest of its path.
+    // Whether the kernel has a sandbox is the machine's affair.
+    let line = line
+        .replace("sandbox: enforced", "sandbox: KERNEL")
+        .replace("sandbox: unavailable", "sandbox: KERNEL");
     let line =
         line.replace(setup.state().to_str().unwrap(), "STATE").replace(project.to_str().unwrap(), "PROJECT");
     match line.split_once("/project-") {

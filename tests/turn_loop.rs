@@ -395,7 +395,7 @@ fn a_conversation_is_compacted_on_request_and_the_journal_keeps_it() {
     });
     let done = bridge.answer("c");
     assert_eq!(data(&done, "summary"), "short", "{done}");
-    idle(&mut bridge);
+    // Who has the answer finds the session idle.
     assert_eq!(messages(&mut bridge).len(), 4);
     prompt(&mut bridge, "go on");
     assert_eq!(data(&end(&mut bridge), "text"), "c");
@@ -441,7 +441,7 @@ fn a_nearly_full_window_is_compacted_before_the_next_call() {
 
 #[test]
 fn an_unknown_model_is_refused_with_its_neighbours_and_models_cycle() {
-    let setup = yolo(&format!("{{:turns [{ECHO}]}}"));
+    let setup = yolo(&format!("{{:turns [{ECHO}]}}")).env("ANTHROPIC_API_KEY", "of nobody");
     let mut bridge = setup.ready();
     let refused = bridge.ask("m", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
     assert_eq!(code(&refused), "request/unknown-model");
@@ -456,4 +456,196 @@ fn an_unknown_model_is_refused_with_its_neighbours_and_models_cycle() {
     assert_ne!(other, "scripted");
     let back = bridge.ask("c", "cycle_model", "{:direction \"prev\"}");
     assert_eq!(at(&back, &["data", "model", "provider"]).unwrap().as_str(), Some("scripted"));
+}
+
+#[test]
+fn a_short_conversation_is_compacted_when_the_user_asks_for_it() {
+    let setup =
+        yolo("{:turns [{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]} {:steps [{:delta \"short\"}]}]}");
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "one");
+    end(&mut bridge);
+    idle(&mut bridge);
+    assert_eq!(code(&bridge.ask("c", "compact", "{}")), "runtime/failed", "one exchange is nothing");
+    prompt(&mut bridge, "two");
+    end(&mut bridge);
+    idle(&mut bridge);
+    let done = bridge.ask("c", "compact", "{}");
+    assert_eq!(data(&done, "summary"), "short", "{done}");
+    assert_eq!(messages(&mut bridge).len(), 4);
+}
+
+#[test]
+fn a_command_with_a_key_runs_once() {
+    let mut bridge = yolo("{:turns [{:steps []}]}").ready();
+    for name in ["first", "second"] {
+        let params = format!("{{:message \"/name {name}\" :idempotency-key \"k\"}}");
+        assert_eq!(kind(&bridge.ask("c", "prompt", &params)), "response");
+    }
+    // Served after both, in order of arrival.
+    let other = bridge.ask("o", "prompt", "{:message \"/abort\" :idempotency-key \"other\"}");
+    assert_eq!(kind(&other), "response");
+    let state = bridge.ask("s", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("first"));
+}
+
+#[test]
+fn every_op_that_names_a_session_refuses_one_that_is_not_there() {
+    let mut bridge = yolo("{:turns [{:steps []}]}").ready();
+    for (op, params) in [
+        ("get_commands", ""),
+        ("get_available_models", ""),
+        ("list_background_jobs", ""),
+        ("logout", ":provider \"p\""),
+        ("login_begin", ""),
+        ("interaction_respond", ":interaction-id \"i\" :status \"cancelled\""),
+        ("context_update", ""),
+        ("get_state", ""),
+        ("abort", ""),
+    ] {
+        let refused = bridge.ask("x", op, &format!("{{:session-id \"s-none\" {params}}}"));
+        assert_eq!(code(&refused), "request/not-found", "{op}: {refused}");
+    }
+}
+
+/// A bridge that answers questions, whose model asks to run a command.
+fn asked() -> (Setup, Bridge) {
+    let call = "{:steps [{:tool-call {:id \"c\" :name \"bash\" :arguments {:command \"echo ran\"}}}]}";
+    let setup = Setup::new().script(&format!("{{:turns [{call} {ECHO}]}}"));
+    let mut bridge = setup.serve();
+    let info = "{:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}";
+    bridge.ask("h", "handshake", &format!("{{:client-info {info}}}"));
+    bridge.ask("s", "subscribe", "{}");
+    prompt(&mut bridge, "work");
+    (setup, bridge)
+}
+
+fn phase(bridge: &mut Bridge, name: &str) {
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == name);
+}
+
+#[test]
+fn an_abort_given_twice_ends_the_turn_once_whatever_it_does() {
+    let steps = |steps: &str| yolo(&format!("{{:turns [{{:steps [{steps}]}}]}}"));
+    let streaming = steps("{:delta \"part\"} {:sleep-ms 3600000}");
+    let silent = steps("{:sleep-ms 3600000}");
+    let tool = steps(WAITING);
+    let retrying = yolo(&format!("{{:turns [{BUSY}]}}"));
+    for (stage, setup) in
+        [("streaming", streaming), ("silent", silent), ("tool", tool), ("retrying", retrying)]
+    {
+        let mut bridge = setup.ready();
+        prompt(&mut bridge, "go");
+        match stage {
+            "streaming" => drop(bridge.event("assistant/delta")),
+            "tool" => drop(bridge.event("tool/executing")),
+            "retrying" => phase(&mut bridge, "retrying"),
+            _ => {}
+        }
+        once_aborted(&mut bridge, stage);
+    }
+    let (_setup, mut bridge) = asked();
+    bridge.event("interaction/requested");
+    once_aborted(&mut bridge, "approval");
+}
+
+/// Aborts twice, and sees one end.
+fn once_aborted(bridge: &mut Bridge, stage: &str) {
+    bridge.write(b"{:id \"a1\" :kind :request :op \"abort\"}\n{:id \"a2\" :kind :request :op \"abort\"}\n");
+    let mut ends = 0;
+    let mut answers = 0;
+    let mut idle = false;
+    while !(idle && answers == 2) {
+        let frame = bridge.frame();
+        answers += usize::from(is_answer(&frame, "a1") || is_answer(&frame, "a2"));
+        if is_event(&frame, "assistant/message") && data(&frame, "stop-reason") != "tool-use" {
+            ends += 1;
+            assert_eq!(data(&frame, "stop-reason"), "aborted", "{stage}");
+        }
+        idle |= ends > 0 && is_event(&frame, "session/updated") && data(&frame, "phase") == "idle";
+        assert_ne!(kind(&frame), "error", "{stage}: {frame}");
+    }
+    // One more, with nothing left to end.
+    let again = bridge.ask("a3", "abort", "{}");
+    assert_eq!((kind(&again), ends), ("response", 1), "{stage}\n{}", bridge.told());
+    assert_eq!(bridge.told().matches("\"aborted\"").count(), 1, "{stage}\n{}", bridge.told());
+}
+
+#[test]
+fn steering_right_behind_its_prompt_is_part_of_the_turn() {
+    let setup = yolo(&format!("{{:turns [{ECHO} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    bridge.write(
+        b"{:id \"p\" :kind :request :op \"prompt\" :params {:message \"one\"}}\n{:id \"s\" :kind :request :op \"steer\" :params {:message \"two\"}}\n",
+    );
+    let turn = bridge.answer("p");
+    let steered = bridge.answer("s");
+    assert_eq!(data(&steered, "turn-id"), data(&turn, "turn-id"));
+    let last = bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "text") == "two");
+    assert_eq!(data(&last, "turn-id"), data(&turn, "turn-id"));
+}
+
+#[test]
+fn steering_while_an_approval_is_pending_waits_for_the_call() {
+    let (_setup, mut bridge) = asked();
+    let question = bridge.event("interaction/requested");
+    bridge.ask("s", "steer", "{:message \"rather this\"}");
+    let id = data(&question, "interaction-id");
+    let value = "{:outcome \"approve\" :scope \"once\"}";
+    let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {value}}}");
+    bridge.request("r", "interaction_respond", &params);
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "ran\n");
+    assert_eq!(data(&end(&mut bridge), "text"), "rather this");
+    let roles: Vec<String> = messages(&mut bridge).into_iter().map(|(role, _)| role).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "user", "assistant"]);
+}
+
+#[test]
+fn steering_while_a_failed_call_waits_goes_with_the_next_try() {
+    let limited = "{:steps [{:error {:kind :rate-limited :message \"slow down\" :retry-after-ms 2000}}]}";
+    let setup = yolo(&format!("{{:turns [{limited} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    let turn = prompt(&mut bridge, "one");
+    phase(&mut bridge, "retrying");
+    bridge.ask("s", "steer", "{:message \"two\"}");
+    let last = bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "text") == "two");
+    assert_eq!(data(&last, "turn-id"), data(&turn, "turn-id"));
+}
+
+#[test]
+fn what_is_said_while_the_conversation_is_compacted_is_a_turn_after_it() {
+    let summary = "{:steps [{:sleep-ms 300} {:delta \"short\"}]}";
+    let setup = yolo(&format!("{{:turns [{ECHO} {ECHO} {summary} {ECHO} {ECHO}]}}"));
+    for (op, text) in [("steer", "sooner"), ("follow_up", "later")] {
+        let mut bridge = setup.ready();
+        for message in ["one", "two"] {
+            prompt(&mut bridge, message);
+            end(&mut bridge);
+            idle(&mut bridge);
+        }
+        bridge.request("c", "compact", "{}");
+        phase(&mut bridge, "compacting");
+        bridge.ask("s", op, &format!("{{:message {text:?}}}"));
+        assert_eq!(data(&end(&mut bridge), "text"), text, "{op}");
+        idle(&mut bridge);
+    }
+}
+
+#[test]
+fn an_overflow_after_a_tool_call_is_compacted_and_the_turn_goes_on() {
+    let overflow = "{:steps [{:error {:kind :context-overflow :message \"too long\"}}]}";
+    let call =
+        "{:steps [{:tool-call {:id \"c\" :name \"bash\" :arguments {:command \"echo once >> runs\"}}}]}";
+    let setup = yolo(&format!(
+        "{{:turns [{{:steps [{{:delta \"a\"}}]}} {call} {overflow} {{:steps [{{:delta \"summary\"}}]}} {{:steps [{{:delta \"fits\"}}]}}]}}"
+    ));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, &"long ".repeat(40_000));
+    end(&mut bridge);
+    idle(&mut bridge);
+    let turn = prompt(&mut bridge, "more");
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "turn-id")), ("fits", data(&turn, "turn-id")), "{last}");
+    // The call that ran before is not run again.
+    assert_eq!(std::fs::read_to_string(setup.project().join("runs")).unwrap(), "once\n");
 }

@@ -4,11 +4,10 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::process::Stdio;
 
 use edn_bridge::catalogue::TOPICS;
-use edn_bridge::limits::{MAX_DEPTH, MAX_ID_BYTES, MAX_LINE_BYTES, MAX_PENDING};
+use edn_bridge::limits::{LIVE_SESSIONS, MAX_DEPTH, MAX_ID_BYTES, MAX_LINE_BYTES};
 use support::{Setup, at, code, is_event, kind, text};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
@@ -67,82 +66,6 @@ fn a_form_at_the_bounds_is_taken() {
     let refused = bridge.frame();
     assert_eq!(code(&refused), "request/invalid-id");
     assert_eq!(text(&refused, "id"), "", "an id that is too long is not echoed");
-}
-
-#[test]
-fn a_duplicate_id_is_refused_without_ending_the_first() {
-    let setup = Setup::new().script(ENDLESS);
-    let mut bridge = setup.ready();
-    // `finish` would be answered at once; a second prompt on a busy session too. So the pending request
-    // is one that the disk has to answer.
-    for round in 0..50 {
-        let id = format!("name-{round}");
-        let line =
-            format!("{{:id {id:?} :kind :request :op \"set_session_name\" :params {{:name \"x\"}}}}\n");
-        bridge.write(line.repeat(2).as_bytes());
-        let mut codes = BTreeMap::new();
-        for _ in 0..2 {
-            let frame = bridge.until(|frame| kind(frame) == "response" || kind(frame) == "error");
-            if kind(&frame) == "error" {
-                assert_eq!(code(&frame), "request/invalid-id");
-                assert_eq!(frame.get("id"), None, "{frame}");
-                assert_eq!(
-                    at(&frame, &["data", "duplicate-id"]).and_then(|id| id.as_str()),
-                    Some(id.as_str())
-                );
-            }
-            *codes.entry(kind(&frame).to_owned()).or_insert(0) += 1;
-        }
-        assert!(codes["response"] >= 1, "{codes:?}\n{}", bridge.told());
-        if codes.get("error") == Some(&1) {
-            return;
-        }
-    }
-    panic!("no duplicate was seen in 50 rounds\n{}", bridge.told());
-}
-
-#[test]
-fn as_many_requests_as_allowed_are_pending_and_all_are_answered() {
-    let setup = Setup::new();
-    let mut bridge = setup.serve();
-    bridge.handshake();
-    let count = MAX_PENDING + 100;
-    let burst: String = (0..count)
-        .map(|n| {
-            format!("{{:id \"n{n}\" :kind :request :op \"set_session_name\" :params {{:name \"n{n}\"}}}}\n")
-        })
-        .collect();
-    bridge.write(burst.as_bytes());
-    let mut answers = BTreeMap::new();
-    for _ in 0..count {
-        let frame = bridge.until(|frame| matches!(kind(frame), "response" | "error"));
-        if kind(&frame) == "error" {
-            assert_eq!(code(&frame), "transport/max-pending-exceeded", "{frame}");
-            assert_eq!(frame.get("retryable").and_then(|flag| flag.as_bool()), Some(true));
-        }
-        assert!(
-            answers.insert(text(&frame, "id").to_owned(), kind(&frame).to_owned()).is_none(),
-            "answered twice"
-        );
-    }
-    let served = answers.values().filter(|kind| *kind == "response").count();
-    assert!(served >= MAX_PENDING, "{served} of {count} were served");
-}
-
-#[test]
-fn abort_is_served_while_every_place_is_taken() {
-    let setup = Setup::new().script(ENDLESS);
-    let mut bridge = setup.ready();
-    bridge.ask("turn", "prompt", "{:message \"go\"}");
-    bridge.event("assistant/delta");
-    let mut burst: String = (0..MAX_PENDING + 50)
-        .map(|n| {
-            format!("{{:id \"n{n}\" :kind :request :op \"set_session_name\" :params {{:name \"n{n}\"}}}}\n")
-        })
-        .collect();
-    burst.push_str("{:id \"abort\" :kind :request :op \"abort\" :params {}}\n");
-    bridge.write(burst.as_bytes());
-    assert_eq!(kind(&bridge.answer("abort")), "response");
 }
 
 #[test]
@@ -365,4 +288,47 @@ fn a_slash_command_on_the_command_line_prints_its_outcome() {
     assert!(!choice.status.success() && !choice.stderr.is_empty(), "{choice:?}");
     let unknown = run("/hlep");
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("/help"), "{unknown:?}");
+}
+
+#[test]
+fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{:topics [\"assistant/message\"]}");
+    let opened = |answer: &edn_bridge::value::Owned| {
+        at(answer, &["data", "session-id"]).and_then(|id| id.as_str()).unwrap().to_owned()
+    };
+    let first = opened(&bridge.ask("n", "new_session", "{}"));
+    bridge.ask("p", "prompt", "{:message \"remember me\"}");
+    bridge.event("assistant/message");
+    // As many as may live, and the one that the connection began with, which stays.
+    for n in 0..LIVE_SESSIONS {
+        bridge.request(&format!("n{n}"), "new_session", "{}");
+        bridge.answer(&format!("n{n}"));
+    }
+    let meant = format!("{{:session-id {first:?}}}");
+    let deadline = std::time::Instant::now() + support::PATIENCE;
+    // Asking for it is using it: so it is looked for among those that live, and never asked for.
+    loop {
+        bridge.ask("again", "new_session", "{}");
+        let live = bridge.ask(
+            "q",
+            "query_eql",
+            "{:query \"[{:psi.session/live [:psi.agent-session/session-id]}]\"}",
+        );
+        if !live.to_string().contains(&first) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the session that was used longest ago still lives");
+    }
+    assert_eq!(code(&bridge.ask("gone", "get_state", &meant)), "request/not-found");
+    let back = bridge.ask("back", "switch_session", &meant);
+    assert_eq!(kind(&back), "response", "{back}");
+    let messages = bridge.ask("m", "get_messages", "{}");
+    let messages = at(&messages, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+    assert_eq!(messages.len(), 2);
+    assert!(messages[0].to_string().contains("remember me"));
+    bridge.ask("p2", "prompt", "{:message \"and go on\"}");
+    bridge.event("assistant/message");
 }

@@ -19,6 +19,26 @@
         (should (equal (edn-bridge-transcript-draft) ""))
         (should-not (edn-bridge-chat-running-p))))))
 
+(ert-deftest edn-bridge-chat-shows-recorded-frames-however-they-are-split ()
+  (let ((bytes (edn-bridge-test-bytes "tools.edn")))
+    (dolist (size '(1 3 11 100 nil))
+      (edn-bridge-test-with-chat (conn _sent)
+        (setf (edn-bridge-rpc-connection-plist-frames conn) t)
+        (setq edn-bridge-chat--session-id
+              "s-01a201d18fc172b6b2cf823398cb446f")
+        (edn-bridge-transcript-set-draft "draft")
+        (edn-bridge-test-feed conn bytes size)
+        (should (equal (edn-bridge-test-transcript)
+                       (concat
+                        "Assistant\nHello, **world**!\n\n"
+                        "▸ bash     touch one done\n\n"
+                        "Allow bash?\ntouch one\n"
+                        "  always: {:decision :allow :tool \"bash\""
+                        " :command \"touch one\"}\n→ accepted\n\n"
+                        "Assistant\nRan one.\n")))
+        (should (equal (edn-bridge-transcript-draft) "draft"))
+        (should-not (edn-bridge-chat-running-p))))))
+
 (ert-deftest edn-bridge-input-sends-by-what-the-text-is-and-whether-a-turn-runs ()
   (pcase-dolist (`(,running ,text ,op ,key)
                  '((nil "hello" "prompt" :message)
@@ -196,16 +216,116 @@
        :messages (vconcat (mapcar message (number-sequence 11 30))))
       (should-not (string-match-p "m20\\." (edn-bridge-test-transcript)))
       (should (string-match-p "m21\\." (edn-bridge-test-transcript)))
+      ;; The button may be pushed twice.
+      (edn-bridge-messages-show-earlier)
       (edn-bridge-messages-show-earlier)
       (should (equal (plist-get (plist-get (car sent) :params) :before) "e21"))
-      (edn-bridge-test-answer
-       conn sent "get_messages"
-       :messages (vconcat (mapcar message (number-sequence 11 20)))
-       :more :false)
+      (dolist (requests (list sent (cdr sent)))
+        (edn-bridge-test-answer
+         conn requests "get_messages"
+         :messages (vconcat (mapcar message (number-sequence 11 20)))
+         :more :false))
       (let ((text (edn-bridge-test-transcript)))
         (should (string-match-p "\\`You\nm11\\.\n\nYou\nm12" text))
-        (should (< (string-match "m20\\." text) (string-match "m21\\." text)))
-        (should-not (string-match-p "Earlier" text))))))
+        (should (= 2 (length (split-string text "m15\\."))))
+        (should (string-match-p "m20\\.\n\nYou\nm21\\." text))
+        (should-not (string-match-p "Earlier" text)))
+      ;; Where there is no more, nothing goes.
+      (let ((before (edn-bridge-test-transcript)))
+        (should-error (edn-bridge-messages-show-earlier) :type 'user-error)
+        (should (equal before (edn-bridge-test-transcript)))))))
+
+(ert-deftest edn-bridge-chat-counts-down-to-the-next-try ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((update (deadline)
+                (edn-bridge-test-event
+                 conn "session/updated" :session-id "s1" :is-streaming t
+                 :phase "retrying" :retry-attempt 2 :retry '(:attempt 2)
+                 :retry-deadline-ms deadline)))
+      (update (* 1000 (+ (float-time) 30)))
+      (should (string-match-p "retry 2 in \\(29\\|30\\) s"
+                              (edn-bridge-chat--header-line)))
+      (should edn-bridge-chat--clock)
+      (update (* 1000 (- (float-time) 1)))
+      (should (string-match-p "retry 2" (edn-bridge-chat--header-line)))
+      (should-not (string-match-p "retry 2 in" (edn-bridge-chat--header-line)))
+      (should-not edn-bridge-chat--clock)
+      ;; Who ends the chat ends the clock.
+      (update (* 1000 (+ (float-time) 30)))
+      (let ((clock edn-bridge-chat--clock))
+        (edn-bridge-chat--on-kill)
+        (should-not (memq clock timer-list))))))
+
+(ert-deftest edn-bridge-chat-names-or-shows-images ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (setq edn-bridge-input-images
+          '((:mime-type "image/png" :data "iVBORw0KGgo=")))
+    (edn-bridge-transcript-set-draft "Look")
+    (edn-bridge-input-send)
+    (should (equal (edn-bridge-test-transcript)
+                   "You\nLook\n[image/png, 9]\n"))
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages [(:id "e1" :role "user"
+                     :content [(:type :text :text "Look")
+                               (:type :image :mime-type "image/png"
+                                      :data "iVBORw0KGgo=")])])
+    (should (equal (edn-bridge-test-transcript)
+                   "You\nLook\n[image/png, 9]\n"))
+    (goto-char (point-min))
+    (search-forward "[image")
+    (should-not (get-text-property (point) 'display))
+    (cl-letf (((symbol-function 'display-images-p) (lambda (&rest _) t))
+              ((symbol-function 'create-image) (lambda (data &rest _) data)))
+      (should (equal (get-text-property
+                      0 'display
+                      (edn-bridge-messages--image
+                       '(:mime-type "image/png" :data "iVBORw0KGgo=")))
+                     "\211PNG\r\n\032\n"))
+      ;; What is broken is named.
+      (should-not (get-text-property
+                   0 'display
+                   (edn-bridge-messages--image
+                    '(:mime-type "image/png" :data "not base64!")))))))
+
+(ert-deftest edn-bridge-chat-leaves-a-message-whose-turn-runs ()
+  (pcase-dolist (`(,streaming ,said) '((t nil) (:false t)))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event
+       conn "session/rehydrated" :session-id "s1"
+       :messages [(:id "e1" :role "user" :content [(:type :text :text "one")])])
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :is-streaming streaming)
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :is-streaming :false)
+      (should (eq said (and (string-match-p "has no answer"
+                                            (edn-bridge-test-transcript))
+                            t))))))
+
+(ert-deftest edn-bridge-chat-remembers-what-a-session-was-told ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages [(:id "e1" :role "user" :content [(:type :text :text "one")])
+                (:id "e2" :role "assistant" :content [(:type :text :text "x")])
+                (:id "e3" :role "user" :content [(:type :text :text "two")])])
+    (edn-bridge-input-previous 1)
+    (should (equal (edn-bridge-transcript-draft) "two"))
+    (edn-bridge-input-previous 1)
+    (should (equal (edn-bridge-transcript-draft) "one"))))
+
+(ert-deftest edn-bridge-menu-is-a-help-buffer-without-transient ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (save-window-excursion
+      (edn-bridge--help))
+    (with-current-buffer "*edn-bridge help*"
+      (pcase-dolist (`(,_title . ,rows) edn-bridge--menu)
+        (pcase-dolist (`(,_key ,_command ,text) rows)
+          (goto-char (point-min))
+          (should (search-forward text nil t))))
+      (goto-char (point-min))
+      (should (re-search-forward "C-c RET +send" nil t))
+      (kill-buffer))))
 
 (ert-deftest edn-bridge-chat-goes-through-its-history ()
   (edn-bridge-test-with-chat (_conn _sent)

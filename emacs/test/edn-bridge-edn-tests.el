@@ -64,6 +64,29 @@
     (edn-bridge-edn-read-bytes bytes)
     (should (equal bytes copy))))
 
+(ert-deftest edn-bridge-edn-reads-long-lines-as-short-ones ()
+  (dolist (text '("Grüße 世界 🎉 \"quoted\" \\\\\" {true} \n" "plain {false}"
+                  "\\" "\\\"" "\"\"" "\\\\\""))
+    (let* ((long (mapconcat #'identity (make-list 20000 text) ""))
+           (value (list :a long :b [t :false]))
+           (print-escape-newlines t)
+           (map (edn-bridge-edn-print-string value))
+           (plist (format "(:a %S :b [t :false])" long)))
+      (ert-info (text :prefix "text: ")
+        ;; A failure should not print megabytes.
+        (let ((same (list (equal (edn-bridge-edn-read-string map) value)
+                          (equal (edn-bridge-edn-read-plist-bytes
+                                  (encode-coding-string plist 'utf-8-unix))
+                                 value))))
+          (should (equal same '(t t)))))))
+  ;; What is no UTF-8 is kept as the bytes that it is, in both.
+  (let ((last (lambda (text)
+                (substring (plist-get (edn-bridge-edn-read-bytes text) :a)
+                           -1))))
+    (should (equal (funcall last (concat "{:a \"" (make-string 40000 ?x)
+                                         "\303\"}"))
+                   (funcall last "{:a \"x\303\"}")))))
+
 (ert-deftest edn-bridge-edn-refuses ()
   (dolist (text '("" " " "{" "[1" "\"abc" "\"abc\\" "#{} {:a}" "}" "[1)" "1 2"
                   "{:a 1} {:b 2}" "\\" "#" "##Foo" "\"\\q\" #{}" "[1 #_]"

@@ -144,6 +144,30 @@
      (string-match-p "Take your time\\(.\\|\n\\)*Take your time\n\nAssistant\nBegin"
                      (edn-bridge-test-transcript)))))
 
+(ert-deftest edn-bridge-live-marks-a-turn-that-was-cut-out-of-sight ()
+  (edn-bridge-live-tests-with-chat "slow.edn"
+    (goto-char (point-max))
+    (insert "Take your time")
+    (edn-bridge-input-send)
+    (edn-bridge-test-wait (string-match-p "Begin" (edn-bridge-test-transcript)))
+    (let ((session edn-bridge-chat--session-id))
+      (signal-process (edn-bridge-rpc-connection-process edn-bridge-chat--conn)
+                      'SIGKILL)
+      (edn-bridge-test-wait (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
+      ;; As if Emacs had been started again: another chat.
+      (with-current-buffer (edn-bridge-chat-buffer t)
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-sessions-switch session)
+        (edn-bridge-test-wait
+         (string-match-p "Take your time\n\nThis message has no answer. \\[Send"
+                         (edn-bridge-test-transcript)))
+        (goto-char (point-min))
+        (search-forward "[Send again")
+        (push-button (1- (point)))
+        (edn-bridge-test-wait
+         (string-match-p "You\nTake your time\n\nAssistant\nBegin"
+                         (edn-bridge-test-transcript)))))))
+
 (ert-deftest edn-bridge-live-aborts ()
   (edn-bridge-live-tests-with-chat "slow.edn"
     (let ((ended nil))
@@ -168,7 +192,10 @@
       (edn-bridge-sessions-fork
        (plist-get (aref (plist-get data :messages) 0) :id))
       (edn-bridge-test-wait (not (equal edn-bridge-chat--session-id first)))
-      (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "You\nHi\n"))
+      ;; What has no answer can be sent again.
+      (edn-bridge-test-wait
+       (equal (edn-bridge-test-transcript)
+              "You\nHi\n\nThis message has no answer. [Send again]\n"))
       (edn-bridge-sessions-switch first)
       (edn-bridge-test-wait (equal (edn-bridge-test-transcript)
                                    edn-bridge-live-tests-hello))
@@ -263,64 +290,69 @@
       (should (= status 1))
       (should (= 1 (length (split-string errors "\n" t)))))))
 
-;;;; Faults on the way
+(ert-deftest edn-bridge-live-completes-attributes-of-the-graph ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (with-current-buffer (edn-bridge-query--buffer (current-buffer))
+      (unwind-protect
+          (progn
+            (edn-bridge-test-wait edn-bridge-query--attributes)
+            (erase-buffer)
+            (insert "[:psi.agent-session/session-i")
+            (completion-at-point)
+            (should (equal (buffer-string) "[:psi.agent-session/session-id"))
+            ;; Those that a join leads to are known too.
+            (dolist (name '(":psi.message/role" ":psi.graph/nodes"))
+              (should (member name edn-bridge-query--attributes))))
+        (kill-buffer)))))
 
-(defmacro edn-bridge-live-tests-with-faults (fault &rest body)
-  "Run BODY where what comes from the program goes through FAULT.
-FAULT is a function of a chunk that returns the chunks that arrive, each
-a little later than the one before."
-  (declare (indent 1) (debug t))
-  `(let ((receive (symbol-function 'edn-bridge-rpc--receive))
-         (queue nil)
-         (timer nil))
-     (cl-labels ((deliver ()
-                   (setq timer nil)
-                   (pcase (pop queue)
-                     (`(,conn . ,chunk) (funcall receive conn chunk)))
-                   (arm))
-                 (arm ()
-                   (when (and queue (not timer))
-                     (setq timer (run-at-time 0.001 nil #'deliver)))))
-       (cl-letf (((symbol-function 'edn-bridge-rpc--receive)
-                  (lambda (conn chunk)
-                    (dolist (piece (funcall ,fault chunk))
-                      (setq queue (nconc queue (list (cons conn piece)))))
-                    (arm))))
-         (unwind-protect
-             (progn ,@body)
-           (setq queue nil))))))
+(ert-deftest edn-bridge-live-exports-the-session ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Hi")
+    (let ((file (expand-file-name "page.html"))
+          (inhibit-message t))
+      (edn-bridge-sessions-export file)
+      (edn-bridge-test-wait
+       (zerop (hash-table-count
+               (edn-bridge-rpc-connection-pending edn-bridge-chat--conn))))
+      (edn-bridge-test-wait
+       (with-temp-buffer
+         (insert-file-contents file)
+         (search-forward "world" nil t)))
+      (edn-bridge-sessions-copy-transcript)
+      (should (equal (current-kill 0) edn-bridge-live-tests-hello)))))
 
-(ert-deftest edn-bridge-live-bears-splits-and-delays ()
-  (random "edn-bridge")
-  (edn-bridge-live-tests-with-faults
-      (lambda (chunk)
-        (let ((pieces nil)
-              (start 0))
-          (while (< start (length chunk))
-            (let ((end (min (length chunk) (+ start 1 (random 97)))))
-              (push (substring chunk start end) pieces)
-              (setq start end)))
-          (nreverse pieces)))
-    (edn-bridge-live-tests-with-chat "hello.edn"
-      (edn-bridge-live-tests-say "Hi")
-      (should (equal (edn-bridge-test-transcript)
-                     edn-bridge-live-tests-hello)))))
+(ert-deftest edn-bridge-live-keeps-the-frames-of-the-connection ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Hi")
+    (save-window-excursion
+      (edn-bridge-log)
+      (let ((buffer (current-buffer)))
+        (unwind-protect
+            (progn
+              (dolist (what '("→ {:id \"1\" :kind :request :op \"handshake\""
+                              "← (:kind :event .*assistant/delta"))
+                (goto-char (point-min))
+                (should (re-search-forward what nil t)))
+              ;; What goes over the line while it is looked at is shown.
+              (edn-bridge-rpc-call
+               (buffer-local-value 'edn-bridge-log--conn buffer) "ping" nil)
+              (goto-char (point-min))
+              (should (search-forward ":op \"ping\"" nil t)))
+          (kill-buffer buffer))))))
 
-(ert-deftest edn-bridge-live-recovers-from-lost-deltas ()
-  (edn-bridge-live-tests-with-faults
-      (lambda (chunk)
-        ;; Whole lines of deltas go missing, and one is torn.
-        (list (replace-regexp-in-string
-               "(:kind :event :event \"assistant/delta\"[^\n]*world"
-               "(:kind :event :ev"
-               (replace-regexp-in-string
-                "^(:kind :event :event \"assistant/delta\"[^\n]*Hello[^\n]*\n" ""
-                chunk t t)
-               t t)))
-    (edn-bridge-live-tests-with-chat "hello.edn"
-      (edn-bridge-live-tests-say "Hi")
-      (should (equal (edn-bridge-test-transcript)
-                     edn-bridge-live-tests-hello)))))
+(ert-deftest edn-bridge-live-acknowledges-what-is-shown ()
+  (edn-bridge-live-tests-with-chat "many.edn"
+    (skip-unless (edn-bridge-rpc-feature-p edn-bridge-chat--conn "flow-credit"))
+    (edn-bridge-live-tests-say "Go")
+    (let ((conn edn-bridge-chat--conn))
+      (should (<= (- (edn-bridge-rpc-connection-seq conn)
+                     (edn-bridge-rpc-connection-acknowledged conn))
+                  edn-bridge-rpc--acknowledge-every))
+      ;; The bridge has nothing against it.
+      (edn-bridge-test-wait
+       (zerop (hash-table-count (edn-bridge-rpc-connection-pending conn)))))))
+
+;;;; Other frontends
 
 (declare-function edn-bridge-example "edn-bridge-example")
 

@@ -53,9 +53,9 @@
       (nreverse names))))
 
 (defconst edn-bridge-package-tests-order
-  '("constants" "edn" "rpc" "transcript" "markdown" "chat" "messages" "input"
+  '("constants" "edn" "rpc" "program" "transcript" "markdown" "chat" "messages" "input"
     "complete" "tools" "interact" "actions" "attention" "models" "sessions"
-    "tree" "jobs" "ask" "query" "log" "doctor" "batch")
+    "tree" "jobs" "ask" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()
@@ -81,26 +81,135 @@
                    (sort (copy-sequence edn-bridge-package-tests-order)
                          #'string-lessp)))))
 
-(ert-deftest edn-bridge-package-manual-names-all-commands-and-options ()
-  (let ((text (with-temp-buffer
-                (insert-file-contents
-                 (expand-file-name "../README.md" edn-bridge-test-directory))
-                (buffer-string)))
-        (missing nil))
+;;;; The manual
+
+(defun edn-bridge-package-tests-manual ()
+  "Return the text of the manual."
+  (with-temp-buffer
+    (insert-file-contents
+     (expand-file-name "../README.md" edn-bridge-test-directory))
+    (buffer-string)))
+
+(defun edn-bridge-package-tests-symbols (predicate)
+  "Return the names of the package that PREDICATE holds for, but private ones."
+  (let ((names nil))
     (mapatoms
      (lambda (symbol)
        (let ((name (symbol-name symbol)))
-         (when (and (string-prefix-p "edn-bridge" name)
-                    (not (string-search "--" name))
-                    (not (string-match-p "-mode\\(?:-hook\\)?\\'" name))
-                    (not (equal name "edn-bridge-example"))
-                    (not (string-prefix-p "edn-bridge-test" name))
-                    (or (commandp symbol) (custom-variable-p symbol))
-                    (not (string-match-p (format "`\\(?:M-x \\)?%s`"
-                                                 (regexp-quote name))
-                                         text)))
-           (push name missing)))))
-    (should (equal (sort missing #'string-lessp) nil))))
+         (when (and (string-match-p "\\`edn-bridge\\(-\\|\\'\\)" name)
+                    (not (string-match-p
+                          "--\\|\\`edn-bridge-\\(test\\|example\\|[a-z]+-tests\\)"
+                          name))
+                    (funcall predicate symbol))
+           (push name names)))))
+    (sort names #'string-lessp)))
+
+(defun edn-bridge-package-tests-missing (predicate)
+  "Return the names that PREDICATE holds for and the manual does not have."
+  (let ((text (edn-bridge-package-tests-manual)))
+    (seq-remove (lambda (name)
+                  (string-match-p (format "`\\(?:M-x \\)?%s`" (regexp-quote name))
+                                  text))
+                (edn-bridge-package-tests-symbols predicate))))
+
+(ert-deftest edn-bridge-package-manual-names-every-command ()
+  (should-not (edn-bridge-package-tests-missing
+               (lambda (symbol)
+                 (and (commandp symbol)
+                      ;; Major modes are entered by the commands.
+                      (not (get symbol 'derived-mode-parent))
+                      (not (eq symbol 'edn-bridge-chat-mode)))))))
+
+(ert-deftest edn-bridge-package-manual-names-every-option ()
+  (should-not (edn-bridge-package-tests-missing
+               (lambda (symbol)
+                 (and (custom-variable-p symbol)
+                      ;; A minor mode is a command too.
+                      (not (commandp symbol)))))))
+
+(ert-deftest edn-bridge-package-manual-names-every-hook ()
+  (should-not (edn-bridge-package-tests-missing
+               (lambda (symbol)
+                 (and (boundp symbol)
+                      (string-match-p "-\\(hook\\|functions\\|function\\)\\'"
+                                      (symbol-name symbol))
+                      (not (eq symbol 'edn-bridge-ask-open-function))
+                      (or (eq symbol 'edn-bridge-chat-mode-hook)
+                          (not (string-match-p "-mode-\\(?:on-\\|off-\\)?hook\\'"
+                                               (symbol-name symbol)))))))))
+
+(ert-deftest edn-bridge-package-manual-names-the-library ()
+  (should-not (edn-bridge-package-tests-missing
+               (lambda (symbol)
+                 (and (fboundp symbol)
+                      (string-match-p
+                       "\\`edn-bridge-\\(?:rpc-\\(?:[^c]\\|c[^o]\\|connect\\'\\)\\|edn-\\)"
+                       (symbol-name symbol)))))))
+
+(ert-deftest edn-bridge-package-manual-names-only-what-there-is ()
+  (let ((text (edn-bridge-package-tests-manual))
+        (start 0)
+        (unknown nil))
+    (while (string-match "`\\(?:M-x \\)?\\(edn-bridge[a-z-]*\\)`" text start)
+      (let ((symbol (intern (match-string 1 text))))
+        (unless (or (fboundp symbol) (boundp symbol)
+                    ;; The program itself, and a package.
+                    (memq symbol '(edn-bridge)))
+          (push symbol unknown)))
+      (setq start (match-end 0)))
+    (should-not unknown)))
+
+(defun edn-bridge-package-tests-rows ()
+  "Return the pairs of keys and commands of the manual's tables."
+  (let ((pairs nil))
+    (dolist (line (split-string (edn-bridge-package-tests-manual) "\n"))
+      (when (string-match "\\`| \\(`.*?`\\) | \\(`edn-bridge.*?\\|`completion.*?\\) |" line)
+        (let* ((names (match-string 2 line))
+               (keys (split-string (match-string 1 line) "[`]+ ?" t))
+               (commands (split-string names "[` ]+" t)))
+          (when (= (length keys) (length commands))
+            (setq pairs (append pairs (cl-mapcar #'cons keys commands)))))))
+    pairs))
+
+(ert-deftest edn-bridge-package-manual-has-the-keys-as-they-are ()
+  (let ((rows (edn-bridge-package-tests-rows))
+        (keys nil))
+    (should (> (length rows) 20))
+    (pcase-dolist (`(,key . ,command) rows)
+      (ert-info (key)
+        (should (eq (lookup-key edn-bridge-chat-mode-map (kbd key))
+                    (intern command)))))
+    (map-keymap-internal
+     (lambda (event definition)
+       (cl-labels ((walk (prefix definition)
+                     (if (keymapp definition)
+                         (map-keymap-internal
+                          (lambda (event definition)
+                            (walk (vconcat prefix (vector event)) definition))
+                          definition)
+                       (when (commandp definition)
+                         (push prefix keys)))))
+         (walk (vector event) definition)))
+     edn-bridge-chat-mode-map)
+    (should-not (seq-remove (lambda (key)
+                              (cl-find key rows
+                                       :test (lambda (key row)
+                                               (equal (key-description key)
+                                                      (key-description
+                                                       (kbd (car row)))))))
+                            keys))))
+
+(ert-deftest edn-bridge-package-manual-has-the-example-that-is-tested ()
+  (let ((example (with-temp-buffer
+                   (insert-file-contents
+                    (expand-file-name "edn-bridge-example.el"
+                                      edn-bridge-test-directory))
+                   (search-forward "(require 'edn-bridge-rpc)")
+                   (buffer-substring (match-beginning 0)
+                                     (progn (search-forward "\n    buffer))")
+                                            (point))))))
+    (should (<= (length (split-string example "\n")) 30))
+    (should (string-search example (edn-bridge-package-tests-manual)))))
 
 (provide 'edn-bridge-package-tests)
 

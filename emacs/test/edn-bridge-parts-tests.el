@@ -147,6 +147,33 @@
     (should (memq 'diff-added
                   (ensure-list (get-text-property (1- (point)) 'face))))))
 
+(ert-deftest edn-bridge-tools-shows-long-outputs-and-diffs-by-a-button ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((edn-bridge-tools-output-limit 10))
+      (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary "x"
+                             :is-error :false :result-text "0123456789abcdef")
+      (edn-bridge-tools-toggle)
+      (should (string-match-p "^0123456789\n\\[6 more characters\\]"
+                              (edn-bridge-test-transcript)))
+      (save-window-excursion
+        (edn-bridge-parts-tests-push "6 more")
+        (with-current-buffer (window-buffer)
+          (should (equal (buffer-string) "0123456789abcdef"))
+          (kill-buffer)))))
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((diff (concat "--- a\n+++ b\n@@ -1 +1 @@\n"
+                        (mapconcat #'identity (make-list 20000 "+new\n") ""))))
+      (edn-bridge-parts-tests-ask conn "approve"
+                                  (list :tool "edit" :tool-id "c1" :diff diff))
+      (should (< (buffer-size) 70000))
+      (save-window-excursion
+        (edn-bridge-parts-tests-push "The whole diff")
+        (with-current-buffer (window-buffer)
+          (should (derived-mode-p 'diff-mode))
+          (should (= (buffer-size) (length diff)))
+          (kill-buffer))))))
+
 (ert-deftest edn-bridge-tools-follows-places ()
   (edn-bridge-test-with-chat (conn _sent)
     (let* ((folder (make-temp-file "edn-bridge" t))
@@ -188,6 +215,43 @@
     (goto-char (point-min))
     (edn-bridge-tools-toggle)
     (should (string-match-p "out 1" (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-tools-shows-a-call-whose-result-is-on-a-later-page ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1" :more t
+     :messages [(:id "e2" :role "tool" :tool-call-id "c1" :tool-name "bash"
+                     :is-error :false :content [(:type :text :text "out")])
+                (:id "e3" :role "user" :content [(:type :text :text "Hi")])]
+     :tool-calls '(:c1 (:tool-id "c1" :tool-name "bash" :call-summary "bash"
+                        :is-error :false :result-text "out")))
+    (edn-bridge-messages-show-earlier)
+    (edn-bridge-test-answer
+     conn sent "get_messages" :more :false
+     :messages [(:id "e1" :role "assistant"
+                     :content [(:type :tool-call :id "c1" :name "bash"
+                                      :arguments (:command "ls -la"))])])
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ bash     ls -la done\n\nYou\nHi\n"))))
+
+(ert-deftest edn-bridge-tools-shows-a-call-in-its-place-in-any-window ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-transcript-set-draft "draft")
+    (save-window-excursion
+      (let ((other (split-window)))
+        (set-window-buffer other (current-buffer))
+        (set-window-point other (point-max))
+        (edn-bridge-parts-tests-call conn)))
+    (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la done\n"))
+    (should (equal (edn-bridge-transcript-draft) "draft"))))
+
+(ert-deftest edn-bridge-tools-takes-an-id-that-is-used-again-as-a-new-call ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-parts-tests-call conn)
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "pwd")
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ bash     ls -la done\n▸ bash     pwd …\n"))))
 
 ;;;; Questions
 
@@ -249,9 +313,27 @@
       (edn-bridge-test-event conn "interaction/answered"
                              :interaction-id "i1" :correlation-id "t1"
                              :status "accepted" :ext-id "emacs")
+      ;; Whose answer that was the response says.
+      (should (= 1 (edn-bridge-interact-pending)))
+      (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
       (should (zerop (edn-bridge-interact-pending)))
       (should-not (string-match-p "\\[Cancel\\]" (edn-bridge-test-transcript)))
-      (should (string-match-p "→ accepted" (edn-bridge-test-transcript))))))
+      (should (string-match-p (concat "→ " button)
+                              (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-interact-shows-that-a-question-was-settled-elsewhere ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-parts-tests-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-test-event conn "interaction/answered"
+                           :interaction-id "i1" :correlation-id "t1"
+                           :status "accepted" :ext-id "other")
+    (should-not sent)
+    (should (zerop (edn-bridge-interact-pending)))
+    ;; Its keys must not answer the next question.
+    (goto-char (point-min))
+    (search-forward "Sure")
+    (should-not (get-char-property (point) 'keymap))
+    (should (string-match-p "→ accepted" (edn-bridge-test-transcript)))))
 
 (ert-deftest edn-bridge-interact-answers-by-the-minibuffer-once-asked-to ()
   (pcase-dolist
@@ -326,6 +408,229 @@
       (should (equal (plist-get (car sent) :op) "resolve_dialog"))
       (should (equal (plist-get (car sent) :params)
                      (list :dialog-id "d1" :result result))))))
+
+(defun edn-bridge-parts-tests-prompts (function)
+  "Call FUNCTION and return the prompts of what it reads."
+  (let ((prompts nil))
+    (cl-letf (((symbol-function 'read-string)
+               (lambda (prompt &rest _) (push prompt prompts) "x"))
+              ((symbol-function 'read-passwd)
+               (lambda (prompt &rest _) (push prompt prompts)
+                 (copy-sequence "x")))
+              ((symbol-function 'completing-read)
+               (lambda (prompt table &rest _) (push prompt prompts)
+                 (car (all-completions "" table))))
+              ((symbol-function 'completing-read-multiple)
+               (lambda (prompt table &rest _) (push prompt prompts)
+                 (list (car (all-completions "" table))))))
+      (funcall function))
+    prompts))
+
+(ert-deftest edn-bridge-interact-says-of-which-subagent-every-question-is ()
+  (let ((asked nil))
+    (pcase-dolist
+        (`(,kind ,payload ,button)
+         '(("ask" (:prompt "Name?") "Answer]")
+           ("confirm" (:prompt "Sure?") nil)
+           ("select" (:prompt "Which?" :options
+                              [(:label "1") (:label "2") (:label "3")
+                               (:label "4") (:label "5") (:label "6")
+                               (:label "7")])
+            "Choose")
+           ("select" (:prompt "Which?" :multi t :options [(:label "1")])
+            "Choose")
+           ("approve" (:tool "bash" :tool-id "c9" :call-summary "ls") "Reject")
+           ("auth.device-code" (:provider "p" :url "https://a" :code "X") nil)
+           ("auth.password" (:prompt "Key") "Enter")
+           ("grant-stage-tool" (:tool "bash" :args-summary "ls") "Deny")
+           ("approve-subagent-envelope" (:subagent-id "x" :depth 1) "Deny")))
+      (edn-bridge-test-with-chat (conn _sent)
+        (let ((titles nil))
+          (let ((edn-bridge-interact-functions
+                 (list (lambda (title) (push title titles)))))
+            (edn-bridge-parts-tests-ask conn kind payload :subagent-id "scout"
+                                        :session-id "s9")
+            (push kind asked)
+            (ert-info (kind)
+              (should (string-match-p "^\\[subagent scout\\] "
+                                      (edn-bridge-test-transcript)))
+              (should (string-prefix-p "[subagent scout] " (car titles)))
+              (when button
+                (let ((prompts (edn-bridge-parts-tests-prompts
+                                (lambda ()
+                                  (edn-bridge-parts-tests-push button)))))
+                  (should prompts)
+                  (dolist (prompt prompts)
+                    (should (string-prefix-p "[subagent scout] " prompt))))))))))
+    ;; Every kind of the protocol is among them.
+    (dolist (row edn-bridge-interact--kinds)
+      (unless (string-match-p "\\`\\(dialog-.*\\|unknown\\)\\'" (car row))
+        (should (member (car row) asked)))))
+  (dolist (kind '("confirm" "select" "input"))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event conn "ui/dialog-requested" :dialog-id "d1"
+                             :kind kind :title "T" :subagent-id "scout"
+                             :options [(:value "a" :label "A")])
+      (should (string-match-p "^\\[subagent scout\\] T"
+                              (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-interact-cancels-and-refuses-dialogs ()
+  (pcase-dolist (`(,button ,op ,params)
+                 '(("No" "resolve_dialog" (:dialog-id "d1" :result :false))
+                   ("Cancel" "cancel_dialog" (:dialog-id "d1"))))
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-test-event conn "ui/dialog-requested" :dialog-id "d1"
+                             :kind "confirm" :title "T" :message "Really?")
+      (should (string-match-p "Really" (edn-bridge-test-transcript)))
+      (edn-bridge-parts-tests-push button)
+      (should (equal (plist-get (car sent) :op) op))
+      (should (equal (plist-get (car sent) :params) params)))))
+
+(ert-deftest edn-bridge-interact-takes-the-draft-as-an-answer ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-parts-tests-ask conn "ask" '(:prompt "Why?" :multiline t))
+    (should-error (edn-bridge-parts-tests-push "Answer with") :type 'user-error)
+    (edn-bridge-transcript-set-draft "Two\nlines")
+    (edn-bridge-parts-tests-push "Answer with")
+    (should (equal (plist-get (plist-get (car sent) :params) :value)
+                   '(:text "Two\nlines")))
+    (should (equal (edn-bridge-transcript-draft) ""))))
+
+(ert-deftest edn-bridge-chat-finishes-a-login-with-a-code-that-is-not-shown ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "command-result" :type "login_start"
+                           :message "Open https://a.b/c")
+    (let ((given nil))
+      (cl-letf (((symbol-function 'read-passwd)
+                 (lambda (&rest _) (copy-sequence "c0de")))
+                ((symbol-function 'edn-bridge-rpc--send)
+                 (lambda (_conn frame)
+                   (push frame sent)
+                   (setq given (edn-bridge-edn-print-string
+                                (plist-get frame :params))))))
+        (edn-bridge-parts-tests-push "Enter it"))
+      (should (equal given "{:input \"c0de\"}"))
+      (edn-bridge-test-answer conn sent "login_complete"
+                              :provider '(:id "p" :name "Provider")
+                              :logged-in t))
+    (let ((text (edn-bridge-test-transcript)))
+      (should (string-match-p "Logged in to Provider" text))
+      (should-not (string-match-p "c0de" text)))))
+
+;;;; Attention
+
+(ert-deftest edn-bridge-attention-says-which-session-needs-the-user ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let* ((told nil)
+           (edn-bridge-attention-notify-function
+            (lambda (title text) (push (list title text) told)))
+           (global-mode-string nil))
+      (unwind-protect
+          (progn
+            (edn-bridge-attention-mode)
+            (should (member '(:eval edn-bridge-attention--lighter)
+                            global-mode-string))
+            (edn-bridge-parts-tests-ask conn "confirm" '(:prompt "Sure?"))
+            (should (equal told (list (list (buffer-name) "Sure?"))))
+            (should (equal edn-bridge-attention--lighter " edn:1?"))
+            (save-window-excursion
+              (with-temp-buffer
+                (edn-bridge-attention-next))
+              (should (looking-at-p "\\[No"))
+              (should (eq (window-buffer) (current-buffer))))
+            (edn-bridge-test-event conn "interaction/answered"
+                                   :interaction-id "i1" :status "accepted")
+            (should (equal edn-bridge-attention--lighter ""))
+            (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                                   :is-streaming t)
+            (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                                   :is-streaming :false)
+            (should (equal (cadr (car told)) "The turn is done"))
+            (should (equal edn-bridge-attention--lighter " edn:1✓"))
+            (save-window-excursion
+              (set-window-buffer nil (current-buffer))
+              (edn-bridge-attention--on-view (selected-frame)))
+            (should (equal edn-bridge-attention--lighter "")))
+        (edn-bridge-attention-mode -1))
+      (should-not global-mode-string)
+      (should-error (edn-bridge-attention-next) :type 'user-error))))
+
+(ert-deftest edn-bridge-attention-shows-notifications ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((inhibit-message t))
+      (edn-bridge-test-event conn "ui/notification" :id "n1" :level "info"
+                             :message "By the way")
+      (should-not (string-match-p "By the way" (edn-bridge-test-transcript)))
+      (edn-bridge-test-event conn "ui/notification" :id "n2" :level "error"
+                             :message "The hook failed" :extension-id "x")
+      (should (string-match-p "The hook failed" (edn-bridge-test-transcript)))
+      (edn-bridge-test-event conn "diagnostic" :code "c" :message "Repaired"))))
+
+;;;; Jobs, widgets, statuses
+
+(ert-deftest edn-bridge-jobs-are-listed-inspected-and-cancelled ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let ((chat (current-buffer)))
+      (save-window-excursion
+        (edn-bridge-jobs)
+        (unwind-protect
+            (let ((jobs (current-buffer)))
+              (edn-bridge-test-answer
+               conn sent "list_background_jobs"
+               :jobs [(:id "j1" :status "running" :command "make\n all")
+                      (:id "j2" :status "done" :command "ls")])
+              (should (string-match-p "running +make all +j1" (buffer-string)))
+              (goto-char (point-min))
+              (edn-bridge-jobs-inspect)
+              (should (equal (plist-get (car sent) :params) '(:job-id "j1")))
+              (edn-bridge-test-answer conn sent "inspect_background_job"
+                                      :job '(:id "j1" :output "built"))
+              (should (string-match-p
+                       "built" (with-current-buffer "*edn-bridge job*"
+                                 (buffer-string))))
+              (set-buffer jobs)
+              (edn-bridge-jobs-cancel)
+              (should (equal (plist-get (car sent) :op)
+                             "cancel_background_job"))
+              (edn-bridge-test-answer conn sent "cancel_background_job"
+                                      :accepted t)
+              (should (equal (plist-get (car sent) :op)
+                             "list_background_jobs"))
+              ;; What changes is shown while it is looked at.
+              (setcdr sent nil)
+              (set-window-buffer nil jobs)
+              (with-current-buffer chat
+                (edn-bridge-test-event conn "job/updated" :job '(:id "j1")))
+              (should (equal (plist-get (car sent) :op)
+                             "list_background_jobs")))
+          (kill-buffer (format "*%s jobs*"
+                               (string-trim (buffer-name chat) "\\*" "\\*"))))))))
+
+(ert-deftest edn-bridge-jobs-show-widgets-and-statuses-above-the-footer ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((shown () (overlay-get edn-bridge-transcript--footer
+                                     'before-string)))
+      (edn-bridge-test-event
+       conn "ui/widgets-updated"
+       :widgets [(:placement "footer" :extension-id "workflow" :widget-id "w1"
+                  :content-lines ["review: 2/3" (:text "stage: look")])])
+      (edn-bridge-test-event conn "ui/status-updated"
+                             :statuses [(:extension-id "x" :text "indexing")])
+      (should (string-match-p "review: 2/3\nstage: look\nindexing" (shown)))
+      (edn-bridge-test-event conn "ui/widget-specs-updated")
+      (edn-bridge-test-event conn "ui/widgets-updated" :session-id "s2"
+                             :widgets [])
+      (should (string-match-p "review" (shown)))
+      (edn-bridge-test-event conn "ui/widgets-updated" :widgets [])
+      (should-not (string-match-p "review" (shown)))
+      (should (string-match-p "indexing" (shown)))
+      (edn-bridge-test-event conn "ui/status-updated" :statuses [])
+      (should-not (string-match-p "indexing" (shown)))
+      ;; Another session has its own.
+      (edn-bridge-test-event conn "ui/status-updated"
+                             :statuses [(:text "waiting")])
+      (edn-bridge-test-event conn "session/resumed" :session-id "s2")
+      (should-not (string-match-p "waiting" (shown))))))
 
 ;;;; Actions
 
@@ -433,6 +738,37 @@
                (plist-get (plist-get (car sent) :params) :message)))
       (should (string-match-p "\\`notes.*:1\n```fundamental\none\n```\n\\'"
                               (edn-bridge-transcript-draft))))))
+
+(ert-deftest edn-bridge-ask-takes-what-is-dropped ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let* ((chat (current-buffer))
+           (edn-bridge-ask-open-function (lambda () chat))
+           (folder (file-name-as-directory (make-temp-file "edn-bridge" t)))
+           (inhibit-message t))
+      (setq default-directory folder)
+      (unwind-protect
+          (progn
+            (write-region "xyz" nil (concat folder "dot.png") nil 'quiet)
+            (write-region "text" nil (concat folder "a.txt") nil 'quiet)
+            (should (assoc "^file:" dnd-protocol-alist))
+            (save-window-excursion
+              (dolist (name '("dot.png" "a.txt"))
+                (edn-bridge-ask--on-drop (concat "file://" folder name) 'copy)))
+            (should (equal (edn-bridge-transcript-draft) "@a.txt "))
+            (should (equal edn-bridge-input-images
+                           '((:mime-type "image/png" :data "eHl6"))))
+            (should-error (edn-bridge-add-image (concat folder "a.txt"))
+                          :type 'user-error)
+            ;; What is refused is not lost.
+            (edn-bridge-transcript-set-draft "Look")
+            (edn-bridge-input-send)
+            (should-not edn-bridge-input-images)
+            (edn-bridge-rpc--dispatch-frame
+             _conn (list :kind :error :id (plist-get (car sent) :id)
+                         :op "prompt" :error-code "request/invalid-params"
+                         :error-message "No"))
+            (should (= 1 (length edn-bridge-input-images))))
+        (delete-directory folder t)))))
 
 (ert-deftest edn-bridge-ask-sends-images-once ()
   (edn-bridge-test-with-chat (_conn sent)

@@ -1,10 +1,14 @@
-;;; edn-bridge-terminal-tests.el --- Keys in a terminal Emacs  -*- lexical-binding: t; -*-
+;;; edn-bridge-terminal-tests.el --- Every key in a terminal  -*- lexical-binding: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
 ;;; Commentary:
 
 ;; A terminal Emacs under tmux, with the real program: keys in, screen out.
+;; Every key and every command of the package is used at least once: that
+;; Emacs records what is used, and at the end the record is compared with
+;; the keymaps and with all the commands that there are.
+;;
 ;; Skipped where there is no tmux or no program.
 
 ;;; Code:
@@ -17,6 +21,11 @@
 (defvar edn-bridge-terminal-tests-socket nil
   "Name of the tmux server of the running test.")
 
+(defvar edn-bridge-terminal-tests-folder nil
+  "Folder of the running test.")
+
+;;;; Typing and seeing
+
 (defun edn-bridge-terminal-tests-tmux (&rest args)
   "Run tmux with ARGS and return its output."
   (with-temp-buffer
@@ -25,81 +34,435 @@
     (buffer-string)))
 
 (defun edn-bridge-terminal-tests-type (&rest keys)
-  "Type KEYS, as tmux names them."
+  "Type KEYS, as tmux names them; other strings are typed as they are."
   (apply #'edn-bridge-terminal-tests-tmux "send-keys" "-t" "edn" keys))
+
+(defun edn-bridge-terminal-tests-screen ()
+  "Return the text on the screen."
+  (edn-bridge-terminal-tests-tmux "capture-pane" "-t" "edn" "-p"))
 
 (defun edn-bridge-terminal-tests-see (regexp)
   "Wait until the screen shows what REGEXP matches."
-  (let ((deadline (+ (float-time) 30))
+  (let ((deadline (+ (float-time) 60))
+        (case-fold-search nil)
         (screen ""))
     (while (not (string-match-p
                  regexp
-                 (setq screen (edn-bridge-terminal-tests-tmux
-                               "capture-pane" "-t" "edn" "-p"))))
+                 (setq screen (edn-bridge-terminal-tests-screen))))
       (when (> (float-time) deadline)
         (ert-fail (list "not seen" regexp screen)))
-      (sleep-for 0.05))))
+      (sleep-for 0.03))))
 
-(ert-deftest edn-bridge-terminal-keys-do-what-they-say ()
-  (skip-unless (and edn-bridge-terminal-tests-program
-                    (executable-find "tmux")))
-  (let* ((edn-bridge-terminal-tests-socket (format "edn-bridge-%d" (emacs-pid)))
-         (folder (make-temp-file "edn-bridge" t))
-         (form `(progn
-                  (setq edn-bridge-program ,edn-bridge-terminal-tests-program
-                        edn-bridge-program-args
-                        '("--state-dir" ,(expand-file-name "state" folder)
-                          "--provider" "scripted" "--script"
-                          ,(expand-file-name "scripts/hello.edn"
-                                             edn-bridge-test-directory)))
-                  (edn-bridge)))
-         (type #'edn-bridge-terminal-tests-type)
-         (see #'edn-bridge-terminal-tests-see))
-    (unwind-protect
-        (progn
-          (edn-bridge-terminal-tests-tmux
-           "new-session" "-d" "-s" "edn" "-x" "110" "-y" "40" "-c" folder
-           (expand-file-name invocation-name invocation-directory)
-           "-Q" "-nw" "-L" (expand-file-name ".." edn-bridge-test-directory)
-           "-l" "edn-bridge" "--eval" (prin1-to-string form))
-          (funcall see "ready · idle")
-          (funcall type "Hi" "Enter" "there")
-          (funcall see "Hi\nthere")
-          (funcall type "C-c" "Enter")
-          (funcall see "Assistant\nHello, \\*\\*world")
-          (funcall type "M-p")
-          (funcall see "mode: .*\nHi\nthere")
-          (funcall type "M-n")
-          (funcall type "/thi" "Tab")
-          (funcall see "/thinking")
-          (funcall type " high" "C-c" "Enter")
-          (funcall see "Thinking level set to high")
-          (funcall type "/thinking" "C-c" "Enter")
-          (funcall see "Select a thinking level:")
-          (funcall type "C-g")
-          (funcall type "C-c" "?")
-          (funcall see "queue for after the turn")
-          (funcall type "C-g")
-          (funcall type "C-c" "C-w")
-          (funcall see "● ")
-          (funcall type "q" "C-c" "C-e")
-          (funcall see ":psi.agent-session/session-id")
-          (funcall type "C-c" "C-c")
-          (funcall see "{:psi.agent-session/session-id \"")
-          (funcall type "C-x" "b" "Enter" "C-x" "1")
-          (funcall type "C-c" "C-l")
-          (funcall see "→ {:id ")
-          (funcall type "q" "C-c" "C-n")
-          (funcall see "New session")
-          (funcall type "C-c" "C-s")
-          (funcall see "Session:")
-          (funcall type "Hi" "Tab" "Enter")
-          (funcall see "Hello, \\*\\*world")
-          (funcall type "kept" "C-c" "C-r")
-          (funcall see "connecting\\|ready")
-          (funcall see "Hello, \\*\\*world\\(.\\|\n\\)*kept"))
-      (edn-bridge-terminal-tests-tmux "kill-server")
-      (delete-directory folder t))))
+(defun edn-bridge-terminal-tests-do (&rest steps)
+  "Do STEPS: a list types its strings, a string waits to be seen."
+  (dolist (step steps)
+    (if (stringp step)
+        (edn-bridge-terminal-tests-see step)
+      (apply #'edn-bridge-terminal-tests-type step))))
+
+(defun edn-bridge-terminal-tests-command (name &rest steps)
+  "Call the command NAME by M-x, and do STEPS."
+  (edn-bridge-terminal-tests-do '("M-x") "^M-x")
+  (edn-bridge-terminal-tests-type "-l" name)
+  (edn-bridge-terminal-tests-do (concat "M-x " (regexp-quote name)) '("Enter"))
+  (apply #'edn-bridge-terminal-tests-do steps))
+
+(defun edn-bridge-terminal-tests-say (text)
+  "Write TEXT as the draft and send it."
+  (edn-bridge-terminal-tests-type "-l" text)
+  (edn-bridge-terminal-tests-do (concat "^" (regexp-quote text) " *$")
+                                '("C-c" "Enter")
+                                (concat "You\\( (.*)\\)?\n" (regexp-quote text))))
+
+(defun edn-bridge-terminal-tests-click (regexp &optional button)
+  "Click with BUTTON of the mouse (0, the first) on what REGEXP matches."
+  (edn-bridge-terminal-tests-see regexp)
+  (let* ((before (substring (edn-bridge-terminal-tests-screen) 0
+                            (string-match regexp
+                                          (edn-bridge-terminal-tests-screen))))
+         (row (length (split-string before "\n")))
+         (column (1+ (length (car (last (split-string before "\n")))))))
+    (edn-bridge-terminal-tests-type
+     "-l" (format "\e[<%d;%d;%dM\e[<%d;%d;%dm"
+                  (or button 0) column row (or button 0) column row))))
+
+(defun edn-bridge-terminal-tests-chat ()
+  "Go back to the chat, alone on the screen, with point in the draft."
+  (edn-bridge-terminal-tests-command "terminal-tests-chat" "^This is the chat"))
+
+;;;; What there is, and what was used
+
+(defconst edn-bridge-terminal-tests-keymaps
+  '(edn-bridge-chat-mode-map
+    edn-bridge-tools-line-map edn-bridge-tools-body-map
+    edn-bridge-interact-map edn-bridge-tree-mode-map
+    edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
+  "The keymaps of the package; a test says if there is another.")
+
+(defun edn-bridge-terminal-tests-keys (map &optional prefix)
+  "Return pairs of the commands that MAP has, and their keys after PREFIX."
+  (let ((pairs nil))
+    (map-keymap-internal
+     (lambda (event definition)
+       (let ((keys (vconcat prefix (vector event))))
+         (cond ((keymapp definition)
+                (setq pairs (nconc (edn-bridge-terminal-tests-keys
+                                    definition keys)
+                                   pairs)))
+               ((commandp definition)
+                (push (cons definition (key-description keys)) pairs)))))
+     map)
+    pairs))
+
+(defun edn-bridge-terminal-tests-all-keys ()
+  "Return pairs of commands and keys, of all keymaps and of the menu."
+  (append
+   (mapcan (lambda (map) (edn-bridge-terminal-tests-keys (symbol-value map)))
+           edn-bridge-terminal-tests-keymaps)
+   (mapcan (lambda (group)
+             (mapcar (lambda (row) (cons (nth 1 row) (nth 0 row)))
+                     (cdr group)))
+           edn-bridge--menu)))
+
+(defun edn-bridge-terminal-tests-names (predicate)
+  "Return the symbols of the package that PREDICATE holds for.
+Those with two hyphens, which are private, and those of tests are left out."
+  (let ((found nil))
+    (mapatoms
+     (lambda (symbol)
+       (let ((name (symbol-name symbol)))
+         (when (and (string-match-p "\\`edn-bridge\\(-\\|\\'\\)" name)
+                    (not (string-match-p
+                          "--\\|\\`edn-bridge-\\(test\\|example\\|[a-z]+-tests\\)"
+                          name))
+                    (funcall predicate symbol))
+           (push symbol found)))))
+    (sort found #'string-lessp)))
+
+(defun edn-bridge-terminal-tests-all-commands ()
+  "Return the commands of the package; major modes are none."
+  (edn-bridge-terminal-tests-names
+   (lambda (symbol)
+     (and (commandp symbol)
+          (not (string-match-p "-mode\\'" (symbol-name symbol)))
+          (not (get symbol 'derived-mode-parent))))))
+
+(ert-deftest edn-bridge-terminal-knows-all-keymaps ()
+  (should (equal (edn-bridge-terminal-tests-names
+                  (lambda (symbol)
+                    (and (boundp symbol)
+                         (keymapp (symbol-value symbol))
+                         (edn-bridge-terminal-tests-keys
+                          (symbol-value symbol)))))
+                 (sort (copy-sequence edn-bridge-terminal-tests-keymaps)
+                       #'string-lessp))))
+
+(defun edn-bridge-terminal-tests-left-out (record)
+  "Return the keys and commands that are not in the file RECORD."
+  (let ((lines (with-temp-buffer
+                 (insert-file-contents record)
+                 (mapcar #'read (split-string (buffer-string) "\n" t)))))
+    (append
+     (seq-remove (lambda (pair)
+                   (member (list 'key (car pair) (cdr pair)) lines))
+                 (edn-bridge-terminal-tests-all-keys))
+     (seq-remove (lambda (command) (member (list 'done command) lines))
+                 (edn-bridge-terminal-tests-all-commands)))))
+
+;;;; The test
+
+(defmacro edn-bridge-terminal-tests-with-emacs (script &rest body)
+  "Run BODY with an Emacs in a terminal, in a chat that plays SCRIPT."
+  (declare (indent 1) (debug t))
+  `(progn
+     (skip-unless (and edn-bridge-terminal-tests-program
+                       (executable-find "tmux")))
+     (let* ((edn-bridge-terminal-tests-socket
+             (format "edn-bridge-%d" (emacs-pid)))
+            (edn-bridge-terminal-tests-folder
+             (file-name-as-directory (make-temp-file "edn-bridge" t))))
+       (unwind-protect
+           (progn
+             (edn-bridge-terminal-tests-start ,script)
+             ,@body)
+         (edn-bridge-terminal-tests-end)))))
+
+(defun edn-bridge-terminal-tests-start (script)
+  "Start the Emacs of the test, with a chat that plays SCRIPT."
+  (let* ((folder edn-bridge-terminal-tests-folder)
+         (project (expand-file-name "project/" folder))
+         (bin (expand-file-name "bin/" folder))
+         (form
+          `(progn
+             (xterm-mouse-mode)
+             (setq edn-bridge-program ,edn-bridge-terminal-tests-program
+                   edn-bridge-program-args
+                   '("--state-dir" ,(expand-file-name "state" folder)
+                     "--provider" "scripted" "--script"
+                     ,(expand-file-name (concat "scripts/" script)
+                                        edn-bridge-test-directory))
+                   edn-bridge-program-source ,project
+                   edn-bridge-chat-page 6
+                   confirm-kill-processes nil
+                   suggest-key-bindings nil
+                   extended-command-suggest-shorter nil)
+             (defun terminal-tests-chat ()
+               (interactive)
+               (switch-to-buffer (car (edn-bridge-chat-buffers)))
+               (delete-other-windows)
+               (goto-char (point-max))
+               (message "This is the chat"))
+             (add-hook 'edn-bridge-chat-ready-hook
+                       (lambda () (message "The session is here")))
+             (edn-bridge))))
+    (make-directory project)
+    (make-directory bin)
+    (write-region "first line\nsecond line\n" nil
+                  (expand-file-name "notes.txt" project) nil 'quiet)
+    (write-region "" nil (expand-file-name "Cargo.toml" project) nil 'quiet)
+    (with-temp-buffer
+      (set-buffer-multibyte nil)
+      (insert "\211PNG\r\n\032\n")
+      (write-region nil nil (expand-file-name "dot.png" project) nil 'quiet))
+    ;; What M-x edn-bridge-build calls.
+    (let ((cargo (expand-file-name "cargo" bin)))
+      (write-region "#!/bin/sh\necho the cargo of the test: \"$@\"\n" nil
+                    cargo nil 'quiet)
+      (set-file-modes cargo #o755))
+    (edn-bridge-terminal-tests-tmux
+     "-u" "-f" "/dev/null" "new-session" "-d" "-s" "edn" "-x" "100" "-y" "60"
+     "-c" project
+     "env" "LC_ALL=C.UTF-8" (concat "PATH=" bin ":" (getenv "PATH"))
+     (concat "EDN_BRIDGE_RECORD=" (expand-file-name "record" folder))
+     (expand-file-name invocation-name invocation-directory)
+     "-Q" "-nw" "-L" (expand-file-name ".." edn-bridge-test-directory)
+     "-l" (expand-file-name "terminal-recorder.el" edn-bridge-test-directory)
+     "--eval" (prin1-to-string form))
+    (edn-bridge-terminal-tests-see "ready · idle")))
+
+(defun edn-bridge-terminal-tests-end ()
+  "End the Emacs of the test."
+  (edn-bridge-terminal-tests-tmux "kill-server")
+  ;; The program sees the end of its input and still writes its journal.
+  (let ((deadline (+ (float-time) 10)))
+    (while (and (file-exists-p edn-bridge-terminal-tests-folder)
+                (< (float-time) deadline))
+      (ignore-errors
+        (delete-directory edn-bridge-terminal-tests-folder t))
+      (sleep-for 0.02))))
+
+(defun edn-bridge-terminal-tests-draft ()
+  "Use the keys of the draft."
+  (edn-bridge-terminal-tests-do
+   '("Hi" "Enter" "there") "Hi\nthere"
+   '("C-c" "Enter") "Assistant\nHello, \\*\\*world"
+   '("M-p") "mode: .*\nHi\nthere" '("M-n")
+   '("/thi" "Tab") "^/thinking"
+   '(" high" "C-c" "Enter") "Thinking level set to high"
+   '("M-r") "^Input:" '("Hi" "Tab" "Enter") "mode: .*\nHi\nthere"
+   '("M-n")
+   '("look at @no" "Tab") "look at @notes.txt"
+   '("C-a" "C-k")
+   '("/thinking" "C-c" "Enter") "Select a thinking level:"
+   ;; C-g drops what is typed after it and not read yet.
+   '("C-g") "Nothing was chosen"))
+
+(defun edn-bridge-terminal-tests-questions ()
+  "Use the keys of questions."
+  (edn-bridge-terminal-tests-say "one")
+  (edn-bridge-terminal-tests-do
+   "Allow bash\\?" '("C-c" "C-a") '("C-c" "C-y") "Ran one\\.")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "two")
+  (edn-bridge-terminal-tests-do
+   "Allow once (y)" '("C-c" "C-a" "y") "Ran two\\.")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "three")
+  (edn-bridge-terminal-tests-do
+   "Allow once (y)" '("C-c" "C-a" "n") "Why not" '("no" "Enter") "Ran three\\.")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "four")
+  (edn-bridge-terminal-tests-do
+   "Allow once (y)" '("C-c" "C-a" "s") "Ran four\\.")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "five")
+  (edn-bridge-terminal-tests-do
+   "Allow once (y)" '("C-c" "C-a" "q") "→ cancelled"))
+
+(defun edn-bridge-terminal-tests-tools ()
+  "Use the keys of tool calls."
+  (edn-bridge-terminal-tests-chat)
+  ;; The last call, which was cancelled, and then the one with an output.
+  (edn-bridge-terminal-tests-do '("C-c" "C-t") "▾ bash" '("C-c" "C-t"))
+  (edn-bridge-terminal-tests-do
+   '("C-r" "bash     echo notes" "Enter") '("Enter") "▾ bash .*notes" '("Enter")
+   '("Tab") "^ *notes.txt:2:3"
+   '("C-n" "Enter") "second line"
+   '("C-x" "k" "Enter") '("C-x" "1") '("Tab") "▸ bash .*notes")
+  (edn-bridge-terminal-tests-click "bash *echo notes")
+  (edn-bridge-terminal-tests-see "▾ bash .*notes")
+  (edn-bridge-terminal-tests-click "bash *echo notes")
+  (edn-bridge-terminal-tests-see "▸ bash .*notes"))
+
+(defun edn-bridge-terminal-tests-turns ()
+  "Use the keys of turns that run, and of jobs."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "six")
+  (edn-bridge-terminal-tests-do
+   "Allow once (y)" '("C-c" "C-a" "y") "Ran six\\."
+   '("C-c" "C-j") "running *sleep 600"
+   '("Enter") ":status \"running\"" '("C-x" "1" "k") "cancelled")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "slowly")
+  (edn-bridge-terminal-tests-do
+   "Begin" '("later" "C-c" "C-q") "You (queue)"
+   '("C-c" "C-k") "(aborted)")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "slow")
+  (edn-bridge-terminal-tests-do "Start" '("C-c" "C-i") "interrupted"))
+
+(defun edn-bridge-terminal-tests-models ()
+  "Use the keys under C-c C-o."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-o" "n") "^Model: "
+   '("C-c" "C-o" "m") "^Model:$" '("scripted/" "Tab" "Enter") "^Model: scripted"
+   '("C-c" "C-o" "t") "^Thinking:" '("low" "Enter") "^Thinking: low"
+   '("C-c" "C-o" "p") "^Permissions:" '("read" "Tab" "Enter")
+   "^Permissions: read-only"
+   '("C-c" "C-o" "p") "^Permissions:" '("ask" "Enter") "^Permissions: ask"
+   '("C-c" "C-o" "s") ":usage\\|:tokens\\|:messages"
+   '("C-c" "C-o" "c") "^Keep in the summary" '("Enter")
+   "compact:\\|compacted"))
+
+(defun edn-bridge-terminal-tests-sessions ()
+  "Use the keys and commands of sessions."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-sessions-rename" "^Name of this session:" '("Keys" "Enter")
+   "· Keys")
+  (edn-bridge-terminal-tests-command "edn-bridge-sessions-export" "^Exported to")
+  (edn-bridge-terminal-tests-command "edn-bridge-sessions-copy-transcript"
+                                     "^The transcript is on the kill ring")
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-f") "^Fork after:" '("Ran one" "Tab" "Enter") "Ran one\\."
+   '("C-c" "C-n") "New session"
+   '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-w") "● Keys" '("M-<" "n" "p") '("Enter") "· New session")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do '("C-c" "C-w") "○ Keys")
+  (edn-bridge-terminal-tests-click "Keys  [0-9]+" 1)
+  (edn-bridge-terminal-tests-do "· Keys")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("kept") "^kept" '("C-c" "C-r") "^The session is here" "mode: ask.*\nkept"
+   '("C-a" "C-k"))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do '("M-<") "Earlier messages")
+  (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
+                                     "Ran five"))
+
+(defun edn-bridge-terminal-tests-beside ()
+  "Use what stands beside the chat."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-e") ":psi.agent-session/session-id"
+   '("C-c" "C-c") "{:psi.agent-session/session-id \""
+   '("C-x" "1" "M->" "[:git.repo/bra" "Tab") ":git.repo/branch")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do '("C-c" "C-l") "→ {:id ")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command "edn-bridge-doctor" "Handshake in")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command "edn-bridge-build"
+                                     "the cargo of the test: build --release"))
+
+(defun edn-bridge-terminal-tests-others ()
+  "Use the commands of other buffers."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-chat-finish-login" "^Code (may be empty):" '("x" "Enter")
+   "[Ll]og" )
+  (edn-bridge-terminal-tests-command "edn-bridge-attention-mode" "enabled")
+  (edn-bridge-terminal-tests-do
+   '("C-x" "C-f" "notes.txt" "Enter") "second line")
+  (edn-bridge-terminal-tests-command "edn-bridge" "ready · idle")
+  ;; The script began anew with the process.
+  (edn-bridge-terminal-tests-say "once more")
+  (edn-bridge-terminal-tests-do "once more\n\nAssistant\nHello" "ready · idle")
+  (edn-bridge-terminal-tests-say "seven")
+  (edn-bridge-terminal-tests-do
+   "Allow bash" '("C-x" "b" "notes.txt" "Enter") "edn:1\\?")
+  (edn-bridge-terminal-tests-command "edn-bridge-attention-next" "Allow bash")
+  (edn-bridge-terminal-tests-menu "a")
+  (edn-bridge-terminal-tests-menu "y" "→ Allow once")
+  (edn-bridge-terminal-tests-do
+   '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") "second line")
+  (edn-bridge-terminal-tests-command "edn-bridge-add-file" "^@notes.txt")
+  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-command "edn-bridge-add-region"
+                                     "notes.txt:1-2\n```text")
+  (edn-bridge-terminal-tests-do '("C-x" "h"))
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-ask-region" "^Ask about the region:" '("What?" "Enter")
+   "^What\\?\n")
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-add-image" "^Image:" '("dot.png" "Enter")
+   "dot.png goes with the next message"))
+
+(defun edn-bridge-terminal-tests-menu (key &rest steps)
+  "Choose KEY in the menu of a chat and do STEPS."
+  (apply #'edn-bridge-terminal-tests-do
+         '("C-c" "?") "queue for after the turn" (list key) steps))
+
+(defun edn-bridge-terminal-tests-whole-menu ()
+  "Choose all of the menu that was not chosen yet."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do '("M-<" "M->"))
+  (pcase-dolist
+      (`(,key . ,steps)
+       '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
+         ("k") ("i") ("v" "^Model: ") ("C" "^The transcript is on")
+         ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
+         ("t" "▾ bash")
+         ("u" ":usage\\|:tokens\\|:messages")
+         ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
+         ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")
+         ("p" "^Permissions:" ("ask" "Enter") "^Permissions: ask")
+         ("c" "^Keep in the summary" ("Enter") "compact:\\|compacted")
+         ("j" "Status *What") ("e" ":psi.agent-session")
+         ("g" "→ {:id ") ("d" "Handshake in")
+         ("s" "^Session:" ("Keys" "Tab" "Enter"))
+         ("N" "^Name of this session:" (" again" "Enter") "· Keys again")
+         ("x" "^Exported to") ("w" "● Keys again")
+         ("r" "^The session is here")
+         ("f" "^Fork after:" ("Ran one" "Tab" "Enter") "Ran one\\.")
+         ("n" "· New session")))
+    (edn-bridge-terminal-tests-chat)
+    (apply #'edn-bridge-terminal-tests-menu key steps))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-type "-l" "by the menu")
+  (edn-bridge-terminal-tests-menu "Enter" "You\nHi\nthereby the menu")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-type "-l" "queued by the menu")
+  (edn-bridge-terminal-tests-menu "q" "You.*\nqueued by the menu"))
+
+(ert-deftest edn-bridge-terminal-uses-every-key-and-command ()
+  (edn-bridge-terminal-tests-with-emacs "keys.edn"
+    (edn-bridge-terminal-tests-draft)
+    (edn-bridge-terminal-tests-questions)
+    (edn-bridge-terminal-tests-tools)
+    (edn-bridge-terminal-tests-turns)
+    (edn-bridge-terminal-tests-models)
+    (edn-bridge-terminal-tests-sessions)
+    (edn-bridge-terminal-tests-beside)
+    (edn-bridge-terminal-tests-others)
+    (edn-bridge-terminal-tests-whole-menu)
+    (should-not (edn-bridge-terminal-tests-left-out
+                 (expand-file-name "record"
+                                   edn-bridge-terminal-tests-folder)))))
 
 (provide 'edn-bridge-terminal-tests)
 

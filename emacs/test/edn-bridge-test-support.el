@@ -41,7 +41,8 @@ SPEC is (CONN SENT EVENTS): CONN is bound to it, SENT to what is sent
                                 (push (cons topic data) ,events))
                     :on-batch #'ignore
                     :on-ready #'ignore
-                    :on-close #'ignore)))
+                    :on-close #'ignore
+                    :on-gap #'ignore)))
        (cl-letf (((symbol-function 'edn-bridge-rpc--send)
                   (lambda (_conn frame) (push frame ,sent))))
          ,@body))))
@@ -74,6 +75,8 @@ SPEC is (CONN SENT)."
              (with-current-buffer buffer
                (edn-bridge-chat-mode)
                (setf (edn-bridge-rpc-connection-context ,conn) buffer
+                     (edn-bridge-rpc-connection-on-gap ,conn)
+                     #'edn-bridge-chat--on-gap
                      (edn-bridge-rpc-connection-on-event ,conn)
                      #'edn-bridge-chat--on-event
                      (edn-bridge-rpc-connection-on-batch ,conn)

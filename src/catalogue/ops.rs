@@ -1,6 +1,7 @@
 //! The ops.
 
 use crate::catalogue::{Access, ErrorCode, OpSpec, Param, Shape};
+use crate::message::Mode;
 
 /// Declares the ops: variant, wire name, access, whether it concerns a session, params (`?` marks one
 /// that may be absent), keys of the response's data, error codes of its own, and what it does.
@@ -51,7 +52,7 @@ macro_rules! ops {
 }
 
 const DIRECTIONS: Shape = Shape::OneOf(&["next", "prev"]);
-const MODES: Shape = Shape::OneOf(&["ask", "accept-edits", "read-only", "yolo"]);
+const MODES: Shape = Shape::OneOf(&Mode::NAMES);
 
 ops! {
     Handshake "handshake" Connection false { "client-info" Shape::Map }
@@ -85,9 +86,9 @@ ops! {
     GetAvailableModels "get_available_models" Read true {} ["models"] [QueryFailed]
         "The models of the catalogue, and which of them can be used now.";
     ListSessions "list_sessions" Read true
-        { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;? }
+        { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
         ["active-session-id" "sessions"] [QueryFailed]
-        "The sessions, live and on disk, newest first.";
+        "The sessions, live and on disk, newest first; with `:text` those with its words, the best first.";
     ReadOutput "read_output" Read true
         { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
         ["text" "offset" "size"] [NotFound]
@@ -165,8 +166,8 @@ ops! {
         ["accepted"] [NotFound InteractionAlreadyAnswered]
         "Answers a typed question; the first answer wins.";
     LoginBegin "login_begin" Write true { "provider" Shape::Name ;? }
-        ["provider" "url" "uses-callback-server" "pending-login"] []
-        "Begins a login with a provider.";
+        ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
+        "Begins a login with a provider: a page to agree at, a code to type there, or a key to paste.";
     LoginComplete "login_complete" Write true { "input" Shape::Text ;? } ["provider" "logged-in"] [NoPendingLogin]
         "Completes the login that was begun.";
     Logout "logout" Write true { "provider" Shape::Name } ["logged-out"] []

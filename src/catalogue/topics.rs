@@ -162,8 +162,8 @@ topics! {
     InteractionAnswered "interaction/answered" Lossless true
         ["interaction-id" "correlation-id" "status" "ext-id"] ["value"]
         "A question was answered or withdrawn.";
-    TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome"]
-        "A turn passed a boundary.";
+    TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome" "reason" "tool-id"]
+        "A turn passed a boundary, or a hook stood there.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "Something that a person may want to know: repairs, failed hooks, coalesced deliveries.";
     JobUpdated "job/updated" Latest true ["job"] []

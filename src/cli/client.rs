@@ -2,14 +2,18 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use edn_bridge::catalogue::Topic;
 use edn_bridge::event::{Body, Event};
+use edn_bridge::limits::OUTBOX_TEXT_BYTES;
 use edn_bridge::message::{Message, SessionId, StopReason};
 use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Reply, SessionApi};
 use edn_bridge::value::Value;
+
+use tokio::sync::watch;
 
 use super::serve::Process;
 use super::{FAILED, Options};
@@ -18,17 +22,25 @@ const CONNECTION: u64 = 1;
 
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
     let process = Process::new(options)?;
-    let client = Arc::new(Console::new());
+    let (said, listen) = channel();
+    let client = Arc::new(Console::new(said));
     let session = process.runtime.attach(CONNECTION, client.clone());
     client.focus(session.clone());
-    let (ended, end) = channel();
-    *client.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
     let prompt = Prompt { message: text, ..Prompt::default() };
     wait(|reply| process.runtime.prompt(call(&session), prompt, reply))?;
-    let ended = end.recv().map_err(|_| "the turn did not end".to_owned())?;
+    let mut out = std::io::stdout();
+    let ended = loop {
+        match listen.recv().map_err(|_| "the turn did not end".to_owned())? {
+            Said::Text(text) => {
+                // A closed output ends the printing, not the turn: its result is kept.
+                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+                client.printed(text.len());
+            }
+            Said::Ended(ended) => break ended,
+        }
+    };
     wait(|reply| process.runtime.detach(CONNECTION, reply))?;
     process.end();
-    let mut out = std::io::stdout().lock();
     match ended {
         Ended::Command { failed: true, message } => Err(message),
         Ended::Command { failed: false, message } => {
@@ -72,21 +84,51 @@ fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, String> {
     receiver.recv().map_err(|_| "no answer".to_owned())?.map_err(|error| error.message)
 }
 
-/// A client that prints what the model says.
+/// What the main thread, which prints, is told.
+enum Said {
+    /// The model said this.
+    Text(Arc<str>),
+    /// What the prompt came to; the first time counts.
+    Ended(Ended),
+}
+
+/// A client that hands on what the model says. It never prints itself: who hands it events must not wait
+/// for a terminal.
 struct Console {
     focus: Mutex<SessionId>,
-    ended: Mutex<Option<Sender<Ended>>>,
+    said: Sender<Said>,
+    /// Bytes of text that are not printed yet.
+    unprinted: AtomicUsize,
+    /// Whether the model has to wait for them.
+    full: watch::Sender<bool>,
 }
 
 impl Console {
-    fn new() -> Self {
-        Self { focus: Mutex::new(SessionId::from("")), ended: Mutex::new(None) }
+    fn new(said: Sender<Said>) -> Self {
+        let focus = Mutex::new(SessionId::from(""));
+        Self { focus, said, unprinted: AtomicUsize::new(0), full: watch::Sender::new(false) }
     }
 
-    /// Says what the prompt came to; the first time counts.
     fn end(&self, what: Ended) {
-        if let Some(ended) = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = ended.send(what);
+        let _ = self.said.send(Said::Ended(what));
+    }
+
+    fn say(&self, text: &Arc<str>) -> Pressure {
+        let unprinted = self.unprinted.fetch_add(text.len(), Ordering::AcqRel).saturating_add(text.len());
+        let _ = self.said.send(Said::Text(text.clone()));
+        if unprinted < OUTBOX_TEXT_BYTES {
+            return Pressure::Fine;
+        }
+        self.full.send_replace(true);
+        // It may all have been printed in between, and nobody would say so again.
+        self.printed(0);
+        Pressure::Full(self.full.subscribe())
+    }
+
+    fn printed(&self, bytes: usize) {
+        let unprinted = self.unprinted.fetch_sub(bytes, Ordering::AcqRel).saturating_sub(bytes);
+        if unprinted < OUTBOX_TEXT_BYTES && *self.full.borrow() {
+            self.full.send_replace(false);
         }
     }
 }
@@ -104,11 +146,7 @@ impl Client for Console {
 
     fn deliver(&self, event: &Event) -> Pressure {
         match &event.body {
-            Body::AssistantDelta(text) => {
-                let mut out = std::io::stdout().lock();
-                // A closed output ends the printing, not the turn: its result is kept.
-                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            }
+            Body::AssistantDelta(text) => return self.say(text),
             Body::AssistantMessage(message) if message.stop_reason != Some(StopReason::ToolUse) => {
                 self.end(Ended::Answer(message.clone()));
             }

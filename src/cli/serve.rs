@@ -12,7 +12,7 @@ use std::time::Duration;
 use edn_bridge::clock::{Clock, FixedClock, SystemClock};
 use edn_bridge::config::Settings;
 use edn_bridge::endpoint::{self, Connection, End};
-use edn_bridge::limits::MAX_CONNECTIONS;
+use edn_bridge::limits::{ACCEPT_PAUSE_MS, MAX_CONNECTIONS};
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::store::Store;
@@ -34,7 +34,12 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(options: &Options) -> Result<Self, String> {
         let settings = options.settings()?;
-        let mut providers = Providers::new(&settings);
+        // A transcript that is compared byte for byte needs the same times and names in every run.
+        let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
+            Some(_) => Arc::new(FixedClock::default()),
+            None => Arc::new(SystemClock),
+        };
+        let mut providers = Providers::new(&settings, &clock);
         if let Some(script) = &settings.script {
             providers.add(Arc::new(Scripted::from_file(script).map_err(|error| error.to_string())?));
         }
@@ -46,19 +51,15 @@ impl Process {
             .map_err(|error| format!("cannot start: {error}"))?;
         let store = Store::new(&settings.state_dir, options.durability())
             .map_err(|error| format!("cannot start: {error}"))?;
-        // A transcript that is compared byte for byte needs the same times and names in every run.
-        let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
-            Some(_) => Arc::new(FixedClock::default()),
-            None => Arc::new(SystemClock),
-        };
-        let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone());
+        let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone())?;
         Ok(Self { runtime, clock, executor })
     }
 
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
-    /// not waited for long: it was told to stop before.
+    /// not waited for long: it was told to stop before. A provider's own threads are waited for.
     pub(super) fn end(self) {
         self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
+        self.runtime.end();
     }
 }
 
@@ -106,8 +107,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let why = wait.recv();
     tracing::info!(?why, "ending");
     // The process is the editor's: when that one goes, everyone goes.
-    guests.finish();
-    connection.finish(PATIENCE);
+    guests.finish(&connection);
     process.end();
     Ok(match why {
         // The convention of shells for a process that a signal ended.
@@ -141,7 +141,7 @@ impl Guests {
             *mine.0.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.path().to_owned());
             // The editor's connection is number 1.
             for id in 2.. {
-                match listener.accept() {
+                match listener.accept(Duration::from_millis(ACCEPT_PAUSE_MS)) {
                     Ok(stream) => mine.welcome(id, stream, api.clone(), clock.clone()),
                     Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
                 }
@@ -185,15 +185,23 @@ impl Guests {
         }
     }
 
-    /// Ends every connection, and takes the socket away.
-    fn finish(&self) {
+    /// Ends every connection and the editor's, all at the same time, and takes the socket away. The
+    /// editor leaves last: who leaves last is told how the turns end.
+    fn finish(&self, editor: &Connection) {
         if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = std::fs::remove_file(path);
         }
         let connections: Vec<_> = self.connections().drain().map(|(_, connection)| connection).collect();
-        for connection in connections {
-            connection.finish(PATIENCE);
-        }
+        let leaving: Vec<_> = connections.iter().map(|guest| (guest, guest.leave())).collect();
+        std::thread::scope(|scope| {
+            for (guest, left) in leaving {
+                let end = std::thread::Builder::new().name("end".to_owned());
+                if let Err(error) = end.spawn_scoped(scope, move || guest.drain(&left, PATIENCE)) {
+                    tracing::warn!(%error, "a guest's connection ends without being waited for");
+                }
+            }
+            editor.finish(PATIENCE);
+        });
     }
 
     fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
@@ -204,6 +212,8 @@ impl Guests {
 /// Waits for a signal that asks the process to end, and returns its number.
 async fn terminated() -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
+    // A file that may not grow further is an error like a full disk, not the end of the process.
+    let _too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     let (Ok(mut terminate), Ok(mut hangup), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::hangup()), signal(SignalKind::interrupt()))
     else {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use edn_bridge::clock::rfc3339;
 use edn_bridge::export::{self, Format, Transcript};
+use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{Content, EntryBody, Repaired, SessionInfo, Store};
 
@@ -42,7 +43,7 @@ pub(super) enum SessionsCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Checks the files of sessions, by default of all. Exit status 1 where something is wrong.
+    /// Checks the files of sessions, by default of all, and then the audit too. Exit status 1 where something is wrong.
     Verify {
         /// Their ids, the beginnings of their ids, or their files.
         sessions: Vec<String>,
@@ -80,7 +81,13 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result
                 }
             }
         }
-        SessionsCommand::Verify { sessions, repair } => verify(&store, &sessions, repair),
+        SessionsCommand::Verify { sessions, repair } => {
+            let checked = verify(&store, &sessions, repair)?;
+            match sessions.is_empty() {
+                true => verify_audit(&audit::path(&settings.state_dir), checked),
+                false => Ok(checked),
+            }
+        }
     }
 }
 
@@ -227,6 +234,23 @@ fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, 
     );
     print(&text)?;
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Checks that no record of how questions ended was changed or removed.
+fn verify_audit(path: &Path, checked: ExitCode) -> Result<ExitCode, String> {
+    if !path.exists() {
+        return Ok(checked);
+    }
+    match audit::verify(path) {
+        Ok(records) => {
+            print(&format!("{}: {records} records, whole.\n", path.display()))?;
+            Ok(checked)
+        }
+        Err(error) => {
+            print(&format!("{}: {error}\n", path.display()))?;
+            Ok(ExitCode::from(FAILED))
+        }
+    }
 }
 
 fn print(text: &str) -> Result<ExitCode, String> {

@@ -8,8 +8,12 @@
 use super::error::{Error, ErrorKind};
 use crate::limits;
 use crate::value::{Map, Set, Text, Value};
-use lexical::{Fail, after, blanks, first, is_digit};
+use lexical::{Fail, after, blanks, first};
 
+pub(super) use cursor::Cursor;
+pub(super) use lexical::{blank, is_digit};
+
+mod cursor;
 mod lexical;
 mod name;
 mod number;
@@ -220,13 +224,24 @@ impl<'a> Stack<'a> {
             let Some(byte) = first(rest) else {
                 return if self.frames.is_empty() { Ok((rest, None)) } else { self.unexpected_end(rest) };
             };
-            let (next, value) = match byte {
-                b'"' => text::string(rest)?,
-                b':' => name::keyword(rest)?,
-                b'0'..=b'9' => number::number(rest, options.max_digits)?,
-                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => {
-                    number::number(rest, options.max_digits)?
+            let at = rest;
+            // Each kind of value goes to the stack where it is made: moved by way of a common place, it would be
+            // written in parts and read back whole, for which the processor waits.
+            rest = match byte {
+                b'"' => match text::plain_string(rest) {
+                    Some((next, text)) => {
+                        self.values.push(Value::str(text));
+                        next
+                    }
+                    None => self.read(text::string(rest))?,
+                },
+                b':' => {
+                    let (next, name) = name::keyword(rest)?;
+                    self.values.push(Value::keyword(name));
+                    next
                 }
+                b'0'..=b'9' => self.number(rest, options)?,
+                b'+' | b'-' if after(rest, 1).starts_with(is_digit) => self.number(rest, options)?,
                 b'(' | b'[' | b'{' | b'^' => {
                     let open = match byte {
                         b'(' => Open::List,
@@ -238,26 +253,48 @@ impl<'a> Stack<'a> {
                     rest = after(rest, 1);
                     continue;
                 }
-                b')' | b']' | b'}' => (after(rest, 1), self.close(byte, rest, options)?),
+                b')' | b']' | b'}' => {
+                    let value = self.close(byte, rest, options)?;
+                    self.values.push(value);
+                    after(rest, 1)
+                }
                 b'#' => {
                     rest = self.dispatch(rest, options)?;
                     continue;
                 }
-                b'\\' => text::character(rest)?,
-                128.. if rest.starts_with(is_digit) => number::number(rest, options.max_digits)?,
-                _ => name::symbol(rest)?,
+                b'\\' => self.read(text::character(rest))?,
+                128.. if rest.starts_with(is_digit) => self.read(number::number(rest, options.max_digits))?,
+                _ => self.read(name::symbol(rest))?,
             };
-            let at = rest;
-            rest = next;
-            let prefixed = match self.frames.last() {
-                None => return Ok((rest, Some(value))),
-                Some(frame) => frame.open > Open::Set,
-            };
-            if !prefixed {
-                self.values.push(value);
-            } else if let Some(value) = self.apply(value, at, &mut rest, options)? {
-                return Ok((rest, Some(value)));
+            match self.frames.last() {
+                None => return Ok((rest, self.values.pop())),
+                Some(frame) if frame.open > Open::Set => {
+                    let value = self.values.pop().unwrap_or(Value::Nil);
+                    if let Some(value) = self.apply(value, at, &mut rest, options)? {
+                        return Ok((rest, Some(value)));
+                    }
+                }
+                Some(_) => {}
             }
+        }
+    }
+
+    /// Keeps a value that was read; what follows it.
+    #[inline]
+    fn read(&mut self, parsed: lexical::Parsed<'a, Value<'a>>) -> Step<'a, &'a str> {
+        let (rest, value) = parsed?;
+        self.values.push(value);
+        Ok(rest)
+    }
+
+    #[inline(always)]
+    fn number(&mut self, input: &'a str, options: &Options) -> Step<'a, &'a str> {
+        match number::small_integer(input) {
+            Some((rest, int)) => {
+                self.values.push(Value::Int(int));
+                Ok(rest)
+            }
+            None => self.read(number::number(input, options.max_digits)),
         }
     }
 

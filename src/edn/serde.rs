@@ -26,6 +26,7 @@ pub use exact::borrowed;
 mod de;
 mod exact;
 mod ser;
+mod text;
 
 /// `data` as a value.
 ///
@@ -53,12 +54,17 @@ pub fn from_value<'de, T: Deserialize<'de>>(value: Value<'de>) -> Result<T, Serd
     T::deserialize(de::Deserializer(value))
 }
 
-/// The data in the one form that `input` holds.
+/// The data in the one form that `input` holds. Text without an escape is borrowed by it.
+///
+/// An input that does not fit is read twice: the second time says what is wrong.
 ///
 /// # Errors
-/// An input that is no EDN, or a value that does not fit.
+/// An input that is no EDN, or a value that does not fit, with the path of keys to it.
 pub fn from_slice<'de, T: Deserialize<'de>>(input: &'de [u8]) -> Result<T, SerdeError> {
-    from_value(read_one(input)?)
+    match text::read(input) {
+        Some(data) => Ok(data),
+        None => from_value(read_one(input)?),
+    }
 }
 
 /// Why data and a value do not fit each other.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::error::{Error, ErrorKind, Place};
-use super::read::{Options, Reader};
+use super::read::{Options, Reader, blank, is_digit};
 use crate::value::Owned;
 
 /// Cuts forms out of pieces.
@@ -207,6 +207,17 @@ struct Scan {
     pending: usize,
     /// Something other than blanks and comments came by.
     started: bool,
+    wide: Wide,
+}
+
+/// A character beyond ASCII, as far as it has come.
+#[derive(Debug, Default)]
+struct Wide {
+    bits: u32,
+    /// How many of its bytes are still to come.
+    missing: u8,
+    /// Only blanks and comments came by before it.
+    first: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,8 +227,10 @@ enum State {
     Comment,
     String,
     Escape,
-    /// After `\`: the next byte belongs to it whatever it is.
+    /// After `\`: the next character belongs to it whatever it is.
     Character,
+    /// In a character beyond ASCII after `\`
+    WideCharacter,
     Word,
     /// After a sign that starts a word
     Sign,
@@ -231,6 +244,9 @@ enum State {
 
 impl Scan {
     fn step(&mut self, byte: u8) -> Step {
+        if byte >= 128 && !matches!(self.state, State::Comment | State::String | State::Escape) {
+            return self.wide_step(byte);
+        }
         match self.state {
             State::Comment => {
                 if matches!(byte, b'\n' | b'\r') {
@@ -258,15 +274,17 @@ impl Scan {
                 self.state = State::Number;
                 Step::On
             }
-            State::Sign | State::Word if !ends_word(byte) => {
+            State::Sign | State::Word | State::WideCharacter if !ends_word(byte) => {
                 self.state = State::Word;
                 Step::On
             }
             State::Number if !ends_word(byte) && byte != b'#' => Step::On,
-            State::Sign | State::Word | State::Number => match self.complete(Step::EndedBefore) {
-                Step::On => self.start(byte),
-                ended => ended,
-            },
+            State::Sign | State::Word | State::WideCharacter | State::Number => {
+                match self.complete(Step::EndedBefore) {
+                    Step::On => self.start(byte),
+                    ended => ended,
+                }
+            }
             State::Tag if !ends_word(byte) => Step::On,
             State::Tag | State::Blank => self.start(byte),
             State::Hash => {
@@ -281,6 +299,44 @@ impl Scan {
                 Step::On
             }
         }
+    }
+
+    /// A byte of a character beyond ASCII, outside strings and comments: only all of them tell what it is.
+    fn wide_step(&mut self, byte: u8) -> Step {
+        let lead = |bits, missing| Wide { bits, missing, first: !self.started };
+        self.wide = match byte {
+            0xF0.. => lead(u32::from(byte & 0x07), 3),
+            0xE0.. => lead(u32::from(byte & 0x0F), 2),
+            0xC0.. => lead(u32::from(byte & 0x1F), 1),
+            // What continues no character is no text: the reader says so.
+            _ => Wide {
+                bits: self.wide.bits << 6 | u32::from(byte & 0x3F),
+                missing: self.wide.missing.saturating_sub(1),
+                first: self.wide.first,
+            },
+        };
+        self.started = true;
+        if self.state == State::Character {
+            self.state = State::WideCharacter;
+        }
+        if self.wide.missing > 0 {
+            return Step::On;
+        }
+        let c = char::from_u32(self.wide.bits).unwrap_or(char::REPLACEMENT_CHARACTER);
+        self.state = match self.state {
+            State::WideCharacter => State::Word,
+            State::Blank | State::Hash | State::Tag if blank(c) => {
+                // Blanks alone start nothing.
+                self.started = !(self.wide.first && self.state == State::Blank);
+                State::Blank
+            }
+            _ if blank(c) => return self.complete(Step::Ended),
+            State::Blank | State::Sign if is_digit(c) => State::Number,
+            State::Blank | State::Sign => State::Word,
+            State::Hash => State::Tag,
+            state => state,
+        };
+        Step::On
     }
 
     /// A byte where a form may start.
@@ -327,7 +383,7 @@ impl Scan {
     }
 }
 
-/// Ends a word, as far as one byte tells. Wide blanks do too: what stands between them is read together.
+/// Does this byte end a word? Wide blanks do too.
 fn ends_word(byte: u8) -> bool {
     matches!(
         byte,

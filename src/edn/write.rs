@@ -56,11 +56,7 @@ const CANONICAL: Style = 2;
 fn write<const STYLE: Style>(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Str(text) => string(text, out),
-        Value::Keyword(name) => {
-            out.reserve(name.len() + 2);
-            out.push(b':');
-            out.extend_from_slice(name.as_bytes());
-        }
+        Value::Keyword(name) => keyword(name, out),
         Value::Int(number) => int(*number, out),
         Value::Map(map) => entries::<STYLE>(map, out),
         Value::Vector(items) => {
@@ -170,7 +166,11 @@ fn entries<const STYLE: Style>(map: &Map<'_>, out: &mut Vec<u8>) {
                 out.push(b' ');
             }
             blank = true;
-            write::<STYLE>(key, out);
+            // Most keys are keywords: one branch that is foreseen instead of a jump that is not.
+            match key {
+                Value::Keyword(name) => keyword(name, out),
+                key => write::<STYLE>(key, out),
+            }
             out.push(b' ');
             write::<STYLE>(value, out);
         }
@@ -178,19 +178,47 @@ fn entries<const STYLE: Style>(map: &Map<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
+#[inline(always)]
+fn keyword(name: &str, out: &mut Vec<u8>) {
+    out.reserve(name.len() + 2);
+    out.push(b':');
+    out.extend_from_slice(name.as_bytes());
+}
+
 /// The namespace of a name that cannot be spelled with it: one whose part behind the stroke starts with a
 /// digit, or the odd ones. Only the shorthand for a map of one namespace makes such keys, `#:a{:1 2}`, and
 /// only it can spell them.
-#[inline]
+#[inline(always)]
 fn needs_shorthand<'v>(key: &'v Value<'_>) -> Option<&'v str> {
     let (Value::Keyword(name) | Value::Symbol(name)) = key else { return None };
+    if has_stroke(name.as_bytes()) { namespace_of(key, name) } else { None }
+}
+
+/// Is there a `/`? Names are short: eight bytes are looked at at once, without the cost of calling out.
+#[inline(always)]
+fn has_stroke(name: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    const STROKES: u64 = u64::from_le_bytes([b'/'; 8]);
+    let found = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word) ^ STROKES;
+        word.wrapping_sub(ONES) & !word & HIGHS != 0
+    };
+    match name.last_chunk::<8>() {
+        Some(last) => name.as_chunks::<8>().0.iter().any(found) || found(last),
+        None => name.contains(&b'/'),
+    }
+}
+
+fn namespace_of<'v>(key: &Value<'_>, name: &'v str) -> Option<&'v str> {
     let stroke = memchr::memchr(b'/', name.as_bytes())?;
     let (namespace, rest) = name.split_at_checked(stroke)?;
+    let digit_first = rest.rsplit('/').next()?.starts_with(|c: char| c.is_ascii_digit());
     if namespace.is_empty() {
         // The namespace is a stroke itself.
-        return (matches!(key, Value::Symbol(_)) && rest.len() > 1).then_some("/");
+        let odd = if matches!(key, Value::Symbol(_)) { rest.len() > 1 } else { digit_first };
+        return odd.then_some("/");
     }
-    let digit_first = rest.rsplit('/').next()?.starts_with(|c: char| c.is_ascii_digit());
     let line_end = !namespace.is_ascii() && namespace.chars().skip(1).any(|c| c == '\u{85}');
     (digit_first || line_end).then_some(namespace)
 }

@@ -5,6 +5,11 @@
 //! joined, snapshots are replaced by newer ones, all else waits its turn. `seq` is given when an event
 //! is encoded, so that merging leaves no gap.
 //!
+//! A client may say how far it has shown what it was sent (`flow-credit`). Past a window of unshown
+//! events, what may be merged or replaced waits here too, though the client reads; what must not be
+//! dropped, and every answer, lets out what stands before it, so that nothing hangs on a client that
+//! does not say.
+//!
 //! Two may write: the connection's writer thread, and, when nothing else is under way, the thread that
 //! reads requests, which then answers without waking another thread. The flag `writing` lets only one
 //! of them at a time.
@@ -22,7 +27,8 @@ use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
 use crate::limits::{
-    OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
+    FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_FLUSH_BYTES, OUTBOX_MERGE_FROM,
+    OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
 };
 use crate::session::Pressure;
 use crate::transport::Output;
@@ -52,7 +58,11 @@ struct Inner {
     waiting: VecDeque<Waiting>,
     /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
     waiting_bytes: usize,
+    /// How many of `waiting` may be neither merged nor replaced.
+    waiting_lossless: usize,
     seq: u64,
+    /// The last event that the client has shown, where it agreed to say so.
+    shown: Option<u64>,
     /// The style of what is encoded next.
     style: Style,
     /// The style of what is pushed next: the same, unless a change of style waits.
@@ -81,6 +91,17 @@ enum Waiting {
     Delta(Event, String),
 }
 
+impl Waiting {
+    /// Whether it may be neither merged nor replaced.
+    fn is_lossless(&self) -> bool {
+        match self {
+            Self::Frame(_) | Self::Style(_) => true,
+            Self::Event(event) => event.body.class() == Class::Lossless,
+            Self::Delta(..) => false,
+        }
+    }
+}
+
 /// How the outbox stands, for the graph and the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
@@ -104,7 +125,9 @@ impl Outbox {
                 spare: Vec::new(),
                 waiting: VecDeque::new(),
                 waiting_bytes: 0,
+                waiting_lossless: 0,
                 seq: 0,
+                shown: None,
                 style: Style::Maps,
                 newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
@@ -126,6 +149,7 @@ impl Outbox {
     pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
         let mut inner = self.lock();
         inner.push_frame(encode);
+        self.let_out(&mut inner);
         self.notify(inner);
     }
 
@@ -137,20 +161,57 @@ impl Outbox {
         if inner.waiting.is_empty() {
             inner.style = style;
         } else {
+            inner.waiting_lossless = inner.waiting_lossless.saturating_add(1);
             inner.waiting.push_back(Waiting::Style(style));
         }
+        self.let_out(&mut inner);
         self.notify(inner);
     }
 
-    /// Waits until there is room for a further answer: whoever asks without reading is asked to wait.
-    /// What is urgent is still read as long as less than the bound is waiting.
+    /// From here on the client says what it has shown, or does not.
+    pub fn expect_credit(&self, expected: bool) {
+        let mut inner = self.lock();
+        inner.shown = expected.then_some(inner.seq);
+        inner.refill(self.connection, self.clock.as_ref());
+        self.notify(inner);
+    }
+
+    /// The client has shown the events up to `seq`. What was never sent, and what was told before,
+    /// changes nothing.
+    pub fn credit(&self, seq: u64) {
+        let mut inner = self.lock();
+        let sent = inner.seq;
+        let Some(shown) = &mut inner.shown else { return };
+        *shown = seq.min(sent).max(*shown);
+        self.let_out(&mut inner);
+        self.notify(inner);
+    }
+
+    /// Encodes what waited for credit and need not wait any more.
+    fn let_out(&self, inner: &mut Inner) {
+        // While a write is under way, what comes after it is encoded at its end.
+        if inner.shown.is_some() && !inner.writing {
+            inner.refill(self.connection, self.clock.as_ref());
+        }
+    }
+
+    /// Between two requests of a batch: writes what became much, and waits until there is room for a
+    /// further answer: whoever asks without reading is asked to wait. What is urgent is still read as
+    /// long as less than the bound is waiting.
     pub fn wait_for_room(&self) {
         let inner = self.lock();
-        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+        let much = inner.ready.len() >= OUTBOX_FLUSH_BYTES && !inner.writing;
+        let crowded = inner.unwritten() >= OUTBOX_ANSWER_BYTES;
+        drop(inner);
+        if much || crowded {
+            self.flush();
+        }
+        if much && !crowded {
+            self.lock().held = true;
+        }
+        if !crowded {
             return;
         }
-        drop(inner);
-        self.flush();
         let crowded =
             |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
         let mut inner = self.room.wait_while(self.lock(), crowded).unwrap_or_else(PoisonError::into_inner);
@@ -165,10 +226,13 @@ impl Outbox {
         if inner.dead || !wanted() {
             return Pressure::Fine;
         }
-        if inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES {
+        let lossless = event.body.class() == Class::Lossless;
+        let at_once = inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES;
+        if at_once && (lossless || !inner.lacks_credit()) {
             inner.encode(event, None, self.connection, self.clock.as_ref());
         } else {
             inner.enqueue(event);
+            self.let_out(&mut inner);
         }
         let full = inner.is_full();
         self.notify(inner);
@@ -258,6 +322,11 @@ impl Outbox {
     pub fn close(&self, patience: Duration) {
         let mut inner = self.lock();
         inner.closing = true;
+        // Who says no more what it has shown is sent all the same.
+        inner.shown = None;
+        if !inner.writing {
+            inner.refill(self.connection, self.clock.as_ref());
+        }
         self.wake.notify_one();
         self.room.notify_all();
         let unwritten = |inner: &mut Inner| !inner.dead && !inner.drained;
@@ -292,6 +361,7 @@ impl Outbox {
         inner.ready = Vec::new();
         inner.waiting = VecDeque::new();
         inner.waiting_bytes = 0;
+        inner.waiting_lossless = 0;
         self.full.send_replace(false);
         self.drained.notify_all();
         self.room.notify_all();
@@ -326,6 +396,7 @@ impl Inner {
             let mut frame = Vec::new();
             encode(&mut frame, self.newest_style);
             self.waiting_bytes = self.waiting_bytes.saturating_add(frame.len());
+            self.waiting_lossless = self.waiting_lossless.saturating_add(1);
             self.waiting.push_back(Waiting::Frame(frame));
         }
     }
@@ -346,6 +417,20 @@ impl Inner {
             written.clear();
             self.spare = written;
         }
+    }
+
+    /// Whether the client has shown so little of what it was sent that it is sent no more than it must.
+    fn lacks_credit(&self) -> bool {
+        self.shown.is_some_and(|shown| self.seq.saturating_sub(shown) >= FLOW_WINDOW_EVENTS)
+    }
+
+    /// Whether all that waits is to wait on until the client has shown more: nothing of it must go out,
+    /// and it is not so much that those who make it would have to wait for the client's word.
+    fn holds_back(&self) -> bool {
+        self.lacks_credit()
+            && self.waiting_lossless == 0
+            && self.waiting.len() < OUTBOX_EVENTS / 2
+            && self.waiting_bytes < OUTBOX_TEXT_BYTES / 2
     }
 
     /// Whether those who make events have to wait.
@@ -390,7 +475,7 @@ impl Inner {
             Class::Coalescible => {
                 let text = event.body.text().map_or("", |text| text);
                 self.waiting_bytes = self.waiting_bytes.saturating_add(text.len());
-                let merge = self.waiting.len() >= OUTBOX_MERGE_FROM;
+                let merge = self.waiting.len() >= OUTBOX_MERGE_FROM || self.lacks_credit();
                 match self.waiting.back_mut() {
                     Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
                         joined.push_str(text);
@@ -409,7 +494,10 @@ impl Inner {
                 }
                 self.push_waiting(event);
             }
-            Class::Lossless => self.push_waiting(event),
+            Class::Lossless => {
+                self.waiting_lossless = self.waiting_lossless.saturating_add(1);
+                self.push_waiting(event);
+            }
         }
     }
 
@@ -420,8 +508,12 @@ impl Inner {
 
     /// Encodes what waits, as far as `ready` takes it.
     fn refill(&mut self, connection: u64, clock: &dyn Clock) {
-        while self.ready.len() < OUTBOX_READY_BYTES {
-            match self.waiting.pop_front() {
+        while self.ready.len() < OUTBOX_READY_BYTES && !self.holds_back() {
+            let next = self.waiting.pop_front();
+            if next.as_ref().is_some_and(Waiting::is_lossless) {
+                self.waiting_lossless = self.waiting_lossless.saturating_sub(1);
+            }
+            match next {
                 None => {
                     self.waiting_bytes = 0;
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
@@ -567,6 +659,13 @@ mod tests {
             self.event(Body::AssistantDelta(text.into()))
         }
 
+        /// Waits until nothing encoded is left to write.
+        fn settle(&self) {
+            while self.outbox.lock().writing || !self.outbox.lock().ready.is_empty() {
+                std::thread::yield_now();
+            }
+        }
+
         /// Closes the outbox and returns the frames that were written.
         fn frames(self) -> Vec<Owned> {
             self.gate.set(false);
@@ -675,6 +774,97 @@ mod tests {
         let frames = rig.frames();
         check_seq(&frames);
         assert_eq!(frames.len(), pushed + 1, "every one of them came");
+    }
+
+    fn topic(frame: &Owned) -> &str {
+        frame.get("event").and_then(Value::as_str).unwrap_or("")
+    }
+
+    fn text_of(frames: &[Owned]) -> String {
+        let text = |frame: &Owned| frame.get("data")?.get("text")?.as_str().map(str::to_owned);
+        frames.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn beyond_the_window_text_is_joined_until_the_client_has_shown_more() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        let window = usize::try_from(FLOW_WINDOW_EVENTS).unwrap();
+        let mut whole = String::new();
+        for n in 0..window * 10 {
+            let text = format!("{n} ");
+            assert!(matches!(rig.delta(&text), Pressure::Fine));
+            whole.push_str(&text);
+        }
+        // What is beyond the window is one event by now, and it waits, though the client reads.
+        assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS);
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        // What was never sent cannot have been shown; it counts as the last that was sent.
+        rig.outbox.credit(u64::MAX);
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS + 1);
+        // What is to come waits for credit, not for the writer, which may be slow.
+        rig.settle();
+        // An older word changes nothing.
+        rig.outbox.credit(1);
+        for _ in 1..window {
+            whole.push('x');
+            rig.delta("x");
+        }
+        // All but the one that went out after the window.
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        rig.delta("y");
+        whole.push('y');
+        rig.delta("z");
+        whole.push('z');
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        let frames = rig.frames();
+        check_seq(&frames);
+        assert_eq!(text_of(&frames), whole);
+        assert_eq!(frames.len(), 2 * window + 1);
+    }
+
+    #[test]
+    fn what_must_not_be_dropped_is_not_held_back_and_lets_out_what_stood_before_it() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        for _ in 0..FLOW_WINDOW_EVENTS + 100 {
+            rig.delta("a");
+        }
+        rig.event(state(1));
+        rig.event(state(2));
+        assert_eq!(rig.outbox.depth().waiting, 2);
+        // The client shows nothing at all, and yet sees the message and the answer.
+        rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() });
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        rig.delta("b");
+        assert_eq!(rig.outbox.depth().waiting, 1);
+        rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+        assert_eq!(rig.outbox.depth().waiting, 0);
+        let frames = rig.frames();
+        let tail: Vec<_> = frames[usize::try_from(FLOW_WINDOW_EVENTS).unwrap()..]
+            .iter()
+            .map(|frame| frame.get("event").or(frame.get("id")).unwrap().as_str().unwrap())
+            .collect();
+        assert_eq!(tail, ["assistant/delta", "session/updated", "error", "assistant/delta", "r"]);
+        let delta = &frames[usize::try_from(FLOW_WINDOW_EVENTS).unwrap()];
+        assert_eq!(topic(delta), "assistant/delta");
+        assert_eq!(text_of(std::slice::from_ref(delta)).len(), 100);
+    }
+
+    #[test]
+    fn a_client_that_never_says_what_it_has_shown_holds_up_nobody() {
+        let rig = Rig::new();
+        rig.outbox.expect_credit(true);
+        let text = "x".repeat(1 << 16);
+        let mut whole = 0;
+        while whole < 3 * OUTBOX_TEXT_BYTES {
+            assert!(matches!(rig.delta(&text), Pressure::Fine), "after {whole}: {:?}", rig.outbox.depth());
+            whole += text.len();
+            assert!(rig.outbox.depth().bytes <= OUTBOX_TEXT_BYTES, "{:?}", rig.outbox.depth());
+            rig.settle();
+        }
+        assert_eq!(text_of(&rig.frames()).len(), whole);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The order of the checks is the contract's: readable, a map, `:kind`, required keys, no further
 //! keys, `:id`, `:op`. What comes after (ready, capacity, known op, params) is the endpoint's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
@@ -18,7 +19,7 @@ pub struct Request<'a> {
     /// The op's name; not yet looked up.
     pub op: &'a str,
     /// The params; an empty map where there are none.
-    pub params: Value<'a>,
+    pub params: Cow<'a, Value<'a>>,
 }
 
 /// Why a line is no request, as far as an error frame says it.
@@ -77,8 +78,10 @@ pub fn request<'v>(
         });
     };
     let text = |key| form.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    // An id that is too long to be taken is never echoed.
+    let echoed = || text("id").filter(|id| id.len() <= MAX_ID_BYTES);
     let reject =
-        |code, message: String| Rejection { code, message, id: text("id"), op: text("op"), data: None };
+        |code, message: String| Rejection { code, message, id: echoed(), op: text("op"), data: None };
     let envelope = |message| Err(reject(ErrorCode::InvalidEnvelope, message));
 
     let Some(kind) = form.get("kind") else {
@@ -125,7 +128,7 @@ pub fn request<'v>(
             return Err(reject(ErrorCode::InvalidOp, message));
         }
     };
-    let params = form.get("params").map_or_else(|| Value::from(Map::new()), Value::clone);
+    let params = form.get("params").map_or_else(|| Cow::Owned(Value::from(Map::new())), Cow::Borrowed);
     Ok(Request { id, op, params })
 }
 

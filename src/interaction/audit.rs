@@ -1,7 +1,9 @@
 //! How each question ended, in a file that only grows.
 //!
 //! A line is one EDN map. Each carries the digest of the line before it, so that a line that was changed
-//! or taken out shows. Answers are not written down, only outcomes: no secret can stand here.
+//! or taken out shows. A head beside the file says how many lines there are and what the last one is, so
+//! that lines taken from the end show too. Answers are not written down, only outcomes: no secret can stand
+//! here.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -41,6 +43,9 @@ pub enum AuditError {
         /// Why.
         source: io::Error,
     },
+    /// The head says that there was more, or is not there.
+    #[error("{0}")]
+    Head(String),
     /// A line is not what the next one says it was, or is no record.
     #[error("line {line}: {reason}")]
     Broken {
@@ -76,7 +81,7 @@ impl Audit {
         });
         record.put("prev", before.unwrap_or_else(|| BEGINNING.to_owned()));
         let hash = digest(&record);
-        record.put("hash", hash);
+        record.put("hash", hash.clone());
         let mut line = Vec::new();
         // A line that a crash cut off is ended, so that it stays the only one that is broken.
         if last.is_some_and(|line| !line.ends_with(b"\n")) {
@@ -85,8 +90,26 @@ impl Audit {
         edn::write_canonical(&Value::from(record), &mut line);
         line.push(b'\n');
         file.write_all(&line)?;
-        file.sync_data()
+        file.sync_data()?;
+        // A crash in between leaves a head that is one behind, and that one can be found in the file.
+        let size = file.metadata()?.len();
+        let mut head = Map::new();
+        head.put("bytes", crate::message::count(size));
+        head.put("hash", hash);
+        let mut text = Vec::new();
+        edn::write_canonical(&Value::from(head), &mut text);
+        text.push(b'\n');
+        let path = head_path(&self.path);
+        let new = path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&text)?;
+        std::fs::rename(&new, &path)
     }
+}
+
+/// Where an audit file's head is.
+fn head_path(path: &Path) -> PathBuf {
+    path.with_extension("head")
 }
 
 /// Where a state folder's audit file is.
@@ -104,11 +127,24 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
     let mut before = BEGINNING.to_owned();
     let mut line = Vec::new();
     let mut number = 0usize;
+    let head = std::fs::read(head_path(path)).ok();
+    let head = head.and_then(|bytes| {
+        let value = edn::read_one(&bytes).ok()?;
+        value.get("hash")?.as_str().map(str::to_owned)
+    });
+    let mut head_seen = false;
     loop {
         line.clear();
         let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
         if reader.by_ref().take(most).read_until(b'\n', &mut line).map_err(failed)? == 0 {
-            return Ok(number);
+            return match head {
+                _ if number == 0 && head.is_none() => Ok(0),
+                None => {
+                    Err(AuditError::Head("there is no head beside it that says where it ends".to_owned()))
+                }
+                Some(_) if head_seen => Ok(number),
+                Some(_) => Err(AuditError::Head(format!("lines after line {number} were removed"))),
+            };
         }
         number = number.saturating_add(1);
         let broken = |reason| AuditError::Broken { line: number, reason };
@@ -123,6 +159,7 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
             return Err(broken("it was changed"));
         }
         before = hash.to_owned();
+        head_seen |= head.as_deref() == Some(hash);
     }
 }
 
@@ -165,6 +202,17 @@ mod tests {
             std::fs::write(&file, lines.join("\n") + "\n").unwrap();
             verify(&file).unwrap_err().to_string()
         };
+        // Lines that are taken from the end, and a head that is taken away.
+        std::fs::write(&file, lines[..2].join("\n") + "\n").unwrap();
+        assert_eq!(verify(&file).unwrap_err().to_string(), "lines after line 2 were removed");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(verify(&file).unwrap_err().to_string(), "lines after line 0 were removed");
+        std::fs::write(&file, &whole).unwrap();
+        let head = std::fs::read(head_path(&file)).unwrap();
+        std::fs::remove_file(head_path(&file)).unwrap();
+        assert!(verify(&file).unwrap_err().to_string().starts_with("there is no head"));
+        std::fs::write(head_path(&file), head).unwrap();
+        assert_eq!(verify(&file).unwrap(), 4);
         let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
         assert!(check(owned(&[lines[0], lines[2], lines[3]])).starts_with("line 2: what came before"));
         assert!(check(owned(&lines[1..])).starts_with("line 1: what came before"));

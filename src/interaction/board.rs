@@ -27,6 +27,24 @@ use crate::value::{Map, Value};
 pub trait Audience: Send + Sync {
     /// The connections, each with its number.
     fn clients(&self) -> Vec<(u64, Arc<dyn Client>)>;
+
+    /// Calls `tell` while nothing else is told of that session, with the session's count of entries where
+    /// it is known: what is told then has its place among the session's events.
+    fn in_order(&self, session: &SessionId, tell: &mut dyn FnMut(Option<u64>)) {
+        let _ = session;
+        tell(None);
+    }
+}
+
+/// Hands connections an event in its place among the session's.
+fn tell(audience: &dyn Audience, clients: &[Arc<dyn Client>], mut event: Event) {
+    let Some(session) = event.session.clone() else { return };
+    audience.in_order(&session, &mut |offset| {
+        event.offset = offset.unwrap_or(event.offset);
+        for client in clients {
+            let _ = client.deliver(&event);
+        }
+    });
 }
 
 /// What a question comes from.
@@ -34,7 +52,7 @@ pub trait Audience: Send + Sync {
 pub struct Origin {
     /// The session.
     pub session: SessionId,
-    /// The session's count of entries.
+    /// The session's count of entries when it was asked. Events carry the count of their own time.
     pub offset: u64,
     /// The turn that waits for the answer.
     pub turn: Option<TurnId>,
@@ -137,7 +155,7 @@ impl Board {
             }
             state.open.insert(id.clone(), open);
             for (connection, client) in interactors {
-                state.enqueue(connection, client, id.clone());
+                state.enqueue(self.audience.as_ref(), connection, client, id.clone());
             }
         }
         let late = async {
@@ -165,6 +183,25 @@ impl Board {
         };
         self.write_down(id, open, "headless", &resolution);
         resolution
+    }
+
+    /// The open questions, oldest first, and how many connections can answer each.
+    pub fn open(&self) -> Vec<(Arc<str>, Arc<str>, Question, usize)> {
+        let state = self.state();
+        let shown = |id| state.queues.values().filter(|queue| queue.questions.contains(id)).count();
+        let open = state
+            .open
+            .iter()
+            .map(|(id, open)| (open.asked_at.clone(), id.clone(), open.question.clone(), shown(id)));
+        let mut open: Vec<_> = open.collect();
+        // Identifiers sort by time within a millisecond.
+        open.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+        open
+    }
+
+    /// The kind of an open question.
+    pub fn kind(&self, id: &str) -> Option<Kind> {
+        self.state().open.get(id).map(|open| open.question.kind)
     }
 
     /// Takes an answer. The first that fits wins; the reply stands before the event that tells the others.
@@ -278,10 +315,9 @@ impl Board {
             reply.ok(());
         }
         let event = answered(id, &open.question, by, &resolution);
-        for (_, client) in self.audience.clients() {
-            let _ = client.deliver(&event);
-        }
-        self.state().advance(id);
+        let clients: Vec<_> = self.audience.clients().into_iter().map(|(_, client)| client).collect();
+        tell(self.audience.as_ref(), &clients, event);
+        self.state().advance(self.audience.as_ref(), id);
         let _ = open.answer.send(resolution);
     }
 
@@ -296,6 +332,12 @@ impl Board {
         if let Some((parent, subagent)) = &origin.child_of {
             record.put("parent-session-id", parent.to_value());
             record.put("subagent-id", subagent.to_string());
+        }
+        if question_is_envelope(open)
+            && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =
+                resolution
+        {
+            record.put("note", note.clone());
         }
         record.put("ext-id", by.to_owned());
         record.put("outcome", outcome(resolution));
@@ -333,7 +375,7 @@ impl State {
         Ok(open)
     }
 
-    fn enqueue(&mut self, connection: u64, client: Arc<dyn Client>, id: Arc<str>) {
+    fn enqueue(&mut self, audience: &dyn Audience, connection: u64, client: Arc<dyn Client>, id: Arc<str>) {
         let queue = self
             .queues
             .entry(connection)
@@ -342,12 +384,12 @@ impl State {
         if queue.questions.len() == 1
             && let Some(event) = self.event(client.as_ref(), &id)
         {
-            let _ = client.deliver(&event);
+            tell(audience, &[client], event);
         }
     }
 
     /// Takes an ended question out of every queue, and shows the next where it stood first.
-    fn advance(&mut self, id: &Arc<str>) {
+    fn advance(&mut self, audience: &dyn Audience, id: &Arc<str>) {
         let mut next = Vec::new();
         for queue in self.queues.values_mut() {
             let shown = queue.questions.front() == Some(id);
@@ -359,7 +401,7 @@ impl State {
         self.queues.retain(|_, queue| !queue.questions.is_empty());
         for (client, id) in next {
             if let Some(event) = self.event(client.as_ref(), &id) {
-                let _ = client.deliver(&event);
+                tell(audience, &[client], event);
             }
         }
     }
@@ -443,6 +485,11 @@ fn outcome(resolution: &Resolution) -> String {
         Resolution::TimedOut => "timed-out".to_owned(),
         Resolution::Withdrawn => "withdrawn".to_owned(),
     }
+}
+
+/// Whether the person decides for a whole child's life: what they add to that is written down too.
+fn question_is_envelope(open: &Open) -> bool {
+    open.question.kind == Kind::ApproveSubagentEnvelope
 }
 
 fn record_name(kind: Kind, resolution: &Resolution) -> &'static str {

@@ -57,6 +57,19 @@ impl Kind {
         })
     }
 
+    /// The answer that approves what is asked for, this once, or refuses it; `None` where a yes or no is no
+    /// answer.
+    pub fn decision(self, approve: bool) -> Option<Map<'static>> {
+        let outcome = Map::new().with("outcome", if approve { "approve" } else { "deny" });
+        match self {
+            Self::Approve if approve => Some(outcome.with("scope", "once")),
+            Self::Approve | Self::GrantStageTool | Self::ApproveSubagentEnvelope => Some(outcome),
+            Self::Confirm => Some(Map::new().with("ok", approve)),
+            Self::DeviceCode => Some(Map::new().with("done", approve)),
+            Self::Ask | Self::Select | Self::Password => None,
+        }
+    }
+
     /// Checks an answer against the question.
     ///
     /// # Errors

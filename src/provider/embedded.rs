@@ -30,7 +30,6 @@ pub const COMPILED_IN: bool = cfg!(feature = "embedded-model");
 pub struct Embedded {
     #[cfg(feature = "embedded-model")]
     engine: engine::Engine,
-    #[cfg(not(feature = "embedded-model"))]
     file: ModelFile,
 }
 
@@ -38,7 +37,7 @@ impl Embedded {
     /// A provider that will load that file when it is first asked. Touches nothing yet.
     pub fn new(file: ModelFile) -> Self {
         #[cfg(feature = "embedded-model")]
-        return Self { engine: engine::Engine::new(file) };
+        return Self { engine: engine::Engine::new(file.clone()), file };
         #[cfg(not(feature = "embedded-model"))]
         Self { file }
     }
@@ -49,15 +48,23 @@ impl Provider for Embedded {
         NAME
     }
 
+    fn is_ready(&self) -> bool {
+        COMPILED_IN && self.file.is_there()
+    }
+
     #[cfg(feature = "embedded-model")]
     fn stream(&self, request: Request) -> ChunkStream {
         self.engine.ask(request).unwrap_or_else(failed)
     }
 
+    #[cfg(feature = "embedded-model")]
+    fn end(&self) {
+        self.engine.end();
+    }
+
     #[cfg(not(feature = "embedded-model"))]
     fn stream(&self, _request: Request) -> ChunkStream {
         // A missing file is the smaller errand, so it is told after what needs a rebuild.
-        let _ = &self.file;
         failed(ProviderError::new(
             ErrorKind::NotConfigured,
             "this program was built without the embedded model; build it with the feature \
@@ -90,6 +97,14 @@ impl ModelFile {
         match given {
             Some(path) => Self::Given(path),
             None => Self::Known { model: &known::SMOLLM2, state_dir: state_dir.to_owned() },
+        }
+    }
+
+    /// Whether there is a file to be loaded, by a look at its name and size alone.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Self::Known { model, state_dir } => known::status(model, state_dir).state == FileState::Installed,
+            Self::Given(path) => path.is_file(),
         }
     }
 

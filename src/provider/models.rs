@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::embedded;
+use super::{ThinkingBy, embedded};
 use crate::edn;
-use crate::message::Usage;
+use crate::message::{ThinkingLevel, Usage};
 use crate::value::{Map, Value};
 
 /// The list that comes with the program.
@@ -29,8 +29,10 @@ pub struct Model {
     pub context_window: u64,
     /// The longest answer, in tokens, where it is known.
     pub max_output: Option<u32>,
-    /// Whether it can think.
-    pub thinking: bool,
+    /// The thinking levels that it has; none for one that cannot think.
+    pub thinking: Arc<[ThinkingLevel]>,
+    /// How it is told how much to think; `None` for one that cannot.
+    pub thinking_by: Option<ThinkingBy>,
     /// Whether it can call tools.
     pub tools: bool,
     /// Whether messages may hold images.
@@ -94,13 +96,21 @@ impl Model {
                 cache_write: cached("cache-write"),
             }
         });
+        let levels = levels(value.get("thinking"))?;
+        let by = match value.get("thinking-by").map(|by| by.as_keyword().or_else(|| by.as_str())) {
+            None => ThinkingBy::Budget,
+            Some(Some("budget")) => ThinkingBy::Budget,
+            Some(Some("effort")) => ThinkingBy::Effort,
+            Some(_) => return Err("a model's :thinking-by must be :budget or :effort".to_owned()),
+        };
         Ok(Self {
             provider: provider.into(),
             id: id.into(),
             name: text("name").unwrap_or(id).into(),
             context_window: window.filter(|window| *window > 0).ok_or_else(|| missing("context-window"))?,
             max_output: figure("max-output").and_then(|tokens| u32::try_from(tokens).ok()),
-            thinking: flag("thinking", false),
+            thinking_by: (!levels.is_empty()).then_some(by),
+            thinking: levels,
             tools: flag("tools", true),
             images: value
                 .get("input")
@@ -118,7 +128,11 @@ impl Model {
         map.put("name", self.name.to_string());
         map.put("context-window", Value::from(self.context_window));
         map.put_some("max-output", self.max_output);
-        map.put("reasoning", self.thinking);
+        map.put("reasoning", self.thinking_by.is_some());
+        if self.thinking_by.is_some() {
+            let levels = self.thinking.iter().map(|level| Value::from(level.as_str()));
+            map.put("thinking-levels", Value::vector(levels));
+        }
         map.put("tools", self.tools);
         map.put("images", self.images);
         if let Some(price) = self.price {
@@ -131,6 +145,25 @@ impl Model {
         }
         map.put("usable", usable);
         Value::from(map)
+    }
+}
+
+/// The levels of a model: all for `true`, or those that are listed.
+fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, String> {
+    const SHAPE: &str = "a model's :thinking must be true, false or a vector of levels";
+    match value {
+        None | Some(Value::Nil | Value::Bool(false)) => Ok(Arc::from([])),
+        Some(Value::Bool(true)) => Ok(Arc::from(ThinkingLevel::ALL)),
+        Some(listed) => {
+            let name = |level: &Value<'_>| {
+                level.as_keyword().or_else(|| level.as_str()).and_then(ThinkingLevel::parse).ok_or(SHAPE)
+            };
+            let mut levels =
+                listed.as_slice().ok_or(SHAPE)?.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+            levels.sort();
+            levels.dedup();
+            Ok(levels.into())
+        }
     }
 }
 
@@ -158,6 +191,16 @@ impl Models {
         (Self(models), problems)
     }
 
+    /// With a model that the user chose by its name alone, so that it can be chosen again.
+    #[must_use]
+    pub fn with(mut self, provider: &str, id: &str) -> Self {
+        if self.find(provider, id).is_none() {
+            let model = self.describe(provider, id);
+            self.0.push(model);
+        }
+        self
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Model> {
         self.0.iter()
@@ -176,7 +219,8 @@ impl Models {
             name: id.into(),
             context_window: USUAL_WINDOW,
             max_output: None,
-            thinking: false,
+            thinking: Arc::from([]),
+            thinking_by: None,
             tools: provider != embedded::NAME,
             images: false,
             price: None,

@@ -6,13 +6,16 @@
 
 use std::sync::LazyLock;
 
-use crate::query::graph::{Graph, Namespace, Output};
+use crate::query::graph::{Answer, Graph, Namespace, Output};
+use crate::value::{Map, Value};
 
 mod catalogue;
 mod config;
 mod connection;
+mod context;
 mod entry;
 mod git;
+mod interaction;
 mod introspection;
 mod job;
 mod memory;
@@ -20,8 +23,11 @@ mod message;
 mod model;
 mod mutations;
 mod process;
+mod queue;
 pub mod session;
 mod session_list;
+mod stage;
+mod store;
 mod tool;
 mod turn;
 mod ui;
@@ -33,7 +39,10 @@ const PARTS: &[&Namespace] = &[
     &message::PART,
     &entry::PART,
     &turn::PART,
+    &stage::PART,
     &tool::PART,
+    &queue::PART,
+    &interaction::PART,
     &model::PART,
     &job::PART,
     &ui::PART,
@@ -41,6 +50,8 @@ const PARTS: &[&Namespace] = &[
     &git::PART,
     &config::PART,
     &connection::PART,
+    &store::PART,
+    &context::PART,
     &process::PART,
     &catalogue::PART,
     &introspection::PART,
@@ -68,6 +79,29 @@ const fn out(name: &'static str) -> Output {
 /// An output that leads to entities.
 const fn join(name: &'static str, sub: &'static [&'static str]) -> Output {
     Output { name, sub }
+}
+
+/// The names of a table of attributes and keys.
+const fn names<const N: usize>(table: &[(&'static str, &'static str)]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut rest: &[(&str, &str)] = table;
+    let mut left: &mut [&'static str] = &mut names;
+    while let ([(name, _), others @ ..], [place, places @ ..]) = (rest, left) {
+        *place = *name;
+        rest = others;
+        left = places;
+    }
+    names
+}
+
+/// An entity from a map of the session API: its attributes, each from its key, nil where there is none.
+fn picked(from: &Value<'static>, table: &[(&'static str, &'static str)]) -> Map<'static> {
+    table.iter().map(|(name, key)| (Value::keyword(*name), Value::from(from.get(key).cloned()))).collect()
+}
+
+/// What a resolver answers from an entity: those of the attributes that it has.
+fn answers(entity: Map<'static>, names: &[&'static str]) -> Answer {
+    names.iter().filter_map(|name| Some((*name, entity.get_keyword(name)?.clone().into()))).collect()
 }
 
 #[cfg(test)]

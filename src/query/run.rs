@@ -53,6 +53,31 @@ pub fn run(
     entity: Map<'static>,
     outcomes: Outcomes,
 ) -> Result<Answered, Stop> {
+    let deadline = Instant::now().checked_add(Duration::from_millis(QUERY_MILLIS));
+    run_within(Bounds { values: MAX_QUERY_VALUES, deadline }, graph, world, level, entity, outcomes)
+}
+
+/// How much an answer may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Values that may be gathered for it.
+    pub values: usize,
+    /// When it is given up; `None` for never.
+    pub deadline: Option<Instant>,
+}
+
+/// Answers a query within bounds.
+///
+/// # Errors
+/// Where a bound was reached.
+pub fn run_within(
+    bounds: Bounds,
+    graph: &Graph,
+    world: &dyn World,
+    level: &Level,
+    entity: Map<'static>,
+    outcomes: Outcomes,
+) -> Result<Answered, Stop> {
     let mut run = Running {
         graph,
         world,
@@ -64,7 +89,7 @@ pub fn run(
         demanding: Bits::default(),
         values: 0,
         ticks: 0,
-        deadline: Instant::now().checked_add(Duration::from_millis(QUERY_MILLIS)),
+        bounds,
     };
     let mut group = [Entity::known(graph, entity)];
     let whole = Via::Level(level);
@@ -85,7 +110,7 @@ struct Running<'a> {
     demanding: Bits,
     values: usize,
     ticks: u32,
-    deadline: Option<Instant>,
+    bounds: Bounds,
 }
 
 /// What is known of an entity.
@@ -160,11 +185,13 @@ type Column = Vec<Option<Value<'static>>>;
 impl<'a> Running<'a> {
     fn tick(&mut self, values: usize) -> Result<(), Stop> {
         self.values = self.values.saturating_add(values);
-        if self.values > MAX_QUERY_VALUES {
+        if self.values > self.bounds.values {
             return Err(Stop::TooLarge);
         }
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(256) && self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+        if self.ticks.is_multiple_of(256)
+            && self.bounds.deadline.is_some_and(|deadline| Instant::now() > deadline)
+        {
             return Err(Stop::TooLong);
         }
         Ok(())

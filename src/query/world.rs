@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::message::{EntryId, Message, SessionId};
+use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::query::resolvers::session::SessionFact;
 use crate::value::{Map, Value};
 
@@ -29,11 +29,25 @@ pub trait World {
     fn settings(&self) -> Vec<Setting>;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
-    /// The background jobs, each with the keys of `inspect_background_job`.
-    fn jobs(&self) -> Vec<Value<'static>>;
+    /// The background jobs of a live session, newest first, each with the keys of
+    /// `inspect_background_job`.
+    fn jobs(&self, session: &SessionId) -> Vec<Value<'static>>;
     /// The notes that `/remember` keeps for the project, newest first, each a map with `:id`, `:text` and
-    /// `:created-at`; `None` where nothing is kept.
+    /// `:created-at`, and `:session-id` where it is known; `None` where they cannot be read.
     fn notes(&self) -> Option<Vec<Value<'static>>>;
+    /// Those of the notes that have all words of a text, the best first.
+    fn search_notes(&self, text: &str) -> Vec<Value<'static>>;
+    /// The tools that models may be offered, each a map with `:name`, `:description` and `:parameters`.
+    fn tools(&self) -> Vec<Value<'static>>;
+    /// The questions that wait for a person, oldest first. Never a secret.
+    fn questions(&self) -> Vec<QuestionFacts>;
+    /// The stages of a turn, in order.
+    fn stages(&self) -> Vec<&'static str>;
+    /// The hooks that the query's session works with, in order: maps with `:id`, `:stage`, `:point`, `:kind`,
+    /// `:command`, `:timeout-ms` and, where it is for some tools alone, `:tools`.
+    fn hooks(&self) -> Vec<Value<'static>>;
+    /// How sessions are written.
+    fn store(&self) -> StoreFacts;
 }
 
 /// A live session at one moment.
@@ -42,10 +56,77 @@ pub trait SessionView: Send + Sync {
     fn id(&self) -> &SessionId;
     /// One fact. Facts that are known not to exist are nil.
     fn fact(&self, fact: SessionFact) -> Value<'static>;
+    /// The parts of the system prompt, in order, each a map of `:psi.prompt-part/*`.
+    fn prompt_parts(&self) -> Vec<Value<'static>>;
+    /// The skills that were found for the session's folder, each a map of `:psi.skill/*`. May read the disk.
+    fn skills(&self) -> Vec<Value<'static>>;
+    /// What was found there and cannot be used, each a map with `:path` and `:message`. May read the disk.
+    fn context_problems(&self) -> Vec<Value<'static>>;
     /// The messages on the current branch, oldest first.
     fn messages(&self) -> Vec<Arc<Message>>;
     /// The entries on the current branch, oldest first.
     fn entries(&self) -> Vec<EntryView>;
+    /// The messages that wait for the running turn, or for its end, oldest first.
+    fn queue(&self) -> Vec<QueuedView>;
+    /// The boundary that the last turn passed last: `:stage` and `:point`; `None` before the first.
+    fn stage(&self) -> Option<Arc<Map<'static>>>;
+    /// Counts, tokens, cost, times and bytes, as `get_session_stats` has them. Reads the disk.
+    fn stats(&self) -> Map<'static>;
+}
+
+/// A message that waits.
+#[derive(Debug, Clone)]
+pub struct QueuedView {
+    /// The entry that holds it.
+    pub entry: EntryId,
+    /// What it waits for: `steer` the next model call, `follow-up` the end of the turn.
+    pub until: &'static str,
+    /// What it says.
+    pub text: String,
+    /// The turn that it will start, for one that waits for the end.
+    pub turn: Option<TurnId>,
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone)]
+pub struct QuestionFacts {
+    /// Its id.
+    pub id: String,
+    /// Its kind, such as `approve`.
+    pub kind: &'static str,
+    /// The session that waits.
+    pub session: SessionId,
+    /// The turn that waits.
+    pub turn: Option<TurnId>,
+    /// What threads events and audit together.
+    pub correlation: String,
+    /// When it was asked, RFC 3339 in UTC.
+    pub asked_at: String,
+    /// What it carries; nothing for questions about credentials.
+    pub payload: Option<Map<'static>>,
+    /// How many connections can answer it.
+    pub shown_to: usize,
+}
+
+/// How sessions are written.
+#[derive(Debug, Clone, Default)]
+pub struct StoreFacts {
+    /// The folder of all sessions.
+    pub root: String,
+    /// When an append is acknowledged: `full` or `relaxed`.
+    pub durability: &'static str,
+    /// Appends that were acknowledged.
+    pub appends: u64,
+    /// Appends that failed.
+    pub failures: u64,
+    /// Bytes that were acknowledged.
+    pub bytes: u64,
+    /// How often a file was synced.
+    pub syncs: u64,
+    /// How long that took together, in microseconds.
+    pub sync_micros: u64,
+    /// How long the slowest one took, in microseconds.
+    pub slowest_sync_micros: u64,
 }
 
 /// One journal entry.
@@ -109,11 +190,11 @@ pub struct ConnectionFacts {
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// Its name.
-    pub key: &'static str,
+    pub key: Arc<str>,
     /// What it is.
     pub value: Value<'static>,
-    /// Where the value came from, where that is known.
-    pub source: Option<String>,
+    /// Where the value came from.
+    pub source: Arc<str>,
 }
 
 /// The process.
@@ -127,4 +208,6 @@ pub struct ProcessFacts {
     pub uptime_ms: i64,
     /// The time now, RFC 3339 in UTC.
     pub now: String,
+    /// Events that were handed to connections.
+    pub events: u64,
 }

@@ -18,9 +18,10 @@ const CELL: usize = 48;
 impl Layout {
     /// A value.
     pub fn value(&self, value: &Owned) -> String {
-        let mut out = String::new();
-        pretty(value, 0, 0, self.width, &mut out);
-        if self.terminal { paint(&out) } else { out }
+        let mut out = Vec::new();
+        edn::write_pretty(value, self.width, &mut out);
+        let out = String::from_utf8_lossy(&out);
+        if self.terminal { paint(&out) } else { out.into_owned() }
     }
 
     /// The `:data` of a query's answer: the result, and what is not in it.
@@ -57,63 +58,6 @@ pub fn event(event: &Owned) -> String {
         Some(text) => format!(";; {topic} {}", text.replace('\n', "\n;;   ")),
         None => format!(";; {topic} {payload}"),
     }
-}
-
-/// Appends a value that begins at `column`, with `after` columns of closing brackets to come.
-fn pretty(value: &Owned, column: usize, after: usize, width: usize, out: &mut String) {
-    let line = edn::to_string(value);
-    if column.saturating_add(line.chars().count()).saturating_add(after) <= width {
-        out.push_str(&line);
-        return;
-    }
-    let (open, close, items): (&str, &str, Vec<&Owned>) = match value {
-        Value::Vector(items) => ("[", "]", items.iter().collect()),
-        Value::List(items) => ("(", ")", items.iter().collect()),
-        Value::Set(items) => ("#{", "}", items.iter().collect()),
-        Value::Map(map) => return pretty_map(map, column, after, width, out),
-        _ => return out.push_str(&line),
-    };
-    let inner = column.saturating_add(open.len());
-    out.push_str(open);
-    let last = items.len().saturating_sub(1);
-    for (at, item) in items.into_iter().enumerate() {
-        if at > 0 {
-            new_line(inner, out);
-        }
-        pretty(item, inner, if at == last { after + 1 } else { 0 }, width, out);
-    }
-    out.push_str(close);
-}
-
-fn pretty_map(map: &Map<'static>, column: usize, after: usize, width: usize, out: &mut String) {
-    let inner = column.saturating_add(1);
-    out.push('{');
-    let last = map.len().saturating_sub(1);
-    for (at, (key, value)) in map.iter().enumerate() {
-        if at > 0 {
-            new_line(inner, out);
-        }
-        let name = edn::to_string(key);
-        let after = if at == last { after + 1 } else { 0 };
-        let behind = inner.saturating_add(name.chars().count()).saturating_add(1);
-        out.push_str(&name);
-        let fits =
-            behind.saturating_add(edn::to_string(value).chars().count()).saturating_add(after) <= width;
-        let opens = matches!(value, Value::Vector(_) | Value::List(_) | Value::Map(_) | Value::Set(_));
-        if fits || !opens || behind <= width / 2 {
-            out.push(' ');
-            pretty(value, behind, after, width, out);
-        } else {
-            new_line(inner.saturating_add(1), out);
-            pretty(value, inner.saturating_add(1), after, width, out);
-        }
-    }
-    out.push('}');
-}
-
-fn new_line(column: usize, out: &mut String) {
-    out.push('\n');
-    out.extend(std::iter::repeat_n(' ', column));
 }
 
 fn table(rows: &[&Map<'static>], width: usize) -> String {

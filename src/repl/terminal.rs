@@ -1,6 +1,8 @@
 //! The REPL at a terminal: editing over several lines, completion, brackets, colour, history.
 
 use std::borrow::Cow;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,7 +53,11 @@ pub fn run(
         KeyCode::Enter,
         ReedlineEvent::Edit(vec![EditCommand::InsertNewline]),
     );
+    own(history)?;
     let mut editor = Reedline::create()
+        // One name that fits is taken at once, and what all that fit begin with is filled in.
+        .with_quick_completions(true)
+        .with_partial_completions(true)
         .with_history(Box::new(
             FileBackedHistory::with_file(REPL_HISTORY, history.to_owned()).map_err(std::io::Error::other)?,
         ))
@@ -73,6 +79,15 @@ pub fn run(
             _ => {}
         }
     }
+}
+
+/// Makes the history's file, for this user alone: what is typed may be anything.
+fn own(history: &Path) -> std::io::Result<()> {
+    if let Some(folder) = history.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(history)?;
+    file.set_permissions(Permissions::from_mode(0o600))
 }
 
 struct Names(Vec<Known>);

@@ -3,12 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::Topic;
+use crate::context::editor::Editor;
 use crate::event::{Body, Event};
-use crate::message::{EntryId, Message, Role, SessionId, ThinkingLevel};
+use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
-use crate::provider::models::Models;
+use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::runtime::Runtime;
+use crate::runtime::commands;
+use crate::runtime::gather;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::moment::Moment;
 use crate::runtime::open::session_event;
@@ -61,6 +64,7 @@ impl SessionApi for Runtime {
         if !self.shared.hub.is_last(connection) {
             self.shared.hub.detach(connection);
             self.shared.board.left(connection);
+            self.forget_connection(connection);
             return reply.ok(());
         }
         // The last connection is told how its turns end. The reply comes when the last of the sessions
@@ -85,6 +89,10 @@ impl SessionApi for Runtime {
         }
     }
 
+    fn has_session(&self, session: &SessionId) -> bool {
+        self.shared.session(session).is_ok()
+    }
+
     fn server_info(&self, session: &SessionId) -> Map<'static> {
         match self.shared.session(session) {
             Ok(handle) => projection::server_info(&handle.snapshot().facts),
@@ -101,6 +109,18 @@ impl SessionApi for Runtime {
             Topic::ContextUpdated => {
                 return Some(Event { cause: Some(call.cause()), ..self.shared.context_event() });
             }
+            Topic::WidgetsUpdated | Topic::WidgetSpecsUpdated | Topic::StatusUpdated => {
+                let progress = handle.progress.load();
+                let progress = progress.as_ref()?;
+                Body::Payload(
+                    topic,
+                    match topic {
+                        Topic::WidgetsUpdated => progress.widgets.clone(),
+                        Topic::WidgetSpecsUpdated => progress.specs.clone(),
+                        _ => progress.statuses.clone(),
+                    },
+                )
+            }
             Topic::InteractionRequested | Topic::DialogRequested => {
                 let client = self.shared.hub.client(call.connection)?;
                 // Each of them is for one of the two kinds of interactor.
@@ -115,7 +135,7 @@ impl SessionApi for Runtime {
     }
 
     fn state(&self, call: Call, reply: Reply<Map<'static>>) {
-        self.read(&call, reply, |snapshot| Ok(projection::session_state(&snapshot.facts)));
+        self.read(&call, reply, |snapshot| Ok(snapshot.state()));
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
@@ -145,13 +165,25 @@ impl SessionApi for Runtime {
     }
 
     fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let usable = |provider: &str| self.shared.providers.get(provider).is_some();
-        reply.ok(self.shared.models.iter().map(|model| model.to_value(usable(&model.provider))).collect());
+        let ready = self.shared.providers.ready();
+        let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
+        reply.ok(self.shared.models.iter().map(shown).collect());
+    }
+
+    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let project = shared.library.refresh(&shared.places(&handle.snapshot().facts.cwd));
+                reply.ok(commands::listed(&project));
+            });
+        });
     }
 
     fn list_sessions(
         &self,
         call: Call,
+        text: Option<String>,
         limit: Option<usize>,
         scope: Scope,
         reply: Reply<Vec<Value<'static>>>,
@@ -160,7 +192,10 @@ impl SessionApi for Runtime {
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
                 let facts = handle.snapshot().facts.clone();
-                reply.ok(shared.list(&facts, limit, scope));
+                reply.ok(match text {
+                    None => shared.list(&facts, limit, scope),
+                    Some(text) => shared.search(&facts, &text, limit, scope),
+                });
             });
         });
     }
@@ -261,6 +296,9 @@ impl SessionApi for Runtime {
                 },
                 None => None,
             };
+            if let Err(error) = self.shared.check_room() {
+                return reply.fail(error);
+            }
             let handle = self.shared.create(parent, source.snapshot().facts.cwd.clone());
             self.shared.enter(&call, &handle, reply);
         });
@@ -286,23 +324,34 @@ impl SessionApi for Runtime {
         call: Call,
         provider: String,
         model: String,
-        _: Reach,
+        reach: Reach,
         reply: Reply<(String, String)>,
     ) {
         if self.shared.models.find(&provider, &model).is_none() {
             return reply.fail(unknown_model(&self.shared.models, &provider, &model));
         }
+        let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.set_model(call, provider.into(), model.into(), reply)));
+            let set = move |reply: Reply<(String, String)>, provider: String, model: String| {
+                handle.tell(move |live| Box::pin(live.set_model(call, provider.into(), model.into(), reply)));
+            };
+            if reach == Reach::Session {
+                return set(reply, provider, model);
+            }
+            shared.clone().tasks.spawn_blocking(move || match shared.choose(reach, &provider, &model) {
+                Ok(()) => set(reply, provider, model),
+                Err(error) => reply.fail(error),
+            });
         });
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
+        let ready = self.shared.providers.ready();
         let usable: Vec<(Arc<str>, Arc<str>)> = self
             .shared
             .models
             .iter()
-            .filter(|model| self.shared.providers.get(&model.provider).is_some())
+            .filter(|model| ready.contains(&&*model.provider))
             .map(|model| (model.provider.clone(), model.id.clone()))
             .collect();
         self.with(&call.clone(), reply, |handle, reply| {
@@ -334,15 +383,16 @@ impl SessionApi for Runtime {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(move |live| {
                 // The next one after what earlier requests chose.
-                let level = level.unwrap_or_else(|| live.facts().thinking.next());
+                let level = level.unwrap_or_else(|| live.facts().next_thinking());
                 Box::pin(live.set(call, "thinking", Value::from(level.as_str()), level, reply))
             });
         });
     }
 
-    fn set_mode(&self, call: Call, mode: String, reply: Reply<String>) {
+    fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.set(call, "mode", Value::from(mode.clone()), mode, reply)));
+            handle
+                .tell(move |live| Box::pin(live.set(call, "mode", Value::from(mode.as_str()), mode, reply)));
         });
     }
 
@@ -382,6 +432,29 @@ impl SessionApi for Runtime {
         self.chosen(call, result, reply);
     }
 
+    fn decide(
+        &self,
+        call: Call,
+        interaction_id: String,
+        approve: bool,
+        note: Option<String>,
+        reply: Reply<()>,
+    ) {
+        let kind = self.shared.board.kind(&interaction_id);
+        let value = match kind.map(|kind| (kind, kind.decision(approve))) {
+            Some((kind, None)) => {
+                let message = format!(
+                    "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
+                    kind.as_str()
+                );
+                return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
+            }
+            // One that is not open is refused with the reason why.
+            decided => decided.and_then(|(_, value)| value),
+        };
+        self.respond(call, Response { interaction_id, accepted: true, value, note }, reply);
+    }
+
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
         self.shared.board.respond(call.connection, response, reply);
     }
@@ -390,16 +463,16 @@ impl SessionApi for Runtime {
         self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
     }
 
-    fn login_begin(&self, _: Call, _: Option<String>, reply: Reply<Map<'static>>) {
-        reply.fail(not_built("logins"));
+    fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<Map<'static>>) {
+        self.begin_login(&call, provider, reply);
     }
 
-    fn login_complete(&self, _: Call, _: Option<String>, reply: Reply<Map<'static>>) {
-        reply.fail(ApiError::new(crate::catalogue::ErrorCode::NoPendingLogin, "No login was begun."));
+    fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<Map<'static>>) {
+        self.complete_login(&call, input, reply);
     }
 
-    fn logout(&self, _: Call, _: String, reply: Reply<bool>) {
-        reply.ok(false);
+    fn logout(&self, call: Call, provider: String, reply: Reply<bool>) {
+        self.forget_login(&call, provider, reply);
     }
 
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
@@ -445,6 +518,14 @@ impl SessionApi for Runtime {
         });
     }
 
+    fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>) {
+        self.with(&call, reply, |handle, reply| self.shared.keep_note(&handle, text, reply));
+    }
+
+    fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
+        self.with(&call, reply, |handle, reply| self.shared.forget_note(&handle, note, reply));
+    }
+
     fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
         self.with(&call, reply, |handle, reply| {
             let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
@@ -452,8 +533,14 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn update_context(&self, call: Call, _: Map<'static>, reply: Reply<()>) {
-        self.read(&call, reply, |_| Ok(()));
+    fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
+        let editor = match Editor::from_params(&context) {
+            Ok(editor) => editor,
+            Err(error) => return reply.fail(gather::wrong(error)),
+        };
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(async move { live.show_editor(editor, reply) }));
+        });
     }
 }
 
@@ -467,10 +554,6 @@ fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
         Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
     });
     ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
-}
-
-fn not_built(what: &str) -> ApiError {
-    ApiError::failed(format!("This version has no {what} yet."))
 }
 
 /// Answers when the last owner is gone.

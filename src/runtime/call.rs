@@ -10,14 +10,17 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Body, ToolCall, ToolOutput};
+use crate::interaction::grant::{self, Binding};
 use crate::interaction::{Kind, Origin, Question, Resolution};
 use crate::limits::{PARALLEL_TOOLS, TOOL_RESULT_BYTES};
-use crate::message::{Block, EntryId, Message, Role};
-use crate::runtime::jobs;
-use crate::runtime::turn::Turn;
+use crate::message::{Block, EntryId, Message, Mode, Role};
+use crate::runtime::execution::{self, Execution, Given};
+use crate::runtime::stage::{Point, Stage};
+use crate::runtime::turn::{Turn, proposed};
+use crate::runtime::{jobs, subagent};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Mode, Rule, Verdict};
+use crate::tool::permission::{self, Access, Rule, Verdict};
 use crate::tool::sandbox::Sandbox;
 use crate::tool::{self, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
@@ -34,8 +37,8 @@ pub enum Calls {
 }
 
 /// What the calls of one answer share.
-struct Batch<'t> {
-    turn: &'t Turn,
+pub(super) struct Batch<'t> {
+    pub(super) turn: &'t Turn,
     cwd: Arc<Path>,
     /// Who asks the person: one call at a time.
     asking: Mutex<()>,
@@ -61,7 +64,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
     };
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
-        let call = Arc::new(call);
+        let call = Arc::new(batch.transformed(call).await);
         let plan = match tool::find(&call.name) {
             Some(tool) => Some(batch.plan(tool, &call).await),
             None => None,
@@ -73,9 +76,10 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
     let mut results = FuturesOrdered::new();
     for (call, plan) in looked_at {
         let asks = match &plan {
+            _ if !batch.is_of_stage(&call) => true,
             Some(Ok(plan)) => matches!(batch.judge(&call, plan), Verdict::Ask(_)),
             Some(Err(_)) => false,
-            None => call.name.as_ref() == tool::ASK_USER,
+            None => matches!(&*call.name, tool::ASK_USER | tool::DELEGATE),
         };
         let place = asks.then(|| {
             let (done, next) = oneshot::channel();
@@ -117,7 +121,7 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<()
 
 /// A call's place among those that have to ask: after the one before, and before the next, which is let
 /// go when this is dropped.
-struct Place {
+pub(super) struct Place {
     before: Option<oneshot::Receiver<()>>,
     _done: oneshot::Sender<()>,
 }
@@ -143,14 +147,81 @@ impl Batch<'_> {
         (call, outcome)
     }
 
+    /// A call as the transforms want it: before it is judged, so that what is allowed is what runs.
+    async fn transformed(&self, call: ToolCall) -> ToolCall {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+            return call;
+        }
+        let payload = self.turn.transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
+        match payload.get_keyword("arguments") {
+            Some(arguments) if *arguments != call.parsed => proposed(call.id, call.name, arguments.clone()),
+            _ => call,
+        }
+    }
+
+    /// Lets guards vote on a call that is otherwise allowed, and observers see it.
+    pub(super) async fn guarded(&self, call: &ToolCall) -> Result<(), Outcome> {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+            return Ok(());
+        }
+        let payload = about(call);
+        match self.turn.guards(Stage::ToolCall, Some(call), &payload).await {
+            Ok(()) => {
+                self.turn.observers(Stage::ToolCall, Point::Pre, Some(call), &payload).await;
+                Ok(())
+            }
+            Err(_) if self.turn.stop.is_cancelled() => Err(self.not_run()),
+            Err(guard) => {
+                let mut outcome = denied(&format!("{guard}."));
+                outcome.details.put("hook", guard.hook.to_string());
+                Err(outcome)
+            }
+        }
+    }
+
+    /// Lets the hooks after a call have its result.
+    async fn followed(&self, call: &ToolCall, mut outcome: Outcome) -> Outcome {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Post) {
+            return outcome;
+        }
+        let payload = about(call).with("result", outcome.text.clone()).with("is-error", outcome.is_error);
+        let payload = self.turn.rewrite(Stage::ToolCall, Point::Post, Some(call), payload).await;
+        if let Some(text) = payload.get_keyword("result").and_then(Value::as_str) {
+            outcome.text = text.to_owned();
+        }
+        outcome
+    }
+
     async fn outcome(
         &self,
         call: &Arc<ToolCall>,
         plan: Option<Result<Plan, String>>,
-        place: Option<Place>,
+        mut place: Option<Place>,
     ) -> Outcome {
-        if call.name.as_ref() == tool::ASK_USER {
-            return self.ask_user(call, place).await;
+        let granted = match self.grant(call, plan.as_ref(), &mut place).await {
+            Ok(granted) => granted,
+            Err(refused) => return refused,
+        };
+        match (&*call.name, &self.turn.execution) {
+            (execution::COMPLETE, Some(stage)) => {
+                return match stage.complete(&call.parsed) {
+                    Ok(()) => Outcome::ok("The stage is completed."),
+                    Err(wrong) => Outcome::failed(wrong),
+                };
+            }
+            (tool::ASK_USER | tool::DELEGATE, _) => {
+                if let Err(refused) = self.use_grant(call, granted) {
+                    return refused;
+                }
+                return match &*call.name {
+                    tool::DELEGATE => {
+                        let outcome = subagent::delegate(self, call, &mut place).await;
+                        self.followed(call, outcome).await
+                    }
+                    _ => self.ask_user(call, &mut place).await,
+                };
+            }
+            _ => {}
         }
         let (Some(tool), Some(plan)) = (tool::find(&call.name), plan) else {
             let names: Vec<String> = tool::specs().into_iter().map(|spec| spec.name).collect();
@@ -164,16 +235,16 @@ impl Batch<'_> {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
         };
-        let plan = match self.allow(tool, call, plan, place).await {
+        let plan = match self.allow(tool, call, plan, &mut place).await {
             Ok(plan) => plan,
             Err(refused) => return refused,
         };
-        let place = tokio::select! {
-            biased;
-            () = self.ended() => None,
-            place = self.places.acquire() => place.ok(),
-        };
-        let Some(_place) = place else { return self.not_run() };
+        if let Err(refused) = self.guarded(call).await {
+            return refused;
+        }
+        // The next one in line may be asked about while this one runs.
+        drop(place);
+        let Some(_place) = self.place().await else { return self.not_run() };
         // While the person was asked, or another call ran, the path may have come to lead elsewhere.
         let plan = match self.plan(tool, call).await {
             Ok(again) if again.access == plan.access => again,
@@ -184,7 +255,90 @@ impl Batch<'_> {
             }
             Err(error) => return Outcome::failed(error),
         };
-        self.run(tool, call, &plan).await
+        if let Err(refused) = self.use_grant(call, granted) {
+            return refused;
+        }
+        let outcome = self.run(tool, call, &plan).await;
+        self.followed(call, outcome).await
+    }
+
+    /// One of the places of calls that run side by side; `None` where no call is started any more.
+    pub(super) async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            () = self.ended() => None,
+            place = self.places.acquire() => place.ok(),
+        }
+    }
+
+    /// Whether a call needs no grant: there is no stage, or its tool is the stage's own.
+    fn is_of_stage(&self, call: &ToolCall) -> bool {
+        self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
+    }
+
+    /// Asks for a grant where a call is outside its stage's tools: before anything else is asked or judged.
+    /// What is returned has to be used when the call is about to run.
+    async fn grant(
+        &self,
+        call: &ToolCall,
+        plan: Option<&Result<Plan, String>>,
+        place: &mut Option<Place>,
+    ) -> Result<Option<String>, Outcome> {
+        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
+            return Ok(None);
+        };
+        let runs = matches!(&*call.name, tool::ASK_USER | tool::DELEGATE);
+        match plan {
+            // What cannot run is not worth a question.
+            Some(Err(_)) => return Ok(None),
+            None if !runs => return Ok(None),
+            Some(Ok(plan)) => {
+                if let Verdict::Deny(reason) = self.judge(call, plan) {
+                    return Err(denied(&reason));
+                }
+            }
+            None => {}
+        }
+        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
+        let proposal = self.turn.shared.clock.id("p-");
+        let binding = binding(stage, &proposal, call);
+        let mut payload = Map::new();
+        payload.put("stage-execution-id", stage.id.clone());
+        payload.put("attempt", i64::from(stage.attempt));
+        payload.put("proposal-id", proposal.clone());
+        payload.put("tool", call.name.to_string());
+        payload.put("args-digest", binding.args_digest.clone());
+        payload.put("args-summary", call.summary.to_string());
+        payload.put(
+            "reason",
+            format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
+        );
+        let (outcome, note) = match self.ask(Kind::GrantStageTool, payload).await {
+            Resolution::Accepted { value, note } => {
+                let outcome = value.get_keyword("outcome").and_then(Value::as_str).unwrap_or("deny");
+                (outcome.to_owned(), note)
+            }
+            Resolution::Cancelled { note } => ("deny".to_owned(), note),
+            Resolution::TimedOut => ("deny".to_owned(), Some("Nobody answered in time.".to_owned())),
+            Resolution::Headless => ("deny".to_owned(), Some("Nobody is there to grant it.".to_owned())),
+            Resolution::Withdrawn => return Err(self.not_run()),
+        };
+        stage.answered(Given { binding, outcome: outcome.clone(), note: note.clone() });
+        match outcome.as_str() {
+            "approve" => Ok(Some(proposal)),
+            _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
+        }
+    }
+
+    /// Uses the grant of a call that is about to run, if it needed one.
+    fn use_grant(&self, call: &ToolCall, proposal: Option<String>) -> Result<(), Outcome> {
+        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
+            return Ok(());
+        };
+        match proposal {
+            Some(proposal) if stage.consume(&binding(stage, &proposal, call)) => Ok(()),
+            _ => Err(denied("There is no grant for this call.")),
+        }
     }
 
     /// What a call would do. Reads files, so away from the session's threads.
@@ -196,7 +350,7 @@ impl Batch<'_> {
 
     /// Waits until it is this call's turn to ask, and nobody else asks. `None` where no call is started
     /// any more.
-    async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
+    pub(super) async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
         let asking = async {
             if let Some(place) = place {
                 place.come_up().await;
@@ -217,14 +371,14 @@ impl Batch<'_> {
         tool: &'static dyn Tool,
         call: &Arc<ToolCall>,
         plan: Plan,
-        mut place: Option<Place>,
+        place: &mut Option<Place>,
     ) -> Result<Plan, Outcome> {
         match self.judge(call, &plan) {
             Verdict::Allow => return Ok(plan),
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(_) => {}
         }
-        let Some(_asking) = self.turn_to_ask(&mut place).await else { return Err(self.not_run()) };
+        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
         // What is shown is what would happen now, and an answer to an earlier call may have settled it.
         let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
@@ -252,10 +406,18 @@ impl Batch<'_> {
 
     fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
         let facts = self.turn.session.snapshot().facts.clone();
-        // A mode that is not understood allows least.
-        let mode = Mode::parse(&facts.mode).unwrap_or(Mode::ReadOnly);
-        let mut rules: Vec<Rule> = self.turn.shared.rules.load().to_vec();
-        rules.extend_from_slice(&self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        // A stage's tools, what was granted, and what a person gave to a subagent pass the mode's gate.
+        // Rules that deny still do, and where nothing may be changed, nothing is.
+        let mode = match facts.mode {
+            Mode::Ask | Mode::AcceptEdits
+                if self.turn.execution.is_some()
+                    || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name)) =>
+            {
+                Mode::Yolo
+            }
+            mode => mode,
+        };
+        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
         permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
     }
 
@@ -276,7 +438,7 @@ impl Batch<'_> {
         self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
-    async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
+    pub(super) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
         let snapshot = self.turn.session.snapshot();
         let question = Question {
             kind,
@@ -286,13 +448,21 @@ impl Batch<'_> {
                 offset: snapshot.offset,
                 turn: Some(self.turn.id.clone()),
                 correlation: self.turn.id.as_str().into(),
-                child_of: None,
+                child_of: self.turn.session.child_of(),
             },
-            timeout: None,
-            unattended: &*snapshot.facts.mode == "yolo",
+            timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
+            unattended: snapshot.facts.mode == Mode::Yolo,
         };
         let ended = self.halt.child_token();
-        let asked = self.turn.shared.board.ask(question, &ended);
+        let asked = async {
+            // One question at a time, of this session and of all that work for it or it works for.
+            let asking = self.turn.session.asking.lock();
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => Resolution::Withdrawn,
+                _asking = asking => self.turn.shared.board.ask(question, &ended).await,
+            }
+        };
         tokio::pin!(asked);
         tokio::select! {
             biased;
@@ -304,7 +474,7 @@ impl Batch<'_> {
         }
     }
 
-    async fn ask_user(&self, call: &Arc<ToolCall>, mut place: Option<Place>) -> Outcome {
+    async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
         let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
             return Outcome::failed("The argument question must be a string.");
         };
@@ -324,9 +494,12 @@ impl Batch<'_> {
             };
             payload.put("options", Value::vector(options.iter().map(option)));
         }
-        let Some(_asking) = self.turn_to_ask(&mut place).await else { return self.not_run() };
+        let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
+        if let Err(refused) = self.guarded(call).await {
+            return refused;
+        }
         self.turn.publish(Body::ToolExecuting(call.clone())).await;
-        match self.ask(kind, payload).await {
+        let outcome = match self.ask(kind, payload).await {
             Resolution::Accepted { value, .. } => {
                 let place = value.get_keyword("index").and_then(Value::as_i64);
                 let chosen =
@@ -338,15 +511,16 @@ impl Batch<'_> {
                 Outcome::failed(note.unwrap_or_else(|| "The user does not want to answer.".to_owned()))
             }
             Resolution::TimedOut => Outcome::failed("Nobody answered in time."),
-            Resolution::Withdrawn => self.not_run(),
-            Resolution::Headless => self.halt_for(kind, &call.summary),
-        }
+            Resolution::Withdrawn => return self.not_run(),
+            Resolution::Headless => return self.halt_for(kind, &call.summary),
+        };
+        self.followed(call, outcome).await
     }
 
     async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
-        let sandbox = (&*facts.mode != "yolo").then(|| {
+        let sandbox = (facts.mode != Mode::Yolo).then(|| {
             let allowed = turn.shared.writable.iter().cloned();
             Sandbox::new(allowed.chain([self.cwd.to_path_buf()]))
         });
@@ -395,7 +569,7 @@ impl Batch<'_> {
     }
 
     /// What the model is told of a call that did not run because of that.
-    fn not_run(&self) -> Outcome {
+    pub(super) fn not_run(&self) -> Outcome {
         let why = match (self.turn.stop.is_cancelled(), self.halted.get()) {
             (true, _) => "the user aborted the turn",
             (false, Some(_)) => "the turn had to end before it",
@@ -405,7 +579,7 @@ impl Batch<'_> {
     }
 
     /// Ends the turn because a decision is needed that nobody is there for.
-    fn halt_for(&self, kind: Kind, what: &str) -> Outcome {
+    pub(super) fn halt_for(&self, kind: Kind, what: &str) -> Outcome {
         let message = format!(
             "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
              frontend that answers interactions, add a rule that allows it, or run with --yolo.",
@@ -419,10 +593,10 @@ impl Batch<'_> {
 }
 
 /// Counts a running tool for as long as it lives.
-struct Running<'c>(&'c AtomicUsize);
+pub(super) struct Running<'c>(&'c AtomicUsize);
 
 impl<'c> Running<'c> {
-    fn new(count: &'c AtomicUsize) -> Self {
+    pub(super) fn new(count: &'c AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
@@ -434,9 +608,31 @@ impl Drop for Running<'_> {
     }
 }
 
+/// What a grant for this call is bound to.
+fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
+    Binding {
+        stage_execution: stage.id.clone(),
+        attempt: stage.attempt,
+        proposal: proposal.to_owned(),
+        tool: call.name.to_string(),
+        args_digest: grant::digest(&call.parsed),
+    }
+}
+
+/// What hooks are told of a call.
+fn about(call: &ToolCall) -> Map<'static> {
+    let mut payload = Map::new();
+    payload.put("tool-id", call.id.to_string());
+    payload.put("tool", call.name.to_string());
+    payload.put("call-summary", call.summary.to_string());
+    payload.put("arguments", call.parsed.clone());
+    payload
+}
+
 /// What the model is told of a call that was refused.
-fn denied(reason: &str) -> Outcome {
+pub(super) fn denied(reason: &str) -> Outcome {
     let mut outcome = Outcome::failed(format!("The call was denied. {reason}"));
+    outcome.details.put("code", "denied-tool-call");
     outcome.details.put("denied", true);
     outcome
 }

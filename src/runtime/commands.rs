@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::catalogue::{COMMANDS, ErrorCode, Topic};
 use crate::command::{self, Command, Line};
+use crate::context::Project;
 use crate::event::Body;
 use crate::limits::{HISTORY_MESSAGES, MAX_FRONTEND_ACTIONS};
-use crate::message::{EntryId, Role, SessionId, ThinkingLevel};
+use crate::message::{EntryId, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::{Handle, Snapshot};
@@ -18,6 +19,7 @@ use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Opened, Prompt, Prompted, Reach, Reply, Scope, SessionApi,
     SwitchTarget,
 };
+use crate::tool;
 use crate::value::{Map, Value};
 
 /// A choice that a frontend was asked for.
@@ -36,19 +38,15 @@ impl Runtime {
                 let prompt = Prompt { message: text.into_owned(), ..prompt };
                 self.begin_turn(call, prompt, reply);
             }
-            Line::Unknown { name, nearest } => {
-                let names = Value::vector(nearest.iter().map(|name| Value::from(*name)));
-                let hint = match nearest.first() {
-                    Some(name) => format!(" Did you mean /{name}?"),
-                    None => " /help lists them.".to_owned(),
-                };
-                let message = format!("There is no command /{name}.{hint}");
-                reply.fail(ApiError::new(ErrorCode::UnknownCommand, message).with("nearest", names));
+            Line::Unknown { name, arguments, .. } => {
+                let (name, arguments) = (name.to_owned(), arguments.to_owned());
+                self.own_command(call, name, arguments, prompt, reply);
             }
             Line::Usage(usage) => {
                 reply.ok(Prompted { turn: None });
                 self.tell(&call, "text", format!("Usage: {usage}"));
             }
+            Line::Command(_) if prompt.idempotency_key.is_some() => self.run_once(call, prompt, reply),
             Line::Command(command) => match self.shared.session(&call.session) {
                 Err(error) => reply.fail(error),
                 Ok(handle) => {
@@ -58,6 +56,58 @@ impl Runtime {
                 }
             },
         }
+    }
+
+    /// Starts a turn with a prompt template or a skill of that name.
+    fn own_command(
+        &self,
+        call: Call,
+        name: String,
+        arguments: String,
+        prompt: Prompt,
+        reply: Reply<Prompted>,
+    ) {
+        let handle = match self.shared.session(&call.session) {
+            Ok(handle) => handle,
+            Err(error) => return reply.fail(error),
+        };
+        let (shared, cwd) = (self.shared.clone(), handle.snapshot().facts.cwd.clone());
+        // On the session's task, so that what is asked for behind it comes after it.
+        handle.tell(move |live| {
+            Box::pin(async move {
+                let looked =
+                    tokio::task::spawn_blocking(move || shared.library.refresh(&shared.places(&cwd)));
+                let Ok(project) = looked.await else { return };
+                let expanded = match (project.templates.get(&name), project.skills.get(&name)) {
+                    (Some(template), _) => template.expand(&arguments).map_err(ApiError::failed),
+                    (None, Some(skill)) => Ok(skill.expand(&arguments)),
+                    (None, None) => Err(unknown_command(&name, &project)),
+                };
+                match expanded {
+                    Ok(message) => live.prompt(call, Prompt { message, ..prompt }, reply).await,
+                    Err(error) => reply.fail(error),
+                }
+            })
+        });
+    }
+
+    /// Runs a command, unless the same key was answered before: the session's task knows.
+    fn run_once(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        let handle = match self.shared.session(&call.session) {
+            Ok(handle) => handle,
+            Err(error) => return reply.fail(error),
+        };
+        let (runtime, session) = (self.clone(), handle.clone());
+        handle.tell(move |live| {
+            Box::pin(async move {
+                let Some(reply) = live.first_time(&prompt, reply) else { return };
+                live.remember(prompt.idempotency_key, None);
+                reply.ok(Prompted { turn: None });
+                if let Line::Command(command) = command::read(&prompt.message) {
+                    runtime.run_command(call, &session, command);
+                }
+            })
+        });
     }
 
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
@@ -81,27 +131,18 @@ impl Runtime {
             }
             Command::Mode(None) => self.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode)),
             Command::Mode(Some(mode)) => {
-                if !matches!(mode, "ask" | "accept-edits" | "read-only" | "yolo") {
-                    return self.tell(
-                        &call,
-                        "text",
-                        "Usage: /mode ask|accept-edits|read-only|yolo".to_owned(),
-                    );
-                }
-                self.set_mode(
-                    call.clone(),
-                    mode.to_owned(),
-                    self.text(&call, |mode| format!("Mode set to {mode}")),
-                );
+                let Some(mode) = Mode::parse(mode) else {
+                    return self.tell(&call, "text", format!("Usage: /mode {}", Mode::NAMES.join("|")));
+                };
+                let reply = self.text(&call, |mode| format!("Mode set to {mode}"));
+                self.set_mode(call.clone(), mode, reply);
             }
             Command::Trust => {
                 let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
                 self.trust_project(call.clone(), true, reply);
             }
-            Command::Workflow { name, .. } => {
-                self.tell(&call, "error", format!("There is no workflow {name:?}."));
-            }
-            Command::Reload => self.tell(&call, "text", "There is nothing to read again.".to_owned()),
+            Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
+            Command::Reload => self.reload(call, handle),
             Command::Status => self.tell(&call, "text", status(&snapshot)),
             Command::History => self.tell(&call, "text", history(&snapshot)),
             Command::Model(None) => self.ask_model(call),
@@ -122,16 +163,10 @@ impl Runtime {
                 let reply = self.text(&call, |name| format!("Session named {name}"));
                 self.set_name(call.clone(), name.to_owned(), reply);
             }
-            Command::Prompts => self.tell(&call, "text", "There are no prompt templates.".to_owned()),
-            Command::Skills => self.tell(&call, "text", "There are no skills.".to_owned()),
+            Command::Prompts => self.tell_project(call, handle, templates),
+            Command::Skills => self.tell_project(call, handle, skills),
             Command::Remember(text) => self.remember(&call, handle, text),
-            Command::Login(provider) => {
-                let reply = self.outcome(&call, "login_start", |login: Map<'static>| {
-                    let url = login.get_keyword("url").and_then(Value::as_str).unwrap_or_default().to_owned();
-                    format!("Open {url} and log in.")
-                });
-                self.login_begin(call.clone(), provider.map(str::to_owned), reply);
-            }
+            Command::Login(provider) => self.login_command(call, provider),
             Command::Logout(provider) => {
                 let provider =
                     provider.map_or_else(|| snapshot.facts.model_provider.to_string(), str::to_owned);
@@ -159,7 +194,11 @@ impl Runtime {
                 let reply = self.text(&call, |_: Value<'static>| "The job was told to end.".to_owned());
                 self.cancel_job(call.clone(), id.to_owned(), reply);
             }
-            Command::Tools => self.tell(&call, "text", "This session has no tools.".to_owned()),
+            Command::Tools => {
+                let facts = &snapshot.facts;
+                let model = self.shared.models.describe(&facts.model_provider, &facts.model_id);
+                self.tell(&call, "text", tools(model.tools, &facts.model_id));
+            }
             Command::Export(path) => {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));
                 self.export_html(call.clone(), path.map(str::to_owned), reply);
@@ -168,6 +207,80 @@ impl Runtime {
                 self.abort(call.clone(), self.text(&call, |()| "The turn was told to end.".to_owned()));
             }
         }
+    }
+
+    /// Starts a workflow, or goes on with its last run.
+    fn workflow(&self, call: Call, handle: &Handle, name: &str, arguments: &str) {
+        let manifest = handle.manifest();
+        match manifest.workflows.get(name) {
+            Some(Ok(workflow)) => {
+                let (workflow, arguments) = (workflow.clone(), arguments.to_owned());
+                let reply = self.text(&call, |began: String| began);
+                handle.tell(move |live| {
+                    Box::pin(async move { live.begin_workflow(call, workflow, &arguments, reply) })
+                });
+            }
+            Some(Err(wrong)) => self.tell(&call, "error", format!("The workflow cannot be used: {wrong}")),
+            None => {
+                let names: Vec<&str> = manifest.workflows.keys().map(String::as_str).collect();
+                let message = format!("There is no workflow {name:?}; there are {}.", names.join(", "));
+                self.tell(&call, "error", message);
+            }
+        }
+    }
+
+    /// Tells something of what stands in the session's folder, as it is now.
+    fn tell_project(&self, call: Call, handle: &Handle, say: fn(&Project) -> String) {
+        let (runtime, cwd) = (self.clone(), handle.snapshot().facts.cwd.clone());
+        let look = move || {
+            let project = runtime.shared.library.refresh(&runtime.shared.places(&cwd));
+            runtime.tell(&call, "text", say(&project));
+        };
+        self.shared.tasks.spawn_blocking_on(look, &self.shared.executor);
+    }
+
+    /// Reads the configuration again, and tells when this session goes on with it: a stage that runs is
+    /// not changed in its middle.
+    fn reload(&self, call: Call, handle: &Handle) {
+        let (runtime, handle) = (self.clone(), handle.clone());
+        self.shared.tasks.spawn(async move {
+            let shared = runtime.shared.clone();
+            let read = tokio::task::spawn_blocking(move || shared.reload()).await;
+            match read.unwrap_or_else(|_| Err(ApiError::failed("The configuration could not be read."))) {
+                Ok(manifest) => {
+                    handle.adopted(manifest.revision).await;
+                    let (revision, summary) = (manifest.revision, manifest.summary());
+                    let mut message =
+                        format!("The configuration was read again: revision {revision}, {summary}.");
+                    message.push_str(&runtime.look_again(&handle).await);
+                    runtime.tell(&call, "text", message);
+                }
+                Err(error) => runtime.tell(&call, "error", format!("Nothing was changed: {}", error.message)),
+            }
+        });
+    }
+
+    /// Looks again for what the session's folder has, and says what.
+    async fn look_again(&self, handle: &Handle) -> String {
+        let (shared, session) = (self.shared.clone(), handle.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            shared.library.refresh(&shared.places(&session.snapshot().facts.cwd))
+        });
+        let Ok(project) = looked.await else { return String::new() };
+        let found = project.instructions.len().saturating_add(project.skills.len());
+        if found.saturating_add(project.templates.len()).saturating_add(project.problems.len()) == 0 {
+            handle.tell(move |live| Box::pin(async move { live.found(&project) }));
+            return String::new();
+        }
+        let text = format!(
+            " There are {} files of instructions, {} skills, {} prompt templates.{}",
+            project.instructions.len(),
+            project.skills.len(),
+            project.templates.len(),
+            problems(&project)
+        );
+        handle.tell(move |live| Box::pin(async move { live.found(&project) }));
+        text
     }
 
     fn set_thinking(&self, call: Call, level: ThinkingLevel) {
@@ -266,11 +379,7 @@ impl Runtime {
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
-        let Some(text) = text.map(str::to_owned) else {
-            return self.list_sessions(call, None, Scope::All, reply);
-        };
-        let shared = self.shared.clone();
-        self.shared.tasks.spawn_blocking_on(move || reply.ok(shared.search(&text)), &self.shared.executor);
+        self.list_sessions(call, text.map(str::to_owned), None, Scope::All, reply);
     }
 
     fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
@@ -431,6 +540,98 @@ fn item(id: String, label: String, value: Value<'static>, meta: Map<'static>) ->
 fn help() -> String {
     let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
     let lines = COMMANDS.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The slash commands, for completion: the program's own, then the templates and skills that no command
+/// hides.
+pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
+    let entry = |name: &str, usage: String, description: &str, source: &'static str| {
+        let mut map = Map::new();
+        map.put("name", name.to_owned());
+        map.put("usage", usage);
+        map.put("description", description.to_owned());
+        map.put("source", source);
+        Value::from(map)
+    };
+    let mut all: Vec<Value<'static>> = COMMANDS
+        .iter()
+        .map(|command| entry(command.name, command.usage.to_owned(), command.doc, "built-in"))
+        .collect();
+    let hidden = |name: &str| COMMANDS.iter().any(|command| command.name == name);
+    let templates = project.templates.values().filter(|template| !hidden(&template.name));
+    all.extend(templates.map(|one| entry(&one.name, one.usage(), &one.description, "template")));
+    let skills = project.skills.values().filter(|skill| {
+        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && command::is_name(&skill.name)
+    });
+    all.extend(
+        skills.map(|one| entry(&one.name, format!("/{} [text]", one.name), &one.description, "skill")),
+    );
+    all
+}
+
+/// `request/unknown-command`, with the names that are spelt alike.
+fn unknown_command(name: &str, project: &Project) -> ApiError {
+    let own = project.templates.keys().chain(project.skills.keys()).map(String::as_str);
+    let nearest = command::nearest(name, COMMANDS.iter().map(|spec| spec.name).chain(own));
+    let hint = match nearest.first() {
+        Some(name) => format!(" Did you mean /{name}?"),
+        None => " /help lists them.".to_owned(),
+    };
+    let names = Value::vector(nearest.iter().map(|name| Value::from((*name).to_owned())));
+    let message = format!("There is no command /{name}.{hint}");
+    ApiError::new(ErrorCode::UnknownCommand, message).with("nearest", names)
+}
+
+fn templates(project: &Project) -> String {
+    let lines = project.templates.values().map(|template| {
+        let taken = COMMANDS.iter().any(|command| command.name == template.name);
+        let note = if taken { " (hidden by the command of that name)" } else { "" };
+        format!("{}  {}{note}\n    {}", template.usage(), template.description, template.path.display())
+    });
+    let lines: Vec<String> = lines.collect();
+    let text = match lines.is_empty() {
+        true => {
+            "There are no prompt templates. They stand as name.md in .edn-bridge/prompts of the project, or \
+            in prompts beside the user's configuration."
+                .to_owned()
+        }
+        false => lines.join("\n"),
+    };
+    text + &problems(project)
+}
+
+fn skills(project: &Project) -> String {
+    let lines = project.skills.values().map(|skill| {
+        let note = if skill.for_model { "" } else { " (not told to the model)" };
+        format!("{}  {}{note}\n    {}", skill.name, skill.description, skill.path.display())
+    });
+    let lines: Vec<String> = lines.collect();
+    let text = match lines.is_empty() {
+        true => {
+            "There are no skills. They stand as name/SKILL.md in .edn-bridge/skills of the project, or in \
+            skills beside the user's configuration."
+                .to_owned()
+        }
+        false => lines.join("\n"),
+    };
+    text + &problems(project)
+}
+
+fn problems(project: &Project) -> String {
+    let lines = project.problems.iter();
+    let lines = lines.map(|problem| format!("\n{}: {}", problem.path.display(), problem.message));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n\nCannot be used:{lines}") }
+}
+
+fn tools(offered: bool, model: &str) -> String {
+    if !offered {
+        return format!("The model {model} has no use for tools; it is offered none.");
+    }
+    let specs = tool::specs();
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default();
+    let lines = specs.iter().map(|spec| format!("{:width$}  {}", spec.name, spec.description));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -37,6 +37,15 @@ pub enum CompactionError {
     Store(String),
 }
 
+/// Why a conversation is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why<'a> {
+    /// There is too little room in the window.
+    NoRoom,
+    /// The user asked for it, with what the summary should heed.
+    Asked(Option<&'a str>),
+}
+
 /// Summarises the older part of a session's conversation, and returns the summary.
 ///
 /// # Errors
@@ -45,12 +54,16 @@ pub async fn compact(
     shared: &Shared,
     session: &Handle,
     stop: &CancellationToken,
-    wishes: Option<&str>,
+    why: Why<'_>,
 ) -> Result<String, CompactionError> {
     let snapshot = session.snapshot();
     let facts = &snapshot.facts;
     let messages = conversation::messages(&snapshot.branch);
-    let at = conversation::cut(&messages, facts.context_window).ok_or(CompactionError::Nothing)?;
+    let cut = match why {
+        Why::NoRoom => conversation::cut(&messages, facts.context_window),
+        Why::Asked(_) => conversation::cut_as_asked(&messages, facts.context_window),
+    };
+    let at = cut.ok_or(CompactionError::Nothing)?;
     let (old, kept) = messages.split_at(at);
     // A result that was made up for a call without one has no entry, and neither has a summary.
     let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
@@ -64,7 +77,9 @@ pub async fn compact(
     // Half of the window for what is read, at about four bytes a token.
     let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
     let mut system = INSTRUCTIONS.to_owned();
-    if let Some(wishes) = wishes.filter(|wishes| !wishes.is_empty()) {
+    if let Why::Asked(Some(wishes)) = why
+        && !wishes.is_empty()
+    {
         system.push_str("\nThe user adds: ");
         system.push_str(wishes);
     }
@@ -79,7 +94,8 @@ pub async fn compact(
             Arc::from(""),
         ))],
         tools: Vec::new(),
-        thinking: ThinkingLevel::Off,
+        thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
+        thinking_by: shared.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
     };
     let summary = tokio::select! {

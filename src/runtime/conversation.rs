@@ -3,7 +3,7 @@
 //! Pure: a branch of entries in, messages out. A compaction stands for all that came before what it
 //! kept; a tool call always goes with its result.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS};
@@ -13,6 +13,83 @@ use crate::value::{Map, Value};
 
 /// The type of an entry that stands for the older part of a conversation.
 pub const COMPACTION: &str = "compaction";
+
+/// The type of an entry that says what a message of the user's was rewritten to before the model saw it.
+const REWRITTEN: &str = "rewritten";
+
+/// The entry that stands for another text of a user's message.
+pub fn rewritten(entry: &EntryId, text: &str) -> EntryBody {
+    let mut data = Map::new();
+    data.put("entry-id", entry.to_value());
+    data.put("text", text.to_owned());
+    EntryBody::Other { kind: REWRITTEN.into(), data }
+}
+
+/// Which message an entry gives another text, and which.
+fn read_rewritten(entry: &Entry) -> Option<(&str, &str)> {
+    let EntryBody::Other { kind, data } = &entry.body else { return None };
+    let text = |key| data.get_keyword(key).and_then(Value::as_str);
+    if &**kind == REWRITTEN { Some((text("entry-id")?, text("text")?)) } else { None }
+}
+
+/// The type of an entry that tells the model what goes with the user's next message.
+const CONTEXT: &str = "context";
+
+/// What the model is told with a message of the user's: files that it refers to, what the editor shows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    /// The text.
+    pub text: String,
+    /// Images among the files.
+    pub images: Vec<Block>,
+    /// The files by name, and whether they could not be read.
+    pub files: Vec<(String, bool)>,
+    /// What the editor showed, where that is part of it.
+    pub editor: Option<Value<'static>>,
+}
+
+impl Told {
+    /// The entry that holds it.
+    pub fn body(self) -> EntryBody {
+        let mut data = Map::new();
+        data.put("text", self.text);
+        if !self.images.is_empty() {
+            data.put("images", Value::vector(self.images.iter().map(Block::to_value)));
+        }
+        let file = |(name, failed): (String, bool)| {
+            Value::from(Map::new().with("path", name).with("failed", failed))
+        };
+        data.put("files", Value::vector(self.files.into_iter().map(file)));
+        data.put_some("editor", self.editor);
+        EntryBody::Other { kind: CONTEXT.into(), data }
+    }
+
+    /// Reads one from an entry.
+    pub fn read(entry: &Entry) -> Option<Self> {
+        let EntryBody::Other { kind, data } = &entry.body else { return None };
+        if &**kind != CONTEXT {
+            return None;
+        }
+        let blocks = data.get_keyword("images").and_then(Value::as_slice).unwrap_or_default();
+        let files = data.get_keyword("files").and_then(Value::as_slice).unwrap_or_default();
+        let file =
+            |file: &Value<'_>| Some((file.get("path")?.as_str()?.to_owned(), file.get("failed")?.as_bool()?));
+        Some(Self {
+            text: data.get_keyword("text").and_then(Value::as_str)?.to_owned(),
+            images: blocks.iter().filter_map(Block::from_value).collect(),
+            files: files.iter().filter_map(file).collect(),
+            editor: data.get_keyword("editor").cloned(),
+        })
+    }
+
+    /// The message with what goes with it: what is shown first, then what the person says, then images.
+    fn with(self, message: &Message) -> Arc<Message> {
+        let mut message = message.clone();
+        message.content.insert(0, Block::Text(self.text.into()));
+        message.content.extend(self.images);
+        Arc::new(message)
+    }
+}
 
 /// The older part of a conversation, in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,20 +141,45 @@ impl Compaction {
 /// The messages that a model is sent: the newest compaction and what it kept, every call with a result.
 pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
     let compaction = branch.iter().rev().find_map(|entry| Compaction::read(entry));
-    let mut newest = Vec::new();
+    let mut newest: Vec<Arc<Message>> = Vec::new();
+    let mut texts: HashMap<&str, &str> = HashMap::new();
+    let mut complete = false;
     for entry in branch.iter().rev() {
+        if let Some((id, text)) = read_rewritten(entry) {
+            texts.entry(id).or_insert(text);
+            continue;
+        }
+        if let Some(told) = Told::read(entry) {
+            // It stands before the message that it goes with.
+            if let Some(message) = newest.last_mut().filter(|message| message.role == Role::User) {
+                *message = told.with(message);
+            }
+            continue;
+        }
+        if complete {
+            break;
+        }
         if let EntryBody::Message(message) = &entry.body
             && !message.content.is_empty()
         {
-            newest.push(message.clone());
+            newest.push(match texts.get(message.id.as_str()) {
+                Some(text) => Arc::new(with_text(message, text)),
+                None => message.clone(),
+            });
         }
-        if compaction.as_ref().is_some_and(|compaction| compaction.first_kept == entry.id) {
-            break;
-        }
+        complete = compaction.as_ref().is_some_and(|compaction| compaction.first_kept == entry.id);
     }
     newest.extend(compaction.as_ref().map(Compaction::message));
     newest.reverse();
     with_results(newest)
+}
+
+/// A message with another text in front of what else it holds.
+fn with_text(message: &Message, text: &str) -> Message {
+    let mut message = message.clone();
+    message.content.retain(|block| !matches!(block, Block::Text(_)));
+    message.content.insert(0, Block::Text(text.into()));
+    message
 }
 
 /// Gives every call a result right after it: a crash, or an end of the turn at the wrong moment, may have
@@ -135,6 +237,11 @@ pub fn tokens(message: &Message) -> u64 {
     u64::try_from(bytes / 4).unwrap_or(u64::MAX).saturating_add(4)
 }
 
+/// Tokens of a text, by the same rule.
+pub fn text_tokens(text: &str) -> u64 {
+    u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX)
+}
+
 /// Tokens that must stay free in a window.
 pub fn reserve(window: u64) -> u64 {
     COMPACT_RESERVE_TOKENS.min(window / 4)
@@ -162,6 +269,15 @@ pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
         at = messages.iter().rposition(|message| message.role != Role::Tool)?;
     }
     (at > 0).then_some(at)
+}
+
+/// Where a conversation is cut when the user asks for it: as [`cut`] says, and where all would be kept,
+/// before the user's last message. None where nothing stands before that.
+pub fn cut_as_asked(messages: &[Arc<Message>], window: u64) -> Option<usize> {
+    cut(messages, window).or_else(|| {
+        let last = messages.iter().rposition(|message| message.role == Role::User)?;
+        (last > 0).then_some(last)
+    })
 }
 
 /// Messages as a text for the model that summarises, at most `limit` bytes of the newest.
@@ -253,6 +369,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rewritten_message_is_sent_with_its_new_text() {
+        let said = |text: &str| EntryBody::Message(message(Role::User, text));
+        let entries =
+            vec![said("a"), rewritten(&"a".into(), "b"), said("c"), rewritten(&"a".into(), "d"), said("e")];
+        assert_eq!(shape(&messages(&branch(entries))), ["d", "c", "e"]);
+    }
+
+    #[test]
     fn the_newest_compaction_stands_for_what_came_before() {
         let compaction = |summary: &str, first: &str| {
             let compaction =
@@ -276,6 +400,20 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_with_a_message_stands_before_it_and_stays_with_it() {
+        let told = |text: &str| Told { text: text.into(), ..Told::default() }.body();
+        let text = |text: &str| EntryBody::Message(message(Role::User, text));
+        let compaction =
+            Compaction { summary: "sum".into(), first_kept: "b".into(), tokens_before: 1 }.body();
+        let entries = vec![told("for a"), text("a"), told("for b"), text("b"), compaction, told("lost")];
+        let sent = messages(&branch(entries));
+        assert_eq!(sent.len(), 2);
+        let texts: Vec<String> = sent[1].content.iter().map(|block| format!("{block:?}")).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts[0].contains("for b") && texts[1].contains("b"), "{texts:?}");
+    }
+
+    #[test]
     fn a_cut_never_parts_a_call_from_its_result() {
         let long = "x".repeat(4000);
         let mut messages = vec![message(Role::User, &long)];
@@ -293,5 +431,14 @@ mod tests {
         }
         assert_eq!(cut(&[message(Role::User, "a")], 8000), None);
         assert_eq!(cut(&[message(Role::User, "a"), message(Role::Assistant, "b")], 8000), None);
+    }
+
+    #[test]
+    fn a_short_conversation_is_cut_before_the_users_last_message_when_asked_to() {
+        let short = [message(Role::User, "a"), message(Role::Assistant, "b"), message(Role::User, "c")];
+        assert_eq!(cut(&short, 8000), None);
+        assert_eq!(cut_as_asked(&short, 8000), Some(2));
+        assert_eq!(cut_as_asked(&short[..2], 8000), None);
+        assert_eq!(cut_as_asked(&[], 8000), None);
     }
 }

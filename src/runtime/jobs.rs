@@ -190,6 +190,11 @@ impl Live {
                 }
             }
         });
+        if let Some(job) = self.jobs.0.iter().find(|job| &*job.id == id) {
+            let level = if job.status == Status::Failed { "warning" } else { "info" };
+            let command = crate::tool::one_line(&job.command, 80);
+            self.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
+        }
         self.check_idle();
     }
 

@@ -14,19 +14,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
 use crate::limits::{IDEMPOTENCY_KEYS, MAILBOX, QUEUED_MESSAGES};
-use crate::message::{Block, EntryId, Message, Role, SessionId, ThinkingLevel, TurnId, Usage};
+use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::projection::{self, Phase, SessionFacts};
 use crate::runtime::Shared;
-use crate::runtime::compaction;
-use crate::runtime::conversation::{self, Compaction};
+use crate::runtime::compaction::{self, Why};
+use crate::runtime::conversation::{self, Compaction, Told};
+use crate::runtime::execution::Execution;
 use crate::runtime::jobs::Jobs;
 use crate::runtime::mailbox::{Handle, Snapshot, Work};
 use crate::runtime::queue::{self, Queue, Until, Waiting};
+use crate::runtime::subagent::Kin;
 use crate::runtime::turn::{self, Control, End};
+use crate::runtime::workflow::{self, Begun, Run};
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
+use crate::tool::sandbox;
 use crate::value::Value;
 
 /// A session's state.
@@ -45,6 +50,10 @@ pub struct Live {
     turn: Option<Running>,
     /// The turn that is over but for showing its last message.
     released: Option<Running>,
+    /// What the editor shows.
+    editor: Editor,
+    /// What of it the model was told last, on this branch.
+    told_editor: Option<Value<'static>>,
     /// Messages that wait for the turn, or for its end.
     queue: Queue,
     pub(super) jobs: Jobs,
@@ -54,6 +63,12 @@ pub struct Live {
     answered: VecDeque<(String, Option<TurnId>)>,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
+    /// The session is to be put away if it was not looked up since this lookup.
+    pub(super) put_away: Option<u64>,
+    /// Who waits for the end of a turn that works for another session.
+    worked: Option<(TurnId, oneshot::Sender<End>)>,
+    /// A workflow that the process before this one did not bring to its end.
+    cut_off: Option<Begun>,
 }
 
 /// What holds the session: a turn, or a compaction that the user asked for.
@@ -72,10 +87,39 @@ impl Live {
         header: Header,
         entries: Vec<Arc<Entry>>,
     ) -> Handle {
+        Self::start_with(shared, journal, header, entries, |handle| handle)
+    }
+
+    /// Starts the task of a session that works for another.
+    pub(super) fn start_child(
+        shared: &Arc<Shared>,
+        journal: Journal,
+        header: Header,
+        kin: Kin,
+        parent: &Handle,
+    ) -> Handle {
+        Self::start_with(shared, journal, header, Vec::new(), |handle| handle.below(parent, kin))
+    }
+
+    fn start_with(
+        shared: &Arc<Shared>,
+        journal: Journal,
+        header: Header,
+        entries: Vec<Arc<Entry>>,
+        finish: impl FnOnce(Handle) -> Handle,
+    ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
         let facts = initial_facts(shared, &journal, &header, !entries.is_empty());
-        let empty = Snapshot { facts: Arc::new(facts.clone()), branch: imbl::Vector::new(), offset: 0 };
-        let handle = Handle::new(header.session.clone(), sender, empty);
+        let empty = Snapshot {
+            facts: Arc::new(facts.clone()),
+            branch: imbl::Vector::new(),
+            offset: 0,
+            state: Arc::default(),
+            queue: Queue::default(),
+        };
+        let manifest = shared.manifest.load_full();
+        let handle = Handle::new(header.session.clone(), sender, empty, manifest);
+        let handle = finish(handle);
         let mut live = Self {
             shared: shared.clone(),
             handle: handle.clone(),
@@ -87,15 +131,21 @@ impl Live {
             facts,
             turn: None,
             released: None,
+            editor: Editor::default(),
+            told_editor: None,
             queue: Queue::default(),
             jobs: Jobs::default(),
             bash: None,
             answered: VecDeque::new(),
             until_idle: Vec::new(),
+            put_away: None,
+            worked: None,
+            cut_off: None,
         };
         for entry in entries {
             live.apply(entry);
         }
+        live.cut_off = live.newest_run(None).filter(|begun| begun.ended.is_empty());
         live.publish();
         shared.tasks.spawn(live.run(receiver));
         handle
@@ -109,9 +159,59 @@ impl Live {
     }
 
     async fn run(mut self, mut mailbox: mpsc::Receiver<Work>) {
+        if let Some(begun) = self.cut_off.take() {
+            self.note_cut_off(&begun).await;
+        }
         while let Some(work) = mailbox.recv().await {
             work(&mut self).await;
+            if let Some(lookup) = self.put_away.take()
+                && self.is_at_rest()
+            {
+                let shared = self.shared.clone();
+                // Whoever opens the session again waits until its file is let go.
+                let _not_opening = shared.opening.lock().await;
+                if shared.forget(&self.handle, lookup) {
+                    drop(self);
+                    return shared.announce_context(None);
+                }
+            }
         }
+    }
+
+    /// Whether nothing runs, waits or is awaited in the session.
+    fn is_at_rest(&self) -> bool {
+        self.turn.is_none()
+            && self.released.is_none()
+            && self.bash.is_none()
+            && !self.jobs.any_running()
+            && self.queue.len() == 0
+            && self.until_idle.is_empty()
+            && self.handle.working_for().is_none()
+    }
+
+    /// Writes down that a workflow was cut off with its process, and tells the person how it can go on.
+    async fn note_cut_off(&mut self, begun: &Begun) {
+        if let Err(error) = self.append(vec![workflow::cut_off(&self.handle.id, begun)]).await {
+            tracing::warn!(%error, "the journal does not say that a workflow was interrupted");
+        }
+        self.notify("warning", &begun.report());
+    }
+
+    /// Tells the person something.
+    pub(super) fn notify(&self, level: &str, message: &str) {
+        let payload = workflow::notification(self.shared.clock.id("n-"), level, message);
+        let body = Body::Payload(crate::catalogue::Topic::Notification, Arc::new(payload));
+        let _ = self.handle.show(&self.shared.hub, self.event(body, None));
+    }
+
+    /// The newest run of a workflow here, or of any.
+    fn newest_run(&self, named: Option<&str>) -> Option<Begun> {
+        workflow::newest(&self.entries, &self.handle.id, named)
+    }
+
+    /// How the running turn is steered.
+    pub(super) fn control(&self) -> Option<&Arc<Control>> {
+        self.turn.as_ref().map(|running| &running.control)
     }
 
     /// The session's id.
@@ -122,6 +222,11 @@ impl Live {
     /// What is known of the session now.
     pub fn facts(&self) -> &SessionFacts {
         &self.facts
+    }
+
+    /// Whether a turn runs, or is about to show its last message.
+    pub(super) fn is_running(&self) -> bool {
+        self.turn.is_some() || self.released.is_some()
     }
 
     /// The first line of its file.
@@ -210,14 +315,21 @@ impl Live {
                 ("thinking", Some(level), _) => {
                     facts.thinking = ThinkingLevel::parse(level).unwrap_or(facts.thinking);
                 }
-                ("mode", Some(mode), _) => facts.mode = mode.into(),
+                // A mode that is not understood, from a newer version, allows least.
+                ("mode", Some(mode), _) => facts.mode = Mode::parse(mode).unwrap_or(Mode::ReadOnly),
                 ("auto-compaction", _, Some(enabled)) => facts.auto_compaction = enabled,
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
                 _ => {}
             },
             EntryBody::Leaf(_) => {}
             EntryBody::Other { .. } => {
+                if let Some(told) = Told::read(&entry).and_then(|told| told.editor) {
+                    self.told_editor =
+                        Some(told).filter(|told| told.as_map().is_some_and(|map| !map.is_empty()));
+                }
                 if Compaction::read(&entry).is_some() {
+                    // It may be among what is no longer sent.
+                    self.told_editor = None;
                     // Until the next call says so exactly.
                     let left = conversation::messages(&self.branch);
                     self.facts.context_tokens =
@@ -235,6 +347,7 @@ impl Live {
     /// Goes on after another entry than the last one.
     fn turn_to(&mut self, leaf: Option<&EntryId>) {
         self.branch = self.path_to(leaf);
+        self.told_editor = None;
         let messages = self.branch.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_)));
         self.facts.message_count = messages.count();
     }
@@ -265,7 +378,13 @@ impl Live {
     /// Makes the state visible to readers.
     fn publish(&self) {
         let offset = u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
-        let snapshot = Snapshot { facts: Arc::new(self.facts.clone()), branch: self.branch.clone(), offset };
+        let snapshot = Snapshot {
+            facts: Arc::new(self.facts.clone()),
+            branch: self.branch.clone(),
+            offset,
+            queue: self.queue.clone(),
+            state: Arc::default(),
+        };
         self.handle.publish(snapshot);
     }
 
@@ -273,7 +392,7 @@ impl Live {
     pub fn changed(&mut self, cause: Option<Cause>) {
         self.publish();
         for body in [
-            Body::SessionUpdated(Arc::new(projection::session_state(&self.facts))),
+            Body::SessionUpdated(Arc::new(self.handle.snapshot().state())),
             Body::Payload(crate::catalogue::Topic::FooterUpdated, Arc::new(projection::footer(&self.facts))),
         ] {
             let event = self.event(body, cause.clone());
@@ -281,8 +400,32 @@ impl Live {
         }
     }
 
+    pub(super) fn set_editor(&mut self, editor: Editor) {
+        self.facts.editor = (!editor.is_empty()).then(|| Arc::new(editor.to_value()));
+        self.editor = editor;
+        self.publish();
+    }
+
+    /// What the editor shows, where the model was told something else last.
+    pub(super) fn editor_to_tell(&self) -> Option<Editor> {
+        let now = (!self.editor.is_empty()).then(|| self.editor.to_value());
+        (now != self.told_editor).then(|| self.editor.clone())
+    }
+
+    /// Looks at the branch again.
+    pub(super) fn look_at_branch(&mut self) {
+        self.facts.git_branch = git_branch(Path::new(&*self.facts.cwd));
+    }
+
+    pub(super) fn set_templates(&mut self, templates: Arc<[Value<'static>]>) {
+        if self.facts.prompt_templates != templates {
+            self.facts.prompt_templates = templates;
+            self.changed(None);
+        }
+    }
+
     /// An event of this session, outside any turn.
-    fn event(&self, body: Body, cause: Option<Cause>) -> Event {
+    pub(super) fn event(&self, body: Body, cause: Option<Cause>) -> Event {
         Event {
             session: Some(self.handle.id.clone()),
             offset: u64::try_from(self.entries.len()).unwrap_or(u64::MAX),
@@ -302,8 +445,8 @@ impl Live {
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
         let key = prompt.idempotency_key.clone();
-        let message = user_message(queue::content(prompt), &turn);
-        if let Err(error) = self.append(vec![EntryBody::Message(message)]).await {
+        let gathered = self.gather(queue::content(prompt), &turn).await;
+        if let Err(error) = self.append(gathered.bodies).await {
             return reply.fail(error);
         }
         self.remember(key, Some(turn.clone()));
@@ -311,7 +454,8 @@ impl Live {
         self.facts.phase = Phase::Streaming;
         self.publish();
         reply.ok(Prompted { turn: Some(turn.clone()) });
-        self.begin_turn(turn, Some(call.cause()));
+        self.tell_failures(gathered.failures, Some(&call.cause()));
+        self.begin_turn(turn, Some(call.cause()), None);
     }
 
     /// Adds a message to the running turn, or queues it for after; without a turn, starts one with what
@@ -350,7 +494,7 @@ impl Live {
     }
 
     /// The reply, unless the same key was answered before: then it is answered in the same way.
-    fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
+    pub(super) fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
         let key = prompt.idempotency_key.as_ref();
         match key.and_then(|key| self.answered.iter().find(|(known, _)| known == key)) {
             Some((_, turn)) => {
@@ -361,7 +505,7 @@ impl Live {
         }
     }
 
-    fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
+    pub(super) fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
         if let Some(key) = key {
             self.answered.push_back((key, turn));
             if self.answered.len() > IDEMPOTENCY_KEYS {
@@ -382,10 +526,11 @@ impl Live {
         (stop, control)
     }
 
-    fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>) {
+    fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
         let (shared, session) = (self.shared.clone(), self.handle.clone());
-        let turn = turn::Turn { shared, session: session.clone(), id: id.clone(), cause, stop, control };
+        let turn =
+            turn::Turn { shared, session: session.clone(), id: id.clone(), cause, stop, control, execution };
         let run = self.shared.tasks.spawn(turn.run());
         self.shared.tasks.spawn(async move {
             if run.await.is_err() {
@@ -397,16 +542,107 @@ impl Live {
         });
     }
 
+    /// Starts a turn that works for another session; its end is told by what is returned.
+    ///
+    /// # Errors
+    /// When a turn runs already, or the task cannot be written.
+    pub(super) async fn work(
+        &mut self,
+        task: String,
+        execution: Option<Arc<Execution>>,
+        cause: Option<Cause>,
+    ) -> Result<oneshot::Receiver<End>, ApiError> {
+        if self.turn.is_some() {
+            return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
+        }
+        let turn = TurnId::from(self.shared.clock.id("t-"));
+        self.stage_begins(turn.clone(), task).await?;
+        let (sender, receiver) = oneshot::channel();
+        self.worked = Some((turn.clone(), sender));
+        self.begin_turn(turn, cause, execution);
+        Ok(receiver)
+    }
+
+    /// Writes the message that a turn of a workflow or of a subagent answers.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) async fn stage_begins(&mut self, turn: TurnId, message: String) -> Result<(), ApiError> {
+        let message = user_message(vec![Block::Text(message.into())], &turn);
+        self.append(vec![EntryBody::Message(message)]).await.map(drop)
+    }
+
+    /// Starts a workflow, or goes on with its last run.
+    pub(super) fn begin_workflow(
+        &mut self,
+        call: Call,
+        workflow: Arc<crate::workflow::Workflow>,
+        arguments: &str,
+        reply: Reply<String>,
+    ) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let resumed = match arguments.trim() {
+            "--resume" => match self.newest_run(Some(&workflow.name)) {
+                Some(begun) => match begun.resumable() {
+                    Ok(begun) => Some(begun),
+                    Err(error) => return reply.fail(error),
+                },
+                None => {
+                    let message = format!("The workflow {} did not run in this session.", workflow.name);
+                    return reply.fail(ApiError::failed(message));
+                }
+            },
+            _ => None,
+        };
+        let id: Arc<str> = self.shared.clock.id("w-").into();
+        let cause = Some(call.cause());
+        let turn = TurnId::from(&*id);
+        let (stop, control) = self.hold(turn.clone(), cause.clone(), Phase::Streaming);
+        reply.ok(match &resumed {
+            None => format!("Workflow {} began.", workflow.name),
+            Some(begun) => format!("Workflow {} goes on with the stage {}.", workflow.name, begun.step),
+        });
+        let arguments = match &resumed {
+            Some(begun) => begun.arguments.clone(),
+            None => arguments.to_owned(),
+        };
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let run = Run {
+            shared,
+            session: session.clone(),
+            id,
+            workflow,
+            arguments,
+            cause,
+            stop,
+            control,
+            from: resumed,
+        };
+        let run = self.shared.tasks.spawn(run.run());
+        self.shared.tasks.spawn(async move {
+            if run.await.is_err() {
+                // As with a turn: the session must not wait for it for ever.
+                let _ = session
+                    .ask(move |live| Box::pin(async move { live.turn_ended(&turn, End::Stopped).await }))
+                    .await;
+            }
+        });
+    }
+
     /// Starts a turn with the message that waits longest.
     async fn begin_next(&mut self) {
         let Some(next) = self.queue.first() else { return };
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
-        let bodies = vec![
-            EntryBody::Message(user_message(next.content.clone(), &turn)),
-            queue::dequeued(&self.handle.id, std::slice::from_ref(&next)),
-        ];
-        match self.append(bodies).await {
-            Ok(_) => self.begin_turn(turn, next.cause),
+        let mut gathered = self.gather(next.content.clone(), &turn).await;
+        gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next)));
+        match self.append(gathered.bodies).await {
+            Ok(_) => {
+                self.tell_failures(gathered.failures, next.cause.as_ref());
+                self.begin_turn(turn, next.cause, None);
+            }
             Err(error) => {
                 let message = format!("A message that waited could not be saved, and still waits: {error}");
                 let event =
@@ -430,12 +666,16 @@ impl Live {
         if waiting.is_empty() {
             return Ok(());
         }
-        let messages =
-            waiting.iter().map(|waiting| EntryBody::Message(user_message(waiting.content.clone(), turn)));
-        let mut bodies: Vec<EntryBody> = messages.collect();
+        let (mut bodies, mut failures) = (Vec::new(), Vec::new());
+        for waiting in &waiting {
+            let gathered = self.gather(waiting.content.clone(), turn).await;
+            bodies.extend(gathered.bodies);
+            failures.extend(gathered.failures);
+        }
         bodies.push(queue::dequeued(&self.handle.id, &waiting));
         self.append(bodies).await?;
         let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
+        self.tell_failures(failures, cause.as_ref());
         self.changed(cause);
         Ok(())
     }
@@ -444,7 +684,13 @@ impl Live {
     pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
         self.release(turn);
         let Some(running) = self.released.take_if(|running| running.id == *turn) else { return };
+        if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
+            let _ = worked.send(end);
+        }
+        // A command of the turn may have changed it.
+        self.look_at_branch();
         self.changed(running.cause.clone());
+        self.adopt_between_turns().await;
         // Nobody waits for the session to be idle who would not mind another turn.
         if end == End::Finished && self.turn.is_none() && self.until_idle.is_empty() {
             self.begin_next().await;
@@ -565,10 +811,11 @@ impl Live {
         let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
         let (shared, session) = (self.shared.clone(), self.handle.clone());
         self.shared.tasks.spawn(async move {
-            let done = compaction::compact(&shared, &session, &stop, wishes.as_deref()).await;
+            let done = compaction::compact(&shared, &session, &stop, Why::Asked(wishes.as_deref())).await;
             let end = if done.is_ok() { End::Finished } else { End::Stopped };
-            reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
+            // The answer comes last: who has it finds the session idle.
             let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
+            reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
         });
     }
 
@@ -614,7 +861,7 @@ impl Live {
 }
 
 /// A message of the user's in a turn.
-fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
+pub(super) fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
     let mut message = Message::new(EntryId::from(""), Role::User, content, Arc::from(""));
     message.turn_id = Some(turn.clone());
     Arc::new(message)
@@ -635,19 +882,24 @@ fn initial_facts(shared: &Shared, journal: &Journal, header: &Header, written: b
         retry_attempt: 0,
         retry_deadline_ms: None,
         interrupt_pending: false,
+        sandboxed: sandbox::state() == sandbox::State::Enforced,
+        prompt_templates: Arc::default(),
+        editor: None,
         model_provider: Arc::from(""),
         model_id: Arc::from(""),
         model_reasoning: false,
+        thinking_levels: Arc::from([]),
         context_window: 0,
         thinking: ThinkingLevel::Off,
-        mode: shared.settings.mode.clone(),
+        mode: shared.settings.mode,
         auto_compaction: true,
         auto_retry: true,
         usage: Usage::default(),
         context_tokens: 0,
         message_count: 0,
     };
-    shared.describe_model(&mut facts, shared.settings.provider.clone(), shared.settings.model.clone());
+    let (provider, model) = shared.usual_model.load().as_ref().clone();
+    shared.describe_model(&mut facts, provider, model);
     facts
 }
 

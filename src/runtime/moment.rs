@@ -14,17 +14,25 @@ use jiff::Timestamp;
 
 use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
-use crate::interaction::Audience as _;
+use crate::context::skill::Skill;
+use crate::context::{Problem, Project};
+use crate::hook::{Hook, Stage};
+use crate::memory::Note;
 use crate::message::{Message, SessionId, count};
 use crate::projection::{self, Phase};
+use crate::provider::ToolSpec;
 use crate::query::resolvers::session::SessionFact;
 use crate::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, SessionInfo, SessionView, Setting, World,
+    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
+    StoreFacts, World,
 };
 use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::prompt::{self, Part};
+use crate::runtime::queue::Waiting;
 use crate::runtime::{Runtime, Shared};
 use crate::session::{ApiError, Call, Reply, SessionApi};
 use crate::store::EntryBody;
+use crate::tool;
 use crate::value::{Map, Value};
 
 /// How long a list that another part of the runtime gives may take.
@@ -56,6 +64,14 @@ impl Moment {
             Arc::new(View { handle, snapshot, shared: self.runtime.shared.clone() })
         });
         view.clone()
+    }
+
+    /// The folder of the session that the query means.
+    fn folder(&self) -> Arc<str> {
+        match self.runtime.shared.session(&self.call.session) {
+            Ok(handle) => self.view(handle).snapshot.facts.cwd.clone(),
+            Err(_) => self.runtime.shared.settings.cwd.to_string_lossy().into(),
+        }
     }
 
     /// Asks the session API for a list.
@@ -91,10 +107,7 @@ impl World for Moment {
 
     fn list(&self, all: bool, limit: usize) -> Vec<SessionInfo> {
         let shared = &self.runtime.shared;
-        let cwd = match shared.session(&self.call.session) {
-            Ok(handle) => self.view(handle).snapshot.facts.cwd.clone(),
-            Err(_) => shared.settings.cwd.to_string_lossy().into(),
-        };
+        let cwd = self.folder();
         let live: Vec<Arc<View>> = shared.live().into_iter().map(|handle| self.view(handle)).collect();
         let mut infos: Vec<SessionInfo> = live
             .iter()
@@ -132,7 +145,7 @@ impl World for Moment {
     }
 
     fn providers(&self) -> Vec<String> {
-        self.runtime.shared.providers.names().map(str::to_owned).collect()
+        self.runtime.shared.providers.ready().into_iter().map(str::to_owned).collect()
     }
 
     fn connections(&self) -> Vec<ConnectionFacts> {
@@ -152,18 +165,41 @@ impl World for Moment {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let settings = &self.runtime.shared.settings;
+        let Shared { settings, store, .. } = &*self.runtime.shared;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
         let values = [
             ("state-dir", path(&settings.state_dir)),
             ("cwd", path(&settings.cwd)),
+            ("config", settings.files.user.as_deref().map(path).into()),
             ("provider", Value::from(settings.provider.to_string())),
             ("model", Value::from(settings.model.to_string())),
             ("model-file", settings.model_file.as_deref().map(path).into()),
             ("script", settings.script.as_deref().map(path).into()),
-            ("mode", Value::from(settings.mode.to_string())),
+            ("mode", Value::from(settings.mode.as_str())),
+            ("durability", Value::from(store.durability().as_str())),
+            ("trusted", Value::from(settings.files.is_trusted())),
         ];
-        values.into_iter().map(|(key, value)| Setting { key, value, source: None }).collect()
+        let setting = |(key, value): (&'static str, _)| Setting {
+            key: key.into(),
+            value,
+            source: match key {
+                "trusted" => {
+                    settings.files.trust.as_deref().map_or_else(String::new, |p| p.to_string_lossy().into())
+                }
+                _ => settings.origin(key).to_owned(),
+            }
+            .into(),
+        };
+        let mut all: Vec<Setting> = values.into_iter().map(setting).collect();
+        // What the files alone say. A file that cannot be read was complained of when the process started.
+        let mut sources = settings.files.read().unwrap_or_default().sources;
+        sources.retain(|sourced| !all.iter().any(|setting| *setting.key == *sourced.key));
+        all.extend(sources.into_iter().map(|sourced| Setting {
+            key: sourced.key.into(),
+            value: without_secrets(sourced.value),
+            source: sourced.from.to_string_lossy().into(),
+        }));
+        all
     }
 
     fn process(&self) -> ProcessFacts {
@@ -174,19 +210,126 @@ impl World for Moment {
             started_at: rfc3339(shared.started).to_string(),
             uptime_ms: now.as_millisecond().saturating_sub(shared.started.as_millisecond()),
             now: rfc3339(now).to_string(),
+            events: shared.hub.events(),
         }
     }
 
-    fn jobs(&self) -> Vec<Value<'static>> {
-        self.ask(|call, reply| self.runtime.jobs(call, None, reply))
+    fn jobs(&self, session: &SessionId) -> Vec<Value<'static>> {
+        self.ask(|call, reply| {
+            self.runtime.jobs(Call { session: session.clone(), ..call }, None, reply);
+        })
+    }
+
+    fn tools(&self) -> Vec<Value<'static>> {
+        let tool = |spec: ToolSpec| {
+            let map = Map::new().with("name", spec.name).with("description", spec.description);
+            Value::from(map.with("parameters", spec.parameters))
+        };
+        tool::specs().into_iter().map(tool).collect()
+    }
+
+    fn questions(&self) -> Vec<QuestionFacts> {
+        let open = self.runtime.shared.board.open().into_iter();
+        let facts = open.map(|(asked_at, id, question, shown_to)| QuestionFacts {
+            id: id.to_string(),
+            kind: question.kind.as_str(),
+            turn: question.origin.turn,
+            correlation: question.origin.correlation.to_string(),
+            session: question.origin.session,
+            asked_at: asked_at.to_string(),
+            payload: (!question.kind.as_str().starts_with("auth.")).then_some(question.payload),
+            shown_to,
+        });
+        facts.collect()
+    }
+
+    fn stages(&self) -> Vec<&'static str> {
+        Stage::ALL.map(Stage::as_str).to_vec()
+    }
+
+    fn hooks(&self) -> Vec<Value<'static>> {
+        let Ok(handle) = self.runtime.shared.session(&self.call.session) else { return Vec::new() };
+        let hook = |hook: &Hook| {
+            let mut map = Map::new();
+            map.put("id", hook.id.to_string());
+            map.put("stage", Value::keyword(hook.stage.as_str()));
+            map.put("point", Value::keyword(hook.point.as_str()));
+            map.put("kind", Value::keyword(hook.kind.as_str()));
+            map.put("command", Value::vector(hook.command.iter().map(|word| Value::from(word.clone()))));
+            map.put("timeout-ms", u64::try_from(hook.timeout.as_millis()).map_or(Value::Nil, count));
+            let tools = hook.tools.as_ref();
+            map.put_some(
+                "tools",
+                tools.map(|tools| Value::vector(tools.iter().map(|tool| Value::from(tool.clone())))),
+            );
+            Value::from(map)
+        };
+        handle.manifest().hooks.iter().map(hook).collect()
+    }
+
+    fn store(&self) -> StoreFacts {
+        let store = &self.runtime.shared.store;
+        let counters = store.counters();
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        StoreFacts {
+            root: store.root().to_string_lossy().into_owned(),
+            durability: store.durability().as_str(),
+            appends: counters.appends,
+            failures: counters.failures,
+            bytes: counters.bytes,
+            syncs: counters.syncs,
+            sync_micros: micros(counters.sync_time),
+            slowest_sync_micros: micros(counters.slowest_sync),
+        }
     }
 
     fn notes(&self) -> Option<Vec<Value<'static>>> {
-        None
+        let notes = self.runtime.shared.memory.notes(self.folder().as_ref().as_ref()).ok()?;
+        Some(notes.iter().rev().map(note).collect())
+    }
+
+    fn search_notes(&self, text: &str) -> Vec<Value<'static>> {
+        let found = self.runtime.shared.memory.search(self.folder().as_ref().as_ref(), text);
+        found.unwrap_or_default().iter().map(note).collect()
     }
 }
 
+/// A value of a configuration file with everything hidden whose name says that it may be a secret.
+fn without_secrets(value: Value<'static>) -> Value<'static> {
+    const SECRET: [&str; 6] = ["key", "token", "secret", "password", "authorization", "header"];
+    match value {
+        Value::Map(map) => {
+            let hidden = |key: &Value<'_>| {
+                let name = key.as_keyword().or_else(|| key.as_str()).unwrap_or_default().to_lowercase();
+                SECRET.iter().any(|secret| name.contains(secret))
+            };
+            let entries = map.into_iter().map(|(key, value)| match hidden(&key) {
+                true => (key, Value::keyword("hidden")),
+                false => (key, without_secrets(value)),
+            });
+            Value::from(entries.collect::<Map<'static>>())
+        }
+        Value::Vector(items) => Value::vector(items.into_iter().map(without_secrets)),
+        other => other,
+    }
+}
+
+/// A note as queries see it.
+fn note(note: &Note) -> Value<'static> {
+    let mut map = Map::new();
+    map.put("id", note.id.to_string());
+    map.put("text", note.text.to_string());
+    map.put("created-at", note.ts.to_string());
+    map.put_some("session-id", note.session.as_ref().map(SessionId::to_value));
+    Value::from(map)
+}
+
 impl View {
+    /// What was found in the session's folder.
+    fn project(&self) -> Arc<Project> {
+        self.shared.library.get(&self.shared.places(&self.snapshot.facts.cwd))
+    }
+
     fn info(&self) -> SessionInfo {
         let facts = &self.snapshot.facts;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
@@ -258,6 +401,52 @@ impl SessionView for View {
         self.snapshot.branch.iter().map(view).collect()
     }
 
+    fn queue(&self) -> Vec<QueuedView> {
+        let view = |waiting: &Waiting| QueuedView {
+            entry: waiting.entry.clone(),
+            until: waiting.until.as_str(),
+            text: waiting.text(),
+            turn: waiting.turn.clone(),
+        };
+        self.snapshot.queue.iter().map(view).collect()
+    }
+
+    fn stage(&self) -> Option<Arc<Map<'static>>> {
+        self.handle.stage()
+    }
+
+    fn stats(&self) -> Map<'static> {
+        let file = self.snapshot.facts.file.as_deref().and_then(|file| std::fs::metadata(file).ok());
+        self.snapshot.stats(file.map_or(0, |file| file.len()))
+    }
+
+    fn prompt_parts(&self) -> Vec<Value<'static>> {
+        self.shared.prompt_parts(&self.snapshot.facts).iter().map(Part::to_value).collect()
+    }
+
+    fn skills(&self) -> Vec<Value<'static>> {
+        let project = self.project();
+        let skill = |skill: &Skill| {
+            let mut map = Map::new();
+            map.put("psi.skill/name", skill.name.clone());
+            map.put("psi.skill/description", skill.description.clone());
+            map.put("psi.skill/path", skill.path.to_string_lossy().into_owned());
+            map.put("psi.skill/scope", skill.scope.as_str());
+            map.put("psi.skill/for-model", skill.for_model);
+            Value::from(map)
+        };
+        project.skills.values().map(skill).collect()
+    }
+
+    fn context_problems(&self) -> Vec<Value<'static>> {
+        let project = self.project();
+        let problem = |problem: &Problem| {
+            let path = problem.path.to_string_lossy().into_owned();
+            Value::from(Map::new().with("path", path).with("message", problem.message.clone()))
+        };
+        project.problems.iter().map(problem).collect()
+    }
+
     fn fact(&self, fact: SessionFact) -> Value<'static> {
         use SessionFact as F;
         let facts = &self.snapshot.facts;
@@ -288,10 +477,11 @@ impl SessionView for View {
             F::ModelReasoning => facts.model_reasoning.into(),
             F::ThinkingLevel => facts.thinking.as_str().into(),
             F::EffectiveReasoningEffort => facts.effective_thinking().as_str().into(),
-            F::Mode => text(&facts.mode),
-            F::AuthenticatedProviders => Value::vector(self.shared.providers.names().map(text)),
-            // There are none to find yet.
-            F::PromptTemplates => Value::vector(std::iter::empty::<Value<'static>>()),
+            F::Mode => facts.mode.as_str().into(),
+            F::Sandbox => Value::keyword(facts.sandbox()),
+            F::AuthenticatedProviders => Value::vector(self.shared.providers.ready().into_iter().map(text)),
+            F::PromptTemplates => Value::vector(facts.prompt_templates.iter().cloned()),
+            F::EditorContext => facts.editor.as_deref().cloned().into(),
             F::MessageCount => facts.message_count.into(),
             F::FirstMessage => optional(&facts.first_message),
             F::UsageInput => count(facts.usage.input),
@@ -304,10 +494,7 @@ impl SessionView for View {
             F::ContextWindow => count(facts.context_window),
             F::AutoCompactionEnabled => facts.auto_compaction.into(),
             F::AutoRetryEnabled => facts.auto_retry.into(),
-            F::SystemPrompt => {
-                let model = self.shared.models.describe(&facts.model_provider, &facts.model_id);
-                self.shared.system_prompt(facts, model.tools).into()
-            }
+            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(facts)).into(),
             F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
             F::CreatedAt => text(&facts.created_at),
             F::Offset => count(self.snapshot.offset),

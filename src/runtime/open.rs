@@ -21,8 +21,10 @@ impl Shared {
     /// # Errors
     /// `request/not-found` where it is not live.
     pub(super) fn session(&self, id: &SessionId) -> Result<Handle, ApiError> {
-        let handle = self.sessions.get(id).map(|entry| entry.value().clone());
-        handle.ok_or_else(|| ApiError::not_found("session", id.as_str()))
+        let entry = self.sessions.get(id).ok_or_else(|| ApiError::not_found("session", id.as_str()))?;
+        // While the entry is held: what was looked up is not put away under the hand of who asked.
+        self.touch(entry.value());
+        Ok(entry.value().clone())
     }
 
     /// A session with nothing in it. Its file is made with its first entry.
@@ -35,7 +37,7 @@ impl Shared {
         };
         let journal = self.store.create(header.clone());
         let handle = Live::start(self, journal, header, Vec::new());
-        self.sessions.insert(handle.id.clone(), handle.clone());
+        self.admit(&handle);
         handle
     }
 
@@ -74,6 +76,7 @@ impl Shared {
 
     /// Opens a session from disk, unless it is live already; and what had to be repaired, in words.
     async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+        self.check_room()?;
         let _one_at_a_time = self.opening.lock().await;
         let shared = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
@@ -102,7 +105,7 @@ impl Shared {
                 let started = tokio::task::spawn_blocking(move || Live::start_loaded(&shared, loaded));
                 let (handle, faults) =
                     started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
-                self.sessions.insert(handle.id.clone(), handle.clone());
+                self.admit(&handle);
                 Ok((handle, faults))
             }
         }
@@ -123,10 +126,12 @@ impl Shared {
     /// The live session whose journal is that file.
     fn live_at(&self, path: &Path) -> Option<Handle> {
         let wanted = path.canonicalize().ok()?;
-        self.sessions.iter().map(|entry| entry.value().clone()).find(|handle| {
-            let file = handle.snapshot().facts.file.clone();
+        let found = self.sessions.iter().find(|entry| {
+            let file = entry.value().snapshot().facts.file.clone();
             file.and_then(|file| Path::new(&*file).canonicalize().ok()).is_some_and(|file| file == wanted)
-        })
+        })?;
+        self.touch(found.value());
+        Some(found.value().clone())
     }
 
     /// A session with the history up to an entry, written to a file of its own.
@@ -145,6 +150,7 @@ impl Shared {
     }
 
     async fn write_fork(self: &Arc<Self>, source: &Handle, entry: EntryId) -> Result<Handle, ApiError> {
+        self.check_room()?;
         let snapshot = source.snapshot();
         let place = snapshot.branch.iter().rev().position(|known| known.id == entry);
         let entries = match place {
@@ -171,7 +177,7 @@ impl Shared {
             Ok(Live::start(&shared, journal, header, entries.into_iter().collect()))
         });
         let handle = written.await.map_err(|_| ApiError::failed("The fork could not be written."))??;
-        self.sessions.insert(handle.id.clone(), handle.clone());
+        self.admit(&handle);
         Ok(handle)
     }
 
@@ -180,24 +186,29 @@ impl Shared {
     /// mean the new focus.
     pub(super) fn enter(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
         let client = self.hub.client(call.connection);
-        if let Some(client) = &client {
-            client.focus(handle.id.clone());
-        }
-        let snapshot = handle.snapshot();
-        let file = snapshot.facts.file.clone();
-        reply.ok(Opened { session: handle.id.clone(), file: file.as_deref().map(str::to_owned) });
-        let Some(client) = client else { return };
-        let cause = Some(call.cause());
-        for body in [
-            Body::SessionResumed { session_file: file, message_count: snapshot.facts.message_count },
-            Body::SessionRehydrated(Arc::new(snapshot.rehydration())),
-            Body::SessionUpdated(Arc::new(projection::session_state(&snapshot.facts))),
-            Body::Payload(
-                crate::catalogue::Topic::FooterUpdated,
-                Arc::new(projection::footer(&snapshot.facts)),
-            ),
-        ] {
-            let _ = client.deliver(&session_event(handle, body, cause.clone()));
+        handle.let_in(&self.hub, call.connection, |snapshot| {
+            if let Some(client) = &client {
+                client.focus(handle.id.clone());
+            }
+            let file = snapshot.facts.file.clone();
+            reply.ok(Opened { session: handle.id.clone(), file: file.as_deref().map(str::to_owned) });
+            let Some(client) = &client else { return };
+            let cause = Some(call.cause());
+            for body in [
+                Body::SessionResumed { session_file: file, message_count: snapshot.facts.message_count },
+                Body::SessionRehydrated(Arc::new(snapshot.rehydration())),
+                Body::SessionUpdated(Arc::new(snapshot.state())),
+                Body::Payload(
+                    crate::catalogue::Topic::FooterUpdated,
+                    Arc::new(projection::footer(&snapshot.facts)),
+                ),
+            ] {
+                let event = session_event(handle, body, cause.clone());
+                let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
+            }
+        });
+        if client.is_none() {
+            return;
         }
         self.announce_context(Some(call.cause()));
     }
@@ -247,11 +258,29 @@ impl Shared {
 }
 
 impl Shared {
-    /// The sessions of all projects with a text in them, the best first, as slots with an `excerpt`.
-    pub(super) fn search(&self, text: &str) -> Vec<Value<'static>> {
-        let hits = self.store.search(None, text, SEARCH_HITS).into_iter();
+    /// The sessions with a text in a message or in their name, the best first: as a list shows them, with an
+    /// `excerpt`.
+    pub(super) fn search(
+        &self,
+        asking: &SessionFacts,
+        text: &str,
+        limit: Option<usize>,
+        scope: Scope,
+    ) -> Vec<Value<'static>> {
+        let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
+        let limit = limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
+        let hits = self.store.search(project, text, limit).into_iter();
         hits.map(|hit| {
             let mut slot = disk_slot(hit.info);
+            let id = slot.get_keyword("id").and_then(Value::as_str).map(SessionId::from);
+            // One that is live is shown as it is now.
+            if let Some(Ok(live)) = id.map(|id| self.session(&id)) {
+                let facts = live.snapshot().facts.clone();
+                for (key, value) in projection::slot(&facts) {
+                    slot.insert(key, value);
+                }
+                slot.put("is-active", facts.id == asking.id);
+            }
             slot.put("excerpt", hit.excerpt);
             Value::from(slot)
         })

@@ -1,34 +1,128 @@
-//! The system prompt.
+//! The system prompt, part by part, each with where it comes from.
 
+use crate::context::Project;
+use crate::context::instructions::Instructions;
+use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
+use crate::message::{Mode, count};
 use crate::projection::SessionFacts;
+use crate::runtime::conversation;
+use crate::value::{Map, Value};
 
-/// What the model is told before the conversation. Short for a model without tools: a small model's
-/// window is mostly its own.
-pub fn system(facts: &SessionFacts, tools: bool) -> String {
-    let mut prompt = format!(
-        "You are a coding assistant inside a text editor. Answer the user's request directly and briefly, \
-         in Markdown, with code in fenced blocks. Say so when you do not know. \
-         The user works in the folder {}.",
-        facts.cwd
-    );
-    if tools {
-        prompt.push_str(
-            "\n\nYou can look at and change the project with tools. Read before you change. Prefer search and \
-             find to shell commands for looking around, edit to write for changing a part of a file. Run the \
-             project's own checks after a change. Calls that do not depend on each other belong in one answer: \
-             they run side by side. A call that the user refused is not to be tried again in another form. \
-             When you are done, say in a few sentences what you did and what you saw.",
+/// One part of a system prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// What it is: `base`, `tools`, `instructions`, `skills` or `memory`.
+    pub kind: &'static str,
+    /// Where it comes from: a file's path, or `edn-bridge`.
+    pub source: String,
+    /// What the model is told.
+    pub text: String,
+    /// Whether something was left out, because there was no room for it.
+    pub cut: bool,
+}
+
+impl Part {
+    fn new(kind: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
+    }
+
+    /// The part as queries see it.
+    pub fn to_value(&self) -> Value<'static> {
+        let mut map = Map::new();
+        map.put("psi.prompt-part/kind", Value::keyword(self.kind));
+        map.put("psi.prompt-part/source", self.source.clone());
+        map.put("psi.prompt-part/bytes", self.text.len());
+        map.put("psi.prompt-part/tokens", count(conversation::text_tokens(&self.text)));
+        map.put("psi.prompt-part/cut", self.cut);
+        map.put("psi.prompt-part/text", self.text.clone());
+        Value::from(map)
+    }
+}
+
+/// The prompt that parts make.
+pub fn text(parts: &[Part]) -> String {
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    texts.join("\n\n")
+}
+
+/// What the model is told before the conversation. Short for a model without tools, for which there is no
+/// `project`: a small model's window is mostly its own.
+pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<String>) -> Vec<Part> {
+    let mut parts = vec![Part::new(
+        "base",
+        format!(
+            "You are a coding assistant inside a text editor. Answer the user's request directly and briefly, \
+             in Markdown, with code in fenced blocks. Say so when you do not know. \
+             The user works in the folder {}.",
+            facts.cwd
+        ),
+    )];
+    if let Some(project) = project {
+        parts.push(Part::new("tools", tools(facts)));
+        parts.extend(instructions(facts, &project.instructions));
+        parts.extend(skills(project));
+    }
+    parts.extend(notes.map(|notes| Part::new("memory", notes)));
+    parts
+}
+
+fn tools(facts: &SessionFacts) -> String {
+    let mut text =
+        "You can look at and change the project with tools. Read before you change. Prefer search and \
+        find to shell commands for looking around, edit to write for changing a part of a file. Run the \
+        project's own checks after a change. Calls that do not depend on each other belong in one answer: \
+        they run side by side. A call that the user refused is not to be tried again in another form. \
+        When you are done, say in a few sentences what you did and what you saw."
+            .to_owned();
+    if let Some(branch) = &facts.git_branch {
+        text.push_str(&format!(" The git branch is {branch}."));
+    }
+    text.push_str(match facts.mode {
+        Mode::ReadOnly => " The session is read-only: files cannot be changed, commands not run.",
+        Mode::Yolo => "",
+        Mode::Ask | Mode::AcceptEdits => " The user may be asked before a call runs.",
+    });
+    text
+}
+
+/// As much of the instructions as there is room for, those that stand nearest first in line for it.
+fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<Part> {
+    // A token is about four bytes: as many bytes as the window has tokens are a quarter of it.
+    let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
+    let mut left = PROMPT_INSTRUCTIONS_BYTES.min(window);
+    let mut parts = Vec::new();
+    for one in all.iter().rev() {
+        let most = one.text.len().min(left);
+        let end = (0..=most).rev().find(|end| one.text.is_char_boundary(*end)).unwrap_or(0);
+        let kept = one.text.get(..end).unwrap_or_default();
+        left = left.saturating_sub(end);
+        let cut = one.cut || end < one.text.len();
+        let note = if cut { "\n[… cut here; the file goes on …]" } else { "" };
+        let (source, scope) = (one.path.to_string_lossy().into_owned(), one.scope.as_str());
+        let text = format!(
+            "<instructions from=\"{scope}\" file=\"{source}\">\n{}{note}\n</instructions>",
+            kept.trim_end()
         );
-        if let Some(branch) = &facts.git_branch {
-            prompt.push_str(&format!(" The git branch is {branch}."));
-        }
-        match &*facts.mode {
-            "read-only" => {
-                prompt.push_str(" The session is read-only: files cannot be changed, commands not run.")
-            }
-            "yolo" => {}
-            _ => prompt.push_str(" The user may be asked before a call runs."),
+        parts.push(Part { kind: "instructions", source, text, cut });
+    }
+    parts.reverse();
+    parts
+}
+
+fn skills(project: &Project) -> Option<Part> {
+    let mut text =
+        "Skills are instructions for particular tasks. When a task fits one of these, read its file \
+        before you begin; paths in it are relative to its folder."
+            .to_owned();
+    let heading = text.len();
+    let mut left_out = 0usize;
+    for skill in project.skills.values().filter(|skill| skill.for_model) {
+        let line = format!("\n- {}: {} ({})", skill.name, skill.description, skill.path.display());
+        if text.len().saturating_add(line.len()) > PROMPT_SKILLS_BYTES {
+            left_out = left_out.saturating_add(1);
+        } else {
+            text.push_str(&line);
         }
     }
-    prompt
+    (text.len() > heading).then(|| Part { cut: left_out > 0, ..Part::new("skills", text) })
 }

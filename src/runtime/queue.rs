@@ -3,7 +3,6 @@
 //! Every change of the queue is an entry of the journal, so that it survives a restart: `queued` with the
 //! message, `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::event::Cause;
@@ -28,7 +27,8 @@ pub enum Until {
 }
 
 impl Until {
-    const fn as_str(self) -> &'static str {
+    /// The name in the journal.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::NextCall => "steer",
             Self::TurnEnd => "follow-up",
@@ -62,14 +62,19 @@ impl Waiting {
     }
 }
 
-/// The messages of a session that wait, oldest first.
-#[derive(Debug, Default)]
-pub struct Queue(VecDeque<Waiting>);
+/// The messages of a session that wait, oldest first. A copy shares them.
+#[derive(Debug, Clone, Default)]
+pub struct Queue(imbl::Vector<Waiting>);
 
 impl Queue {
     /// How many wait.
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// All that wait, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.0.iter()
     }
 
     /// Those that wait for the next model call.

@@ -3,27 +3,65 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::limits::{PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::{MemoryError, Note};
 use crate::projection::SessionFacts;
 use crate::runtime::mailbox::Handle;
-use crate::runtime::{Runtime, Shared, prompt};
-use crate::session::Call;
+use crate::runtime::prompt::{self, Part};
+use crate::runtime::{Runtime, Shared};
+use crate::session::{ApiError, Call, Reply};
+use crate::value::Map;
 
 impl Shared {
-    /// The system prompt of a session, with the project's notes where they fit.
-    pub(super) fn system_prompt(&self, facts: &SessionFacts, tools: bool) -> String {
-        let mut text = prompt::system(facts, tools);
+    /// The parts of a session's system prompt, with the project's notes where they fit. Looks at the disk
+    /// only for a folder that nobody looked into yet.
+    pub(super) fn prompt_parts(&self, facts: &SessionFacts) -> Vec<Part> {
+        let tools = self.models.describe(&facts.model_provider, &facts.model_id).tools;
+        let project = tools.then(|| self.library.get(&self.places(&facts.cwd)));
         // A small window is mostly the conversation's.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
-        let room = share.min(PROMPT_NOTES_BYTES);
-        if let Some(notes) = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), room) {
-            text.push_str("\n\n");
-            text.push_str(&notes);
+        let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
+        let mut parts = prompt::parts(facts, project.as_deref(), notes);
+        if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
+            memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
         }
-        text
+        parts
     }
+}
+
+impl Shared {
+    /// Keeps a note for the session's project, beside the session's task.
+    pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Map<'static>>) {
+        let (shared, session) = (self.clone(), handle.clone());
+        let keep = move || {
+            let (id, ts) = (shared.clock.id("m-").into(), rfc3339(shared.clock.now()));
+            let note = Note { id, ts, text: text.trim().into(), session: Some(session.id.clone()) };
+            let kept = shared.memory.remember(session.snapshot().facts.cwd.as_ref().as_ref(), &note);
+            reply.send(kept.map(|()| note.to_value().as_map().cloned().unwrap_or_default()).map_err(refused));
+        };
+        self.tasks.spawn_blocking_on(keep, &self.executor);
+    }
+
+    /// Removes a note of the session's project, beside the session's task.
+    pub(super) fn forget_note(self: &Arc<Self>, handle: &Handle, note: String, reply: Reply<bool>) {
+        let (shared, session) = (self.clone(), handle.clone());
+        let forget = move || {
+            let ts = rfc3339(shared.clock.now());
+            let facts = session.snapshot().facts.clone();
+            reply.send(shared.memory.forget(facts.cwd.as_ref().as_ref(), &note, &ts).map_err(refused));
+        };
+        self.tasks.spawn_blocking_on(forget, &self.executor);
+    }
+}
+
+fn refused(error: MemoryError) -> ApiError {
+    let code = match error {
+        MemoryError::Empty | MemoryError::TooLong(_) => ErrorCode::InvalidParams,
+        MemoryError::TooMany | MemoryError::Io { .. } => ErrorCode::Failed,
+    };
+    ApiError::new(code, error.to_string())
 }
 
 impl Runtime {

@@ -5,12 +5,14 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::config::{ConfigError, Settings};
+use crate::context::Scope;
 use crate::edn;
 use crate::runtime::Shared;
-use crate::session::ApiError;
+use crate::runtime::mailbox::Handle;
+use crate::session::{ApiError, Reach};
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 
@@ -45,7 +47,24 @@ pub fn load(settings: &Settings) -> Vec<Rule> {
 }
 
 impl Shared {
-    /// Trusts the project's configuration, or no longer; its rules hold, or not, from the next call on.
+    /// The rules for a session's calls, in order: the configuration's, those that the person made by
+    /// answers, and that the files of the user's own skills may be read.
+    pub(super) fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
+        let mut rules = configured.to_vec();
+        rules.extend_from_slice(&session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
+        let skills = project.iter().flat_map(|project| project.skills.values());
+        rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
+            decision: Decision::Allow,
+            tool: Some("read".to_owned()),
+            path: Some(format!("{}/**", globset::escape(&skill.folder.to_string_lossy()))),
+            command: None,
+            exact: false,
+        }));
+        rules
+    }
+
+    /// Trusts the project's configuration, or no longer; it holds, or not, from the next stage on.
     ///
     /// # Errors
     /// When the choice cannot be written down, or the project's file cannot be read.
@@ -53,7 +72,23 @@ impl Shared {
         let failed = |error: ConfigError| ApiError::failed(error.to_string());
         self.settings.files.set_trusted(yes).map_err(failed)?;
         self.settings.files.read().map_err(failed)?;
-        self.rules.store(Arc::new(load(&self.settings)));
+        self.reload().map(drop)
+    }
+
+    /// Keeps a model for new sessions: of this process from now on, and of later ones.
+    ///
+    /// # Errors
+    /// When it cannot be written down; nothing has changed then.
+    pub(super) fn choose(&self, reach: Reach, provider: &str, model: &str) -> Result<(), ApiError> {
+        let kept = self.settings.files.choose_model(reach == Reach::Project, provider, model);
+        kept.map_err(|error| ApiError::failed(error.to_string()))?;
+        // As a later process would read it: a project's choice comes before the user's.
+        let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
+        let usual = match (layers.provider, layers.model) {
+            (Some(provider), Some(model)) => (provider.into(), model.into()),
+            _ => (provider.into(), model.into()),
+        };
+        self.usual_model.store(Arc::new(usual));
         Ok(())
     }
 

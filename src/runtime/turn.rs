@@ -12,15 +12,18 @@ use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Body, Cause, Event, ToolCall};
-use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES, TURN_ROUNDS};
+use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES, SUBAGENT_DEPTH, TURN_ROUNDS};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, Usage};
 use crate::provider::models::Model;
-use crate::provider::{Chunk, ErrorKind, Provider, ProviderError, Request};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request, ToolSpec};
 use crate::runtime::call::{self, Calls};
-use crate::runtime::compaction::{self, CompactionError};
+use crate::runtime::compaction::{self, CompactionError, Why};
+use crate::runtime::execution::Execution;
+use crate::runtime::hooks::Denied;
 use crate::runtime::mailbox::Handle;
+use crate::runtime::manifest::Manifest;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, conversation, hub, retry};
+use crate::runtime::{Shared, conversation, hub, prompt, retry};
 use crate::store::{Entry, EntryBody};
 use crate::tool;
 use crate::value::{Map, Value};
@@ -33,6 +36,8 @@ pub struct Turn {
     pub(super) cause: Option<Cause>,
     pub(super) stop: CancellationToken,
     pub(super) control: Arc<Control>,
+    /// The stage of a workflow that it acts for.
+    pub(super) execution: Option<Arc<Execution>>,
 }
 
 /// How a running turn is steered from its session.
@@ -62,6 +67,7 @@ struct Answer {
     thinking: String,
     calls: Vec<ToolCall>,
     usage: Option<Usage>,
+    replay: Option<Value<'static>>,
     stop: Option<StopReason>,
     failure: Option<ProviderError>,
     error: Option<String>,
@@ -101,16 +107,58 @@ impl Turn {
         let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&turn, end).await })).await;
     }
 
-    async fn rounds(&self) -> End {
-        self.pass(Stage::ReceiveInput, Point::Pre).await;
-        self.pass(Stage::ReceiveInput, Point::Post).await;
+    /// Runs the turn, but does not give the session free.
+    pub(super) async fn rounds(&self) -> End {
+        if let Err(answer) = self.receive().await {
+            return self.finish(answer).await;
+        }
         let mut state = Rounds { attempt: 0, compacted: false };
-        for _ in 0..TURN_ROUNDS {
+        let most = self.execution.as_ref().map_or(TURN_ROUNDS, |execution| execution.stage.turn_cap);
+        let mut made = 0u32;
+        while made < most {
             if let Next::End(end) = self.round(&mut state).await {
                 return end;
             }
+            // A call that is tried again is the same call.
+            if state.attempt == 0 {
+                made = made.saturating_add(1);
+            }
+        }
+        if let Some(execution) = &self.execution {
+            // Its time is up, and that is an end like any other.
+            execution.hit_cap();
+            return self.finish(Answer::ended(StopReason::EndTurn)).await;
         }
         self.finish(Answer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended."))).await
+    }
+
+    /// Takes the user's message, which is on disk already, the way that hooks want it.
+    async fn receive(&self) -> Result<(), Answer> {
+        let snapshot = self.session.snapshot();
+        let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.id);
+        let said = snapshot.messages().rev().take_while(of_turn).find(|said| said.role == Role::User);
+        let text = said.map(|said| said.text()).unwrap_or_default();
+        let payload = || Map::new().with("message", text.clone());
+        let changed =
+            self.enter(Stage::ReceiveInput, payload).await.map_err(|denied| self.blocked(&denied))?;
+        let new = changed.as_ref().and_then(|payload| text_of(payload, "message"));
+        if let (Some(new), Some(said)) = (new.filter(|new| **new != *text), said) {
+            self.write(vec![conversation::rewritten(&said.id, new)]).await.map_err(Answer::failed)?;
+        }
+        self.look_around().await;
+        self.leave(Stage::ReceiveInput, Map::new).await;
+        Ok(())
+    }
+
+    /// Looks again for what the folder tells the model: a turn sees it as it is when the turn begins.
+    async fn look_around(&self) {
+        let (shared, session) = (self.shared.clone(), self.session.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            shared.library.refresh(&shared.places(&session.snapshot().facts.cwd))
+        });
+        if let Ok(project) = looked.await {
+            let _ = self.session.ask(|live| Box::pin(async move { live.found(&project) })).await;
+        }
     }
 
     /// One model call and what it asks for.
@@ -118,23 +166,32 @@ impl Turn {
         if let Some(reason) = self.ended() {
             return Next::End(self.finish(Answer::ended(reason)).await);
         }
-        self.pass(Stage::ComposeRequest, Point::Pre).await;
+        let composing = || self.about_model();
+        if let Err(denied) = self.enter(Stage::ComposeRequest, composing).await {
+            return Next::End(self.finish(self.blocked(&denied)).await);
+        }
         if let Err(error) = self.deliver_steering().await {
             return Next::End(self.finish(Answer::failed(error)).await);
         }
         if self.is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
             // Without room the call itself will say so; a failed summary is not the end.
-            let _ = compaction::compact(&self.shared, &self.session, &self.stop, None).await;
+            let _ = compaction::compact(&self.shared, &self.session, &self.stop, Why::NoRoom).await;
         }
-        let (provider, request) = match self.request() {
+        let (provider, mut request) = match self.request() {
             Ok(ready) => ready,
             Err(error) => return Next::End(self.finish(Answer::failed(error)).await),
         };
-        self.pass(Stage::ComposeRequest, Point::Post).await;
+        let composed = self.leave(Stage::ComposeRequest, || self.about_request(&request)).await;
+        if let Some(composed) = composed {
+            recompose(&mut request, &composed);
+        }
         if let Some(reason) = self.ended() {
             return Next::End(self.finish(Answer::ended(reason)).await);
         }
-        let mut answer = self.ask_model(provider.as_ref(), request).await;
+        let mut answer = match self.ask_model(provider.as_ref(), request).await {
+            Ok(answer) => answer,
+            Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
+        };
         if let Some(failure) = answer.failure.take() {
             match self.recover(&failure, &answer, state).await {
                 Some(Next::Round) => return Next::Round,
@@ -147,21 +204,24 @@ impl Turn {
         } else {
             state.attempt = 0;
         }
+        let broken =
+            matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        if !broken {
+            self.streamed(&mut answer).await;
+        }
         if answer.asks_for_tools() {
             return self.tools(answer, state).await;
         }
         answer.calls.clear();
-        let finished =
-            !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
-        if finished && self.has_steering().await {
+        if !broken {
+            self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        }
+        if !broken && self.has_steering().await {
             // The user said more while the model answered: it goes on with that.
             return match self.say(answer).await {
                 Ok(()) => Next::Round,
                 Err(error) => Next::End(self.finish(Answer::failed(error)).await),
             };
-        }
-        if finished {
-            self.pass(Stage::StreamResponse, Point::Post).await;
         }
         Next::End(self.finish(answer).await)
     }
@@ -174,8 +234,10 @@ impl Turn {
         if let Err(error) = self.say(answer).await {
             return Next::End(self.finish(Answer::failed(error)).await);
         }
-        self.pass(Stage::StreamResponse, Point::Post).await;
-        self.pass(Stage::ToolCall, Point::Pre).await;
+        self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        // Hooks at tool calls stand before and after each of them; this is the boundary of all.
+        self.adopt_configuration().await;
+        self.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
         let ended = call::run(self, calls).await;
         state.compacted = false;
         match ended {
@@ -187,7 +249,10 @@ impl Turn {
         if let Some(reason) = self.ended() {
             return Next::End(self.finish(Answer::ended(reason)).await);
         }
-        self.pass(Stage::ToolCall, Point::Post).await;
+        self.publish(stage::passed(Stage::ToolCall, Point::Post)).await;
+        if self.execution.as_ref().is_some_and(|execution| execution.completed().is_some()) {
+            return Next::End(self.finish(Answer::ended(StopReason::EndTurn)).await);
+        }
         Next::Round
     }
 
@@ -197,7 +262,7 @@ impl Turn {
             return None;
         }
         if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
-            return match compaction::compact(&self.shared, &self.session, &self.stop, None).await {
+            return match compaction::compact(&self.shared, &self.session, &self.stop, Why::NoRoom).await {
                 Ok(_) => Some(Next::Round),
                 Err(CompactionError::Aborted) => {
                     Some(Next::End(self.finish(Answer::ended(StopReason::Aborted)).await))
@@ -227,6 +292,11 @@ impl Turn {
         }
     }
 
+    /// How a turn ends that a guard blocked, unless it was ended meanwhile.
+    fn blocked(&self, denied: &Denied) -> Answer {
+        self.ended().map_or_else(|| Answer::failed(denied.to_string()), Answer::ended)
+    }
+
     /// Why the turn must not go on, if it must not.
     fn ended(&self) -> Option<StopReason> {
         if self.stop.is_cancelled() {
@@ -236,11 +306,67 @@ impl Turn {
     }
 
     /// Asks the model and streams what it says.
-    async fn ask_model(&self, provider: &dyn Provider, request: Request) -> Answer {
-        self.pass(Stage::SendRequest, Point::Pre).await;
-        let mut chunks = provider.stream(request);
-        self.pass(Stage::SendRequest, Point::Post).await;
-        self.pass(Stage::StreamResponse, Point::Pre).await;
+    async fn ask_model(&self, provider: &dyn Provider, mut request: Request) -> Result<Answer, Denied> {
+        let sending = || {
+            let mut payload = self.about_model();
+            payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));
+            payload
+        };
+        if let Some(payload) = self.enter(Stage::SendRequest, sending).await?
+            && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
+        {
+            request.max_output_tokens = u32::try_from(tokens).ok();
+        }
+        let chunks = provider.stream(request);
+        self.leave(Stage::SendRequest, || self.about_model()).await;
+        self.enter(Stage::StreamResponse, || self.about_model()).await?;
+        Ok(self.read_answer(chunks).await)
+    }
+
+    /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
+    /// is written.
+    async fn streamed(&self, answer: &mut Answer) {
+        if !self.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
+            return;
+        }
+        let payload = {
+            let mut payload = Map::new();
+            payload.put("text", answer.text.clone());
+            payload.put("thinking", answer.thinking.clone());
+            let calls = answer.calls.iter().map(|call| {
+                let mut shown = Map::new();
+                shown.put("id", call.id.to_string());
+                shown.put("name", call.name.to_string());
+                shown.put("arguments", call.parsed.clone());
+                Value::from(shown)
+            });
+            payload.put("tool-calls", Value::vector(calls));
+            payload
+        };
+        let changed = self.rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
+        if let Some(text) = text_of(&changed, "text") {
+            answer.text = text.to_owned();
+        }
+    }
+
+    /// What hooks are told of who is asked.
+    fn about_model(&self) -> Map<'static> {
+        let facts = self.session.snapshot().facts.clone();
+        let mut model = Map::new();
+        model.put("provider", facts.model_provider.to_string());
+        model.put("id", facts.model_id.to_string());
+        Map::new().with("model", Value::from(model)).with("message-count", Value::from(facts.message_count))
+    }
+
+    /// What hooks are told of a model call that is put together.
+    fn about_request(&self, request: &Request) -> Map<'static> {
+        let mut payload = self.about_model();
+        payload.put("system", request.system.clone());
+        payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
+        payload
+    }
+
+    async fn read_answer(&self, mut chunks: ChunkStream) -> Answer {
         let mut answer = Answer::default();
         let mut started: Vec<Arc<str>> = Vec::new();
         let mut arguments = 0usize;
@@ -284,6 +410,7 @@ impl Turn {
                     answer.calls.push(call);
                 }
                 Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
+                Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
                 Some(Ok(Chunk::Stop(reason))) => {
                     answer.stop = Some(reason);
                     return answer;
@@ -326,15 +453,43 @@ impl Turn {
             )
         })?;
         let model = self.model();
+        let mut system = prompt::text(&self.shared.prompt_parts(facts));
+        let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
+        if let Some(execution) = &self.execution {
+            system.push_str("\n\n");
+            system.push_str(&execution.prompt);
+            if model.tools {
+                tools.push(execution.spec());
+            }
+        }
         let request = Request {
             model: facts.model_id.to_string(),
-            system: self.shared.system_prompt(facts, model.tools),
+            system,
             messages: conversation::messages(&snapshot.branch),
-            tools: if model.tools { tool::specs() } else { Vec::new() },
+            tools,
             thinking: facts.effective_thinking(),
+            thinking_by: model.thinking_by,
             max_output_tokens: model.max_output,
         };
         Ok((provider, request))
+    }
+
+    /// The tools that the model is told of: those of its stage or of its envelope, else all.
+    fn tools_on_offer(&self) -> Vec<ToolSpec> {
+        let deepest = self.session.depth() >= SUBAGENT_DEPTH;
+        let mut tools = tool::specs();
+        tools.retain(|tool| match (&self.execution, self.session.working_for()) {
+            _ if tool.name == tool::DELEGATE && deepest => false,
+            (Some(execution), _) => execution.allows(&tool.name),
+            (None, Some(kin)) => kin.covers(&tool.name),
+            (None, None) => true,
+        });
+        tools
+    }
+
+    /// Their names.
+    pub(super) fn tool_names(&self) -> Vec<String> {
+        self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
     }
 
     /// Whether the window is so full that the next answer may not fit.
@@ -369,13 +524,26 @@ impl Turn {
 
     /// Writes and shows the turn's last answer.
     async fn finish(&self, answer: Answer) -> End {
-        let well =
+        let mut well =
             !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         let mut answer = answer;
         answer.calls.clear();
         if well {
-            self.pass(Stage::Render, Point::Pre).await;
+            let payload = || Map::new().with("text", answer.text.clone());
+            match self.enter(Stage::Render, payload).await {
+                Ok(changed) => {
+                    if let Some(text) = changed.as_ref().and_then(|payload| text_of(payload, "text")) {
+                        answer.text = text.to_owned();
+                    }
+                }
+                Err(denied) => {
+                    // What was not to be shown is not kept either.
+                    well = false;
+                    answer = Answer { usage: answer.usage, ..self.blocked(&denied) };
+                }
+            }
         }
+        let shown = answer.text.clone();
         let mut message = self.message(answer);
         let bodies = vec![EntryBody::Message(Arc::new(message.clone()))];
         let turn = self.id.clone();
@@ -403,7 +571,7 @@ impl Turn {
         if !well {
             return End::Stopped;
         }
-        self.pass(Stage::Render, Point::Post).await;
+        self.leave(Stage::Render, || Map::new().with("text", shown)).await;
         End::Finished
     }
 
@@ -428,6 +596,7 @@ impl Turn {
             }
             usage
         });
+        message.replay = answer.replay;
         message.stop_reason = answer.stop;
         message.error_message = answer.error.map(Arc::from);
         message
@@ -447,9 +616,19 @@ impl Turn {
         }
     }
 
-    /// Says that a boundary was passed.
-    async fn pass(&self, stage: Stage, point: Point) {
-        self.publish(stage::passed(stage, point)).await;
+    /// The configuration that the turn works with.
+    pub(super) fn manifest(&self) -> Arc<Manifest> {
+        self.session.manifest()
+    }
+
+    /// Goes on with the newest configuration, if it was read again: at a boundary, where no stage is under
+    /// way.
+    pub(super) async fn adopt_configuration(&self) {
+        // A child works with what its parent had when it began.
+        let own = self.session.kin.is_none();
+        if own && self.shared.manifest.load().revision != self.manifest().revision {
+            let _ = self.session.ask(|live| Box::pin(live.adopt())).await;
+        }
     }
 
     /// Shows something of the turn to everyone, at the pace of the slowest.
@@ -491,7 +670,23 @@ struct Rounds {
     compacted: bool,
 }
 
-fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
+/// A text of a hook's payload.
+fn text_of<'p>(payload: &'p Map<'static>, key: &str) -> Option<&'p str> {
+    payload.get_keyword(key).and_then(Value::as_str)
+}
+
+/// Takes what hooks made of a model call.
+fn recompose(request: &mut Request, composed: &Map<'static>) {
+    if let Some(system) = text_of(composed, "system") {
+        request.system = system.to_owned();
+    }
+    if let Some(tools) = composed.get_keyword("tools").and_then(Value::as_slice) {
+        request.tools.retain(|tool| tools.iter().any(|name| name.as_str() == Some(&tool.name)));
+    }
+}
+
+/// A call of the model's.
+pub(super) fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
     let summary = tool::summary(&name, &arguments).into();
     ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
 }

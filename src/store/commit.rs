@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
 use crate::store::journal::JournalFile;
-use crate::store::{Durability, StoreError};
+use crate::store::{Durability, StoreError, size};
 
 /// Called when what was appended is on disk, or could not be put there.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
@@ -21,8 +21,26 @@ pub(super) struct Job {
     pub(super) done: Done,
 }
 
+/// What the writing thread did since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Appends that were acknowledged.
+    pub appends: u64,
+    /// Appends that failed.
+    pub failures: u64,
+    /// Bytes that were acknowledged.
+    pub bytes: u64,
+    /// How often a file was synced.
+    pub syncs: u64,
+    /// How long that took together.
+    pub sync_time: Duration,
+    /// How long the slowest one took.
+    pub slowest_sync: Duration,
+}
+
 /// The writing thread.
 pub struct Committer {
+    counters: Arc<Mutex<Counters>>,
     queue: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -40,12 +58,19 @@ impl Committer {
     /// When the system refuses a thread.
     pub fn start(durability: Durability) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(COMMIT_QUEUE);
+        let counters: Arc<Mutex<Counters>> = Arc::default();
+        let writer = Writer { counters: counters.clone(), done: Counters::default() };
         let thread =
             std::thread::Builder::new().name("journal".to_owned()).spawn(move || match durability {
-                Durability::Full => run_full(&receiver),
-                Durability::Relaxed => run_relaxed(&receiver),
+                Durability::Full => run_full(&receiver, writer),
+                Durability::Relaxed => run_relaxed(&receiver, writer),
             })?;
-        Ok(Self { queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Self { counters, queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// What was done so far, as of the last batch.
+    pub fn counters(&self) -> Counters {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues an append. Appends to one file are done in the order of their calls. Waits when the queue
@@ -76,14 +101,14 @@ impl Drop for Committer {
 }
 
 /// An append is acknowledged when it is on disk.
-fn run_full(queue: &Receiver<Job>) {
+fn run_full(queue: &Receiver<Job>, mut writer: Writer) {
     while let Ok(first) = queue.recv() {
-        write(batch(first, queue), |file| file.sync());
+        writer.write(batch(first, queue), Writer::sync);
     }
 }
 
 /// An append is acknowledged when the system has it; the disk follows within [`RELAXED_SYNC`].
-fn run_relaxed(queue: &Receiver<Job>) {
+fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
     let mut behind: Vec<Arc<JournalFile>> = Vec::new();
     // When what was written last without a sync has to be synced: steady writing must not put it off.
     let mut due: Option<Instant> = None;
@@ -99,7 +124,7 @@ fn run_relaxed(queue: &Receiver<Job>) {
             due = Instant::now().checked_add(RELAXED_SYNC);
         }
         match first {
-            Ok(first) => write(batch(first, queue), |file| {
+            Ok(first) => writer.write(batch(first, queue), |_, file| {
                 file.settle();
                 if !behind.iter().any(|known| Arc::ptr_eq(known, file)) {
                     behind.push(file.clone());
@@ -109,10 +134,11 @@ fn run_relaxed(queue: &Receiver<Job>) {
             Err(end) => {
                 due = None;
                 for file in behind.drain(..) {
-                    if let Err(error) = file.sync() {
+                    if let Err(error) = writer.sync(&file) {
                         tracing::error!(%error, "what was acknowledged may not outlive a power failure");
                     }
                 }
+                writer.publish();
                 if end == RecvTimeoutError::Disconnected {
                     return;
                 }
@@ -140,33 +166,71 @@ struct Part {
     failure: Option<Arc<StoreError>>,
 }
 
-/// Writes a batch, lets `finish` each file, and says so to everyone in order.
-fn write(batch: VecDeque<Job>, mut finish: impl FnMut(&Arc<JournalFile>) -> Result<(), StoreError>) {
-    let mut parts: Vec<Part> = Vec::new();
-    let mut places = Vec::with_capacity(batch.len());
-    for job in batch {
-        let known = parts.iter_mut().position(|part| Arc::ptr_eq(&part.file, &job.file));
-        let place = known.unwrap_or_else(|| {
-            parts.push(Part { file: job.file.clone(), bytes: Vec::new(), failure: None });
-            parts.len().saturating_sub(1)
-        });
-        if let Some(part) = parts.get_mut(place) {
-            part.bytes.extend_from_slice(&job.bytes);
+/// Writes, and counts what it does.
+struct Writer {
+    counters: Arc<Mutex<Counters>>,
+    done: Counters,
+}
+
+impl Writer {
+    fn sync(&mut self, file: &Arc<JournalFile>) -> Result<(), StoreError> {
+        let begun = Instant::now();
+        let synced = file.sync();
+        let took = begun.elapsed();
+        self.done.syncs = self.done.syncs.saturating_add(1);
+        self.done.sync_time = self.done.sync_time.saturating_add(took);
+        self.done.slowest_sync = self.done.slowest_sync.max(took);
+        synced
+    }
+
+    /// Makes the counts visible.
+    fn publish(&self) {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.done;
+    }
+
+    /// Writes a batch, lets `finish` each file, and says so to everyone in order.
+    fn write(
+        &mut self,
+        batch: VecDeque<Job>,
+        mut finish: impl FnMut(&mut Self, &Arc<JournalFile>) -> Result<(), StoreError>,
+    ) {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut places = Vec::with_capacity(batch.len());
+        for job in batch {
+            let known = parts.iter_mut().position(|part| Arc::ptr_eq(&part.file, &job.file));
+            let place = known.unwrap_or_else(|| {
+                parts.push(Part { file: job.file.clone(), bytes: Vec::new(), failure: None });
+                parts.len().saturating_sub(1)
+            });
+            if let Some(part) = parts.get_mut(place) {
+                part.bytes.extend_from_slice(&job.bytes);
+            }
+            places.push((place, job.done));
         }
-        places.push((place, job.done));
-    }
-    // All files first: the first one's sync then carries much of the others' to the disk. What belongs
-    // together in one file is written with one call, and stands or falls as one.
-    for part in &mut parts {
-        part.failure = part.file.write(&part.bytes).err().map(Arc::new);
-    }
-    for part in parts.iter_mut().filter(|part| part.failure.is_none()) {
-        part.failure = finish(&part.file).err().map(Arc::new);
-    }
-    // Let go of the files first: who hears of an append may close its session, and with that the lock.
-    let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
-    for (place, done) in places {
-        let failure = failures.get(place).cloned().flatten();
-        done(failure.map_or(Ok(()), Err));
+        // All files first: the first one's sync then carries much of the others' to the disk. What belongs
+        // together in one file is written with one call, and stands or falls as one.
+        for part in &mut parts {
+            part.failure = part.file.write(&part.bytes).err().map(Arc::new);
+        }
+        for part in parts.iter_mut().filter(|part| part.failure.is_none()) {
+            part.failure = finish(self, &part.file).err().map(Arc::new);
+        }
+        for part in parts.iter().filter(|part| part.failure.is_none()) {
+            self.done.bytes = self.done.bytes.saturating_add(size(&part.bytes));
+        }
+        // Let go of the files first: who hears of an append may close its session, and with that the lock.
+        let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
+        for (place, _) in &places {
+            let count = match failures.get(*place) {
+                Some(Some(_)) => &mut self.done.failures,
+                _ => &mut self.done.appends,
+            };
+            *count = count.saturating_add(1);
+        }
+        self.publish();
+        for (place, done) in places {
+            let failure = failures.get(place).cloned().flatten();
+            done(failure.map_or(Ok(()), Err));
+        }
     }
 }

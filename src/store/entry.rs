@@ -36,7 +36,8 @@ pub struct Parent {
 /// One entry of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its id, unique over all sessions.
+    /// Its id. Nothing else that was ever written has it but the copies of this entry in forks, which say the
+    /// same: within one session it is unique.
     pub id: EntryId,
     /// The entry that it follows; `None` for the first.
     pub parent: Option<EntryId>,
@@ -148,7 +149,7 @@ impl Entry {
         map.put("ts", self.ts.as_ref().to_owned());
         let kind = match &self.body {
             EntryBody::Message(message) => {
-                map.put("message", message.to_value());
+                map.put("message", message.to_journal());
                 "message"
             }
             EntryBody::Name(name) => {
@@ -223,6 +224,7 @@ mod tests {
         let mut message =
             Message::new("e1".into(), Role::User, vec![Block::Text("a\n\"b\" \u{1F600}".into())], "t".into());
         message.error_message = Some("nothing".into());
+        message.replay = Some(Value::vector(["opaque"]));
         let bodies = [
             EntryBody::Message(Arc::new(message)),
             EntryBody::Name("x".into()),

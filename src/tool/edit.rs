@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::diff::unified;
 use super::permission::Access;
-use super::write::{read_text, replace, unified};
+use super::write::{read_text, replace};
 use super::{Context, Outcome, Plan, Running, Tool, spec, target};
 use crate::provider::ToolSpec;
 use crate::value::Value;

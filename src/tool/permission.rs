@@ -9,34 +9,8 @@ use globset::GlobBuilder;
 
 use super::path::within;
 use super::shell::{self, Analysis};
+use crate::message::Mode;
 use crate::value::{Map, Value};
-
-/// What a session's tools may do without asking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// Reading inside the workspace is free, anything else asks.
-    #[default]
-    Ask,
-    /// Changing files inside the workspace is free too.
-    AcceptEdits,
-    /// Nothing may be changed or run.
-    ReadOnly,
-    /// Nothing asks.
-    Yolo,
-}
-
-impl Mode {
-    /// The mode of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "ask" => Self::Ask,
-            "accept-edits" => Self::AcceptEdits,
-            "read-only" => Self::ReadOnly,
-            "yolo" => Self::Yolo,
-            _ => return None,
-        })
-    }
-}
 
 /// What a call would touch.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -154,3 +154,33 @@ fn start(job: &Job) -> io::Result<(Child, pipe::Receiver)> {
     drop(command);
     Ok((child, pipe::Receiver::from_owned_fd(reader.into())?))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::tool::output::Outputs;
+
+    // The clock stands still while output is read, and jumps to the next look when all is read.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_output_is_shown_at_most_ten_times_a_second() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = Job {
+            command: "for i in $(seq 50); do echo $i; sleep 0.005; done".to_owned(),
+            cwd: dir.path().to_owned(),
+            timeout: None,
+            sandbox: None,
+            hidden: Vec::new(),
+        };
+        let looks = Mutex::new(Vec::new());
+        let progress = |_: &str| looks.lock().unwrap().push(Instant::now());
+        let output = Outputs::new(dir.path(), "s").collect("o".to_owned());
+        let (end, _) = run(job, output, &CancellationToken::new(), &progress).await.unwrap();
+        assert_eq!(end, End::Exit(0));
+        let looks = looks.into_inner().unwrap();
+        assert!(looks.len() > 1, "it was shown {} times", looks.len());
+        let pause = Duration::from_millis(TOOL_UPDATE_MS);
+        assert!(looks.windows(2).all(|two| two[1] - two[0] >= pause), "{looks:?}");
+    }
+}

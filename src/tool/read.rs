@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use base64::Engine as _;
+use rustix::fs::{Mode, OFlags};
 
 use super::permission::Access;
 use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
@@ -41,19 +42,16 @@ impl Tool for Read {
         Box::pin(async move {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
-            let limit = count(arguments, "limit").ok().flatten().unwrap_or(READ_LINES);
-            super::blocking(&context.stop, move || {
-                read(&path, first, limit).unwrap_or_else(|error| {
-                    Outcome::failed(format!("{} cannot be read: {error}.", path.display()))
-                })
-            })
-            .await
+            let limit = count(arguments, "limit").ok().flatten();
+            super::blocking(&context.stop, move || super::read_file(&path, first, limit)).await
         })
     }
 }
 
-fn read(path: &Path, first: usize, limit: usize) -> std::io::Result<Outcome> {
-    let file = std::fs::File::open(path)?;
+pub(super) fn read(path: &Path, first: usize, limit: usize) -> std::io::Result<Outcome> {
+    // Opening a pipe waits for who writes to it; with this flag it does not.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = file.metadata()?;
     if found.is_dir() {
         return list(path);

@@ -3,13 +3,11 @@
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use similar::{Algorithm, TextDiff};
-
+use super::diff::unified;
 use super::permission::Access;
 use super::{Context, Outcome, Plan, Running, Tool, spec, target, text};
-use crate::limits::{DIFF_MS, TOOL_FILE_BYTES};
+use crate::limits::TOOL_FILE_BYTES;
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -113,21 +111,4 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         let _ = std::fs::remove_file(&beside);
     }
     written
-}
-
-/// A unified diff, or the empty string where nothing differs.
-pub(super) fn unified(old: &str, new: &str, name: &str) -> String {
-    if old == new {
-        return String::new();
-    }
-    let (before, after) = match old.is_empty() {
-        true => ("/dev/null".to_owned(), format!("b/{name}")),
-        false => (format!("a/{name}"), format!("b/{name}")),
-    };
-    let mut config = TextDiff::configure();
-    config.algorithm(Algorithm::Myers);
-    if let Some(deadline) = Instant::now().checked_add(Duration::from_millis(DIFF_MS)) {
-        config.deadline(deadline);
-    }
-    config.diff_lines(old, new).unified_diff().context_radius(3).header(&before, &after).to_string()
 }

@@ -8,7 +8,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 /// A socket that takes connections. Dropped, it is removed.
@@ -42,18 +44,52 @@ impl Listener {
         &self.path
     }
 
-    /// Waits for the next client that is the same user; any other is hung up on.
+    /// Waits for the next client that is the same user; any other is hung up on. A client that went
+    /// before it was taken is passed over. Where the process or the system is out of what a connection
+    /// needs, it is tried again after a pause: the clients that are there are served on, and when some
+    /// of them go, the waiting ones come in. Such a pause takes `pause`.
     ///
     /// # Errors
-    /// Where the socket is closed or the process is out of descriptors.
-    pub fn accept(&self) -> io::Result<UnixStream> {
+    /// Where the socket is closed.
+    pub fn accept(&self, pause: Duration) -> io::Result<UnixStream> {
+        let mut told = false;
         loop {
-            let (stream, _) = self.listener.accept()?;
-            match is_ours(&stream) {
-                Ok(true) => return Ok(stream),
-                refused => tracing::warn!(?refused, "a connection of another user was refused"),
+            match self.listener.accept() {
+                Ok((stream, _)) => match is_ours(&stream) {
+                    Ok(true) => return Ok(stream),
+                    refused => tracing::warn!(?refused, "a connection of another user was refused"),
+                },
+                Err(error) => match after(&error) {
+                    After::End => return Err(error),
+                    After::Next => {}
+                    After::Pause => {
+                        if !std::mem::replace(&mut told, true) {
+                            tracing::warn!(%error, "no further client can be taken for now");
+                        }
+                        std::thread::sleep(pause);
+                    }
+                },
             }
         }
+    }
+}
+
+/// What follows when a connection could not be taken.
+#[derive(Debug, PartialEq, Eq)]
+enum After {
+    /// This connection failed; the next one may not.
+    Next,
+    /// There is a lack that may pass.
+    Pause,
+    /// The socket itself is of no use.
+    End,
+}
+
+fn after(error: &io::Error) -> After {
+    match Errno::from_io_error(error) {
+        Some(Errno::INTR | Errno::AGAIN | Errno::CONNABORTED | Errno::PROTO | Errno::PERM) => After::Next,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => After::Pause,
+        _ => After::End,
     }
 }
 
@@ -111,4 +147,25 @@ fn folder(state_dir: &Path) -> PathBuf {
 fn project(cwd: &Path) -> String {
     let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());
     digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_is_of_no_use_ends_the_taking_of_connections() {
+        for (errno, expected) in [
+            (Errno::INTR, After::Next),
+            (Errno::CONNABORTED, After::Next),
+            (Errno::MFILE, After::Pause),
+            (Errno::NFILE, After::Pause),
+            (Errno::NOBUFS, After::Pause),
+            (Errno::NOMEM, After::Pause),
+            (Errno::BADF, After::End),
+            (Errno::INVAL, After::End),
+        ] {
+            assert_eq!(after(&io::Error::from(errno)), expected, "{errno}");
+        }
+    }
 }

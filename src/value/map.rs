@@ -11,8 +11,8 @@ use hashbrown::HashTable;
 use super::{Text, Value, hash_alone};
 
 /// Up to how many entries a search compares them one by one. A few keywords are compared in less time than
-/// one is hashed.
-const SMALL: usize = 16;
+/// one is hashed, and records of thirty keys are common in real files.
+const SMALL: usize = 32;
 
 /// A map from any value to any value, in the order in which it was written.
 #[derive(Clone)]
@@ -170,27 +170,69 @@ fn key<'v, 'a, const N: usize>(entry: &'v [Value<'a>; N]) -> &'v Value<'a> {
 }
 
 /// One bit that equal keys have in common, and 0 for keys that take long to compare: collections.
-#[inline]
+#[inline(always)]
 fn trace(key: &Value<'_>) -> u64 {
     let print = match key {
         Value::Keyword(text) | Value::Str(text) | Value::Symbol(text) => text_print(text.as_str().as_bytes()),
         Value::Int(number) => number.cast_unsigned(),
-        Value::BigInt(number) => i64::try_from(&**number).unwrap_or(0).cast_unsigned(),
-        Value::Char(c) => u64::from(u32::from(*c)),
         Value::List(_) | Value::Vector(_) | Value::Map(_) | Value::Set(_) | Value::Tagged(_) => return 0,
-        _ => 0,
+        other => rare_print(other),
     };
     1 << (print.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
-#[inline]
+#[inline(never)]
+fn rare_print(key: &Value<'_>) -> u64 {
+    match key {
+        Value::BigInt(number) => i64::try_from(&**number).unwrap_or(0).cast_unsigned(),
+        Value::Char(c) => u64::from(u32::from(*c)),
+        _ => 0,
+    }
+}
+
+/// What the ends of a text and its length come to, without a loop.
+#[inline(always)]
 fn text_print(text: &[u8]) -> u64 {
     let length = text.len() as u64;
-    match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        (Some(head), Some(tail)) => {
-            u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(24) ^ length
-        }
-        _ => text.iter().fold(length, |print, byte| print << 8 ^ u64::from(*byte)),
+    if let (Some(head), Some(tail)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        return u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(24) ^ length;
+    }
+    if let (Some(head), Some(tail)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*head)) << 32
+            ^ u64::from(u32::from_le_bytes(*tail))
+            ^ length << 29;
+    }
+    let byte = |at: usize| u64::from(text.get(at).copied().unwrap_or(0));
+    byte(0) << 24 ^ byte(1) << 16 ^ byte(2) << 8 ^ length
+}
+
+/// Keys that come one after the other, and whether one comes again.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats<'a> {
+    /// The traces of the keys so far.
+    traces: u64,
+    /// The keys so far, once there are many.
+    many: Option<Set<'a>>,
+}
+
+impl<'a> Repeats<'a> {
+    /// Does `key` come again, `earlier` being all keys before it? A key that takes long to compare, a collection,
+    /// counts as one that does.
+    #[inline]
+    pub(crate) fn again(&mut self, key: &Value<'a>, earlier: &[Value<'a>]) -> bool {
+        let bit = trace(key);
+        let again = match &mut self.many {
+            Some(many) => !many.insert(key.clone()),
+            None if earlier.len() < SMALL => self.traces & bit != 0 && earlier.contains(key),
+            None => {
+                let mut many: Set<'a> = earlier.iter().cloned().collect();
+                let again = !many.insert(key.clone());
+                self.many = Some(many);
+                again
+            }
+        };
+        self.traces |= bit;
+        again || bit == 0
     }
 }
 

@@ -3,13 +3,9 @@
 
 /// The check, and what it waits for.
 pub const OPEN: &[(&str, &str)] = &[
-    ("query.remembered", "memory"),
-    ("compact.idle", "an answer for a conversation that is too short to compact"),
-    ("tool.update-rate", "the tools"),
-    ("tool.delegate", "the tools"),
     ("topic.ui/widgets-updated", "the workflows"),
     ("topic.ui/widget-specs-updated", "the workflows"),
     ("topic.ui/status-updated", "the workflows"),
-    ("topic.ui/notification", "the notifications"),
+    ("topic.ui/notification", "a job or a workflow that ends while the runner looks"),
     ("topic.error", "failures that no request waits for"),
 ];

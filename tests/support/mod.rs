@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
+pub mod server;
+
 /// How long anything that is awaited may take. Generous: a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -75,6 +77,8 @@ impl Setup {
         {
             command.env_remove(name);
         }
+        // What whoever runs the tests has configured is no part of them.
+        command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--state-dir").arg(self.state()).arg("--cwd").arg(self.project());
         if let Some(script) = &self.script {

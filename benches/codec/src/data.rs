@@ -87,6 +87,20 @@ fn frames() -> Row {
     Row { name: "frames".into(), edn, json }
 }
 
+/// 20,000 lines of requests.
+pub fn requests() -> Vec<String> {
+    let mut random = Random(17);
+    let session = random.id();
+    let line = |at: u64| {
+        let count = 4 + random.below(20);
+        let text = random.words(count);
+        format!(
+            r#"{{:id "req-{at}" :kind :request :op "prompt" :params {{:session-id "{session}" :message "{text}"}}}}"#
+        )
+    };
+    (0..20_000).map(line).collect()
+}
+
 /// One frame of 1 MB that brings a session back: messages, tool calls and their output.
 fn rehydration() -> Row {
     let mut random = Random(11);

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
+use edn_bridge::frame::decode;
 use serde::Deserialize;
 
 mod data;
@@ -44,9 +45,13 @@ fn main() {
         print_row(&row.name, compare(writing(row)));
     }
     println!("\nan event frame into its typed envelope, MB/s");
+    header(&["edn-bridge", "serde_json", "sonic-rs"]);
     if let Some(row) = rows.first() {
         print_row(&row.name, compare(envelopes(row)));
     }
+    println!("\na line into a request, the path that the bridge takes, MB/s");
+    header(&["edn-bridge", "its value alone"]);
+    print_row("requests", compare(requests(&data::requests())));
     println!("\ninstructions of edn-bridge a byte, read and write (callgrind)");
     for row in &rows {
         match instructions(&row.name) {
@@ -260,6 +265,30 @@ fn envelopes(row: &Row) -> Vec<Work<'_>> {
             Box::new(move || {
                 for it in &row.json {
                     black_box(sonic_rs::from_str::<Envelope<'_>>(it).is_ok());
+                }
+            }),
+        ),
+    ]
+}
+
+fn requests(lines: &[String]) -> Vec<Work<'_>> {
+    vec![
+        (
+            "edn-bridge",
+            bytes(lines),
+            Box::new(move || {
+                for line in lines {
+                    let Ok(form) = decode::read(black_box(line.as_bytes())) else { continue };
+                    black_box(decode::request(&form, |_| false).is_ok());
+                }
+            }),
+        ),
+        (
+            "value",
+            bytes(lines),
+            Box::new(move || {
+                for line in lines {
+                    black_box(decode::read(black_box(line.as_bytes())).is_ok());
                 }
             }),
         ),

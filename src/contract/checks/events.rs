@@ -4,6 +4,7 @@ use super::super::check::{Check, Need, Probe, Stop, ensure, text, texts};
 use super::super::peer::{Peer, payload, topic};
 use super::envelope::all_topics;
 use crate::catalogue::Topic;
+use crate::limits::FLOW_WINDOW_EVENTS;
 use crate::value::Value;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -292,6 +293,33 @@ pub(super) const CHECKS: &[Check] = &[
                 }
             }
             ensure(joined == "ab".repeat(500), || format!("{} of 1000 bytes of text came", joined.len()))
+        },
+    },
+    Check {
+        name: "ack.window",
+        about: "With flow-credit, who shows nothing is sent a window of deltas one by one and the rest merged.",
+        needs: &[Need::Script, Need::Feature("flow-credit"), Need::Op("prompt"), Need::Op("ack")],
+        run: |probe| {
+            let script = "{:turns [{:steps [{:deltas 5000 :of \"ab\"}]}]}";
+            let mut peer = probe.ready_with(Some(script), &["flow-credit"])?;
+            peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            let mut joined = String::new();
+            let mut deltas = 0;
+            loop {
+                let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
+                    topic == "assistant/delta"
+                        || topic == "assistant/message" && text(payload, "role") == "assistant"
+                })?;
+                if topic(&event) == "assistant/message" {
+                    break;
+                }
+                deltas += 1;
+                joined.push_str(text(payload(&event), "text"));
+            }
+            // The window, and what the message let out: a delta, or a few where much text waited.
+            ensure(deltas <= FLOW_WINDOW_EVENTS + 8, || format!("{deltas} deltas came without an ack"))?;
+            ensure(joined == "ab".repeat(5000), || format!("{} of 10000 bytes of text came", joined.len()))
         },
     },
 ];

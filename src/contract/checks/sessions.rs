@@ -482,7 +482,16 @@ fn list(probe: &Probe<'_>) -> Result<(), Stop> {
     ensure(active == [focus.as_str()], || format!("the active slots are {active:?}"))?;
     let data = peer.ask_ok("list_sessions", "{:limit 1 :scope \"all\"}")?;
     let count = data.get("sessions").and_then(Value::as_slice).map(<[_]>::len);
-    ensure(count == Some(1), || format!("{count:?} sessions are listed with :limit 1"))
+    ensure(count == Some(1), || format!("{count:?} sessions are listed with :limit 1"))?;
+    peer.ask_ok("set_session_name", "{:name \"needle in hay\"}")?;
+    for (asked, expected) in [("hay needle", 1), ("needle nowhere", 0)] {
+        let data = peer.ask_ok("list_sessions", &format!("{{:text {asked:?} :scope \"all\"}}"))?;
+        let slots = data.get("sessions").and_then(Value::as_slice).unwrap_or_default();
+        ensure(slots.len() == expected, || {
+            format!("{} sessions are listed with :text {asked:?}", slots.len())
+        })?;
+    }
+    Ok(())
 }
 
 fn pages(probe: &Probe<'_>) -> Result<(), Stop> {

@@ -52,6 +52,8 @@ const NUMBER_END: u8 = 1 << 2;
 const SPECIAL: u8 = 1 << 3;
 /// A byte of a character beyond ASCII: only the whole character tells what it is.
 const WIDE: u8 = 1 << 4;
+/// May start what is blank without being one: a comment, a blank beyond ASCII.
+const RARE: u8 = 1 << 5;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -62,10 +64,11 @@ const fn classes() -> [u8; 256] {
         #[expect(clippy::cast_possible_truncation, reason = "below 256")]
         let class = match byte as u8 {
             b'\t'..=b'\r' | 0x1C..=0x1F | b' ' | b',' => BLANK | END | NUMBER_END,
-            b'"' | b';' | b'^' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'\\' => END | NUMBER_END,
+            b';' => END | NUMBER_END | RARE,
+            b'"' | b'^' | b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'\\' => END | NUMBER_END,
             b'#' => NUMBER_END,
             b'/' | b':' | b'@' | b'`' | b'~' => SPECIAL,
-            128.. => WIDE | SPECIAL,
+            128.. => WIDE | SPECIAL | RARE,
             _ => 0,
         };
         #[expect(clippy::indexing_slicing, reason = "below 256, and known when compiling")]
@@ -103,17 +106,22 @@ pub(super) fn first(input: &str) -> Option<u8> {
 /// `blanks = { blank | comment }`
 #[inline(always)]
 pub(super) fn blanks(input: &str) -> &str {
-    // One space, or none, is the common case.
+    // One blank, or none, is the common case; a comma and a blank are the next.
     match *input.as_bytes() {
-        [b' ', next, ..] if class(next) & (BLANK | WIDE) == 0 && next != b';' => after(input, 1),
-        [next, ..] if class(next) & (BLANK | WIDE) == 0 && next != b';' => input,
+        [next, ..] if class(next) & (BLANK | RARE) == 0 => input,
+        [b' ' | b'\n', next, ..] if class(next) & (BLANK | RARE) == 0 => after(input, 1),
+        [b',', b' ', next, ..] if class(next) & (BLANK | RARE) == 0 => after(input, 2),
         _ => many_blanks(input),
     }
 }
 
 #[inline(never)]
 fn many_blanks(mut input: &str) -> &str {
+    const SPACES: [u8; 8] = [b' '; 8];
     loop {
+        // Indentation is most of what is blank in a file.
+        let (words, _) = input.as_bytes().as_chunks::<8>();
+        input = after(input, 8 * words.iter().take_while(|word| **word == SPACES).count());
         let run = input.bytes().take_while(|byte| class(*byte) & BLANK != 0).count();
         input = after(input, run);
         match first(input) {
@@ -133,7 +141,7 @@ pub(super) fn comment(input: &str) -> &str {
 }
 
 /// `blank`: what Java takes for white space, and the comma.
-pub(super) fn blank(c: char) -> bool {
+pub(in crate::edn) fn blank(c: char) -> bool {
     match u8::try_from(c) {
         Ok(byte) => class(byte) & BLANK != 0,
         Err(_) => matches!(
@@ -198,7 +206,7 @@ pub(super) fn digit(c: char, radix: u32) -> Option<u32> {
 }
 
 /// What Java's `Character.isDigit` takes, in the planes that one UTF-16 unit reaches.
-pub(super) fn is_digit(c: char) -> bool {
+pub(in crate::edn) fn is_digit(c: char) -> bool {
     c.is_ascii_digit() || (!c.is_ascii() && decimal_digit(c).is_some())
 }
 

@@ -6,12 +6,12 @@ use super::lexical::{Fail, Parsed, Word, word};
 use crate::edn::ErrorKind;
 use crate::value::Value;
 
-/// `keyword = ":" , name`, where a digit may start the name.
+/// `keyword = ":" , name`, where a digit may start the name; without its colon.
 #[inline(always)]
-pub(super) fn keyword(input: &str) -> Parsed<'_, Value<'_>> {
+pub(super) fn keyword(input: &str) -> Parsed<'_, &str> {
     let Word { text, rest, plain } = word(input, 1);
     if (plain && text.len() > 1) || name(text) {
-        return Ok((rest, Value::keyword(super::lexical::after(text, 1))));
+        return Ok((rest, super::lexical::after(text, 1)));
     }
     Fail::at(input, ErrorKind::InvalidToken, "a keyword")
 }

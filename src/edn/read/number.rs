@@ -11,22 +11,51 @@ use nom::combinator::{all_consuming, cut, opt, recognize, value, verify};
 use nom::sequence::{pair, preceded, separated_pair, terminated};
 use nom::{IResult, Parser};
 
-use super::lexical::{Fail, Parsed, after, number_word};
+use super::lexical::{Fail, Parsed, after, first, number_word};
 use crate::edn::ErrorKind;
 use crate::value::{Ratio, Value};
 
 /// `number = [ sign ] , ( integer | float | ratio )`, up to the end of the word.
-#[inline(always)]
 pub(super) fn number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
-    let (negative, digits) = match *input.as_bytes() {
+    let Digits { negative, int, rest, count } = digits(input);
+    if let (Some(b'.'), Some(int)) = (first(rest), int)
+        && let Some((float, rest)) = short_float(int, after(rest, 1), count)
+    {
+        return Ok((rest, Value::Float(if negative { -float } else { float })));
+    }
+    match small_integer(input) {
+        Some((rest, int)) => Ok((rest, Value::Int(int))),
+        None => any_number(input, max_digits),
+    }
+}
+
+/// What follows an integer of up to 18 digits, and it: most numbers are such.
+#[inline(always)]
+pub(super) fn small_integer(input: &str) -> Option<(&str, i64)> {
+    let Digits { negative, int, rest, .. } = digits(input);
+    ends(rest).then_some((rest, if negative { -int? } else { int? }))
+}
+
+/// The digits that a number starts with.
+struct Digits<'a> {
+    negative: bool,
+    /// None where there are no digits, and where a zero before them may make them octal.
+    int: Option<i64>,
+    rest: &'a str,
+    count: usize,
+}
+
+#[inline(always)]
+fn digits(input: &str) -> Digits<'_> {
+    let (negative, start) = match *input.as_bytes() {
         [b'-', ..] => (true, 1),
         [b'+', ..] => (false, 1),
         _ => (false, 0),
     };
     // Up to 18 digits fit 64 bits whatever they are.
     let mut int: i64 = 0;
-    let mut end = digits;
-    for byte in input.as_bytes().iter().skip(digits).take(18) {
+    let mut end = start;
+    for byte in input.as_bytes().iter().skip(start).take(18) {
         let value = byte.wrapping_sub(b'0');
         if value > 9 {
             break;
@@ -34,12 +63,38 @@ pub(super) fn number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
         int = int * 10 + i64::from(value);
         end += 1;
     }
-    let ended = matches!(input.as_bytes().get(end), None | Some(b' ' | b'}' | b']' | b')' | b'\n' | b','));
-    let leading_zero = input.as_bytes().get(digits) == Some(&b'0') && end > digits + 1;
-    if ended && !leading_zero && end > digits {
-        return Ok((after(input, end), Value::Int(if negative { -int } else { int })));
+    let count = end - start;
+    let leading_zero = input.as_bytes().get(start) == Some(&b'0') && count > 1;
+    Digits { negative, int: (count > 0 && !leading_zero).then_some(int), rest: after(input, end), count }
+}
+
+/// Does a number end before `rest`, as far as the usual goes?
+#[inline(always)]
+fn ends(rest: &str) -> bool {
+    matches!(first(rest), None | Some(b' ' | b'}' | b']' | b')' | b'\n' | b','))
+}
+
+/// The float of `whole`, which has `count` digits, and of the digits that `fraction` starts with, where there
+/// are so few that both their number and the power of ten are floats themselves: one division is then right to
+/// the last bit.
+#[inline]
+fn short_float(whole: i64, fraction: &str, count: usize) -> Option<(f64, &str)> {
+    const POWERS: [f64; 16] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let mut int = whole;
+    let mut end = 0;
+    for byte in fraction.as_bytes().iter().take(15_usize.checked_sub(count)?) {
+        let value = byte.wrapping_sub(b'0');
+        if value > 9 {
+            break;
+        }
+        int = int * 10 + i64::from(value);
+        end += 1;
     }
-    any_number(input, max_digits)
+    let rest = after(fraction, end);
+    #[expect(clippy::cast_precision_loss, reason = "at most 15 digits")]
+    let int = int as f64;
+    ends(rest).then_some((int / POWERS.get(end)?, rest))
 }
 
 #[inline(never)]

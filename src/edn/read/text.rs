@@ -9,14 +9,22 @@ use crate::edn::ErrorKind;
 use crate::value::Value;
 
 /// `string = '"' , { any - ( '"' | "\" ) | escape } , '"'`
-#[inline(always)]
 pub(super) fn string(input: &str) -> Parsed<'_, Value<'_>> {
+    match plain_string(input) {
+        Some((rest, text)) => Ok((rest, Value::str(text))),
+        None => {
+            let text = after(input, 1);
+            escaped_string(text, quote_or_backslash(text.as_bytes()))
+        }
+    }
+}
+
+/// What follows a string without an escape, and its text.
+#[inline(always)]
+pub(super) fn plain_string(input: &str) -> Option<(&str, &str)> {
     let text = after(input, 1);
     let end = quote_or_backslash(text.as_bytes());
-    if text.as_bytes().get(end) == Some(&b'"') {
-        return Ok((after(text, end + 1), Value::str(before(text, end))));
-    }
-    escaped_string(text, end)
+    (text.as_bytes().get(end) == Some(&b'"')).then(|| (after(text, end + 1), before(text, end)))
 }
 
 /// Where the first quote or backslash is, or the length. Most strings are short: the first bytes are looked

@@ -159,13 +159,25 @@ fn visit_text<'de, V: Visitor<'de>>(text: Text<'de>, visitor: V) -> Result<V::Va
 }
 
 /// The name as the derive knows it: a name of the program stands for its kebab case.
-fn known<'de>(name: Text<'de>, names: &'static [&'static str]) -> Text<'de> {
-    let same = |known: &&&'static str| **known == &*name;
-    let stands_for = |known: &&&'static str| known.len() <= name.len() && kebab_chars(known).eq(name.chars());
-    match names.iter().find(same).or_else(|| names.iter().find(stands_for)) {
-        Some(known) => Text::from(*known),
-        None => name,
+pub(super) fn known<'de>(name: Text<'de>, names: &'static [&'static str]) -> Text<'de> {
+    known_name(&name, names).map_or(name, Text::from)
+}
+
+/// The one of `names` that `name` is or stands for.
+#[inline]
+pub(super) fn known_name(name: &str, names: &'static [&'static str]) -> Option<&'static str> {
+    let exact = names.iter().find(|known| **known == name);
+    exact.or_else(|| names.iter().find(|known| spells(known, name))).copied()
+}
+
+/// Is `name` the kebab case of `known`?
+fn spells(known: &str, name: &str) -> bool {
+    if known.len() == name.len() {
+        let mut pairs = known.bytes().zip(name.bytes());
+        return pairs
+            .all(|(known, byte)| known.to_ascii_lowercase() == byte || (known == b'_' && byte == b'-'));
     }
+    known.len() < name.len() && kebab_chars(known).eq(name.chars())
 }
 
 /// The elements of a sequence; an error in one names its position.

@@ -5,92 +5,176 @@
 use super::{needs_shorthand, write_compact};
 use crate::value::Value;
 
-/// Appends `value` in lines of at most `width` bytes where that is possible, without a line feed at the end.
+/// Appends `value` in lines of at most `width` characters, its closing brackets included, where that is
+/// possible: a scalar is never cut. Without a line feed at the end.
 pub fn write_pretty(value: &Value<'_>, width: usize, out: &mut Vec<u8>) {
-    layout(value, width, 0, out);
+    Layout { width, out }.value(value, 0, 0);
 }
 
-/// Writes `value`, whose first line starts at `column`.
-fn layout(value: &Value<'_>, width: usize, column: usize, out: &mut Vec<u8>) {
-    if fits(value, width.saturating_sub(column)).is_some() {
-        return write_compact(value, out);
-    }
-    let (open, close): (&str, u8) = match value {
-        Value::Map(map) if map.iter().any(|(key, _)| needs_shorthand(key).is_some()) => {
-            return write_compact(value, out);
-        }
-        Value::Map(_) => ("{", b'}'),
-        Value::Set(_) => ("#{", b'}'),
-        Value::Vector(_) => ("[", b']'),
-        Value::List(_) => ("(", b')'),
-        Value::Tagged(tagged) => {
-            let start = out.len();
-            out.push(b'#');
-            out.extend_from_slice(tagged.tag.as_bytes());
-            out.push(b' ');
-            return layout(&tagged.value, width, column + out.len() - start, out);
-        }
-        _ => return write_compact(value, out),
-    };
-    out.extend_from_slice(open.as_bytes());
-    let column = column + open.len();
-    match value {
-        Value::Map(map) => {
-            for (at, (key, value)) in map.iter().enumerate() {
-                break_line(at, column, out);
-                let line = out.len();
-                layout(key, width, column, out);
-                let last_line = out.get(line..).unwrap_or_default();
-                let last_line = match memchr::memrchr(b'\n', last_line) {
-                    Some(at) => last_line.len() - at - 1,
-                    None => column + last_line.len(),
-                };
-                out.push(b' ');
-                layout(value, width, last_line + 1, out);
-            }
-        }
-        Value::Set(set) => {
-            for (at, item) in set.iter().enumerate() {
-                break_line(at, column, out);
-                layout(item, width, column, out);
-            }
-        }
-        _ => {
-            for (at, item) in value.as_slice().unwrap_or_default().iter().enumerate() {
-                break_line(at, column, out);
-                layout(item, width, column, out);
-            }
-        }
-    }
-    out.push(close);
+/// The text so far, and how wide it may be.
+struct Layout<'o> {
+    width: usize,
+    out: &'o mut Vec<u8>,
 }
 
-fn break_line(at: usize, column: usize, out: &mut Vec<u8>) {
-    if at > 0 {
-        out.push(b'\n');
-        out.resize(out.len() + column, b' ');
+impl Layout<'_> {
+    /// Writes a value whose first line starts at `column` and behind whose last line stand `after` closing
+    /// brackets.
+    fn value(&mut self, value: &Value<'_>, column: usize, after: usize) {
+        if self.fits(value, column, after) {
+            return write_compact(value, self.out);
+        }
+        let (open, close): (&str, u8) = match value {
+            Value::Map(map) if map.iter().any(|(key, _)| needs_shorthand(key).is_some()) => {
+                return write_compact(value, self.out);
+            }
+            Value::Map(_) => ("{", b'}'),
+            Value::Set(_) => ("#{", b'}'),
+            Value::Vector(_) => ("[", b']'),
+            Value::List(_) => ("(", b')'),
+            Value::Tagged(tagged) => {
+                self.out.push(b'#');
+                self.out.extend_from_slice(tagged.tag.as_bytes());
+                self.out.push(b' ');
+                let before = column.saturating_add(width_of(tagged.tag.as_bytes())).saturating_add(2);
+                return self.value(&tagged.value, before, after);
+            }
+            _ => return write_compact(value, self.out),
+        };
+        self.out.extend_from_slice(open.as_bytes());
+        let column = column.saturating_add(open.len());
+        let after = after.saturating_add(1);
+        match value {
+            Value::Map(map) => self.entries(map.iter(), column, after),
+            Value::Set(set) => self.items(set.iter(), column, after),
+            _ => self.items(value.as_slice().unwrap_or_default().iter(), column, after),
+        }
+        self.out.push(close);
     }
+
+    fn items<'v, 'a: 'v>(&mut self, items: impl Iterator<Item = &'v Value<'a>>, column: usize, after: usize) {
+        let mut items = items.peekable();
+        let mut first = true;
+        while let Some(item) = items.next() {
+            if !std::mem::take(&mut first) {
+                self.new_line(column);
+            }
+            self.value(item, column, if items.peek().is_none() { after } else { 0 });
+        }
+    }
+
+    /// Each entry has its value behind its key, or on the next line where it fits only there, or where little
+    /// room is left behind the key.
+    fn entries<'v, 'a: 'v>(
+        &mut self,
+        entries: impl Iterator<Item = (&'v Value<'a>, &'v Value<'a>)>,
+        column: usize,
+        after: usize,
+    ) {
+        let mut entries = entries.peekable();
+        let mut first = true;
+        while let Some((key, value)) = entries.next() {
+            if !std::mem::take(&mut first) {
+                self.new_line(column);
+            }
+            let after = if entries.peek().is_none() { after } else { 0 };
+            let start = self.out.len();
+            self.value(key, column, 0);
+            let key = self.out.get(start..).unwrap_or_default();
+            let behind = match memchr::memrchr(b'\n', key) {
+                Some(at) => width_of(key.get(at.saturating_add(1)..).unwrap_or_default()),
+                None => column.saturating_add(width_of(key)),
+            };
+            let behind = behind.saturating_add(1);
+            let opens = matches!(value, Value::Vector(_) | Value::List(_) | Value::Map(_) | Value::Set(_));
+            let below = column.saturating_add(1);
+            if opens
+                && !self.fits(value, behind, after)
+                && (behind > self.width / 2 || self.fits(value, below, after))
+            {
+                self.new_line(below);
+                self.value(value, below, after);
+            } else {
+                self.out.push(b' ');
+                self.value(value, behind, after);
+            }
+        }
+    }
+
+    fn new_line(&mut self, column: usize) {
+        self.out.push(b'\n');
+        self.out.resize(self.out.len().saturating_add(column), b' ');
+    }
+
+    fn fits(&self, value: &Value<'_>, column: usize, after: usize) -> bool {
+        let room = self.width.checked_sub(column).and_then(|room| room.checked_sub(after));
+        room.and_then(|room| left(value, room)).is_some()
+    }
+}
+
+/// How many characters UTF-8 text has.
+fn width_of(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 /// What is left of `room` behind `value` on one line, if it fits. Looks at no more than fits.
-fn fits(value: &Value<'_>, room: usize) -> Option<usize> {
+fn left(value: &Value<'_>, room: usize) -> Option<usize> {
     match value {
-        Value::List(items) | Value::Vector(items) => all_fit(items.iter(), room.checked_sub(2)?),
-        Value::Set(set) => all_fit(set.iter(), room.checked_sub(3)?),
-        Value::Map(map) => all_fit(map.iter().flat_map(|(key, value)| [key, value]), room.checked_sub(2)?),
-        Value::Tagged(tagged) => fits(&tagged.value, room.checked_sub(tagged.tag.len() + 2)?),
-        Value::Str(text) | Value::Keyword(text) | Value::Symbol(text) if text.len() > room => None,
+        Value::List(items) | Value::Vector(items) => all_left(items.iter(), room.checked_sub(2)?),
+        Value::Set(set) => all_left(set.iter(), room.checked_sub(3)?),
+        Value::Map(map) => all_left(map.iter().flat_map(|(key, value)| [key, value]), room.checked_sub(2)?),
+        Value::Tagged(tagged) => {
+            left(&tagged.value, room.checked_sub(width_of(tagged.tag.as_bytes()).saturating_add(2))?)
+        }
+        // A character has four bytes at most.
+        Value::Str(text) | Value::Keyword(text) | Value::Symbol(text) if text.len() / 4 > room => None,
         scalar => {
             let mut out = Vec::new();
             write_compact(scalar, &mut out);
-            room.checked_sub(out.len())
+            room.checked_sub(width_of(&out))
         }
     }
 }
 
-fn all_fit<'v, 'a: 'v>(items: impl Iterator<Item = &'v Value<'a>>, mut room: usize) -> Option<usize> {
+fn all_left<'v, 'a: 'v>(items: impl Iterator<Item = &'v Value<'a>>, mut room: usize) -> Option<usize> {
     for (at, item) in items.enumerate() {
-        room = fits(item, room.checked_sub(usize::from(at > 0))?)?;
+        room = left(item, room.checked_sub(usize::from(at > 0))?)?;
     }
     Some(room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edn;
+
+    fn pretty(text: &str, width: usize) -> String {
+        let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
+        let mut out = Vec::new();
+        write_pretty(&value, width, &mut out);
+        assert_eq!(edn::read_one(&out).unwrap(), value);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_does_not_fit_has_a_line_for_each_element() {
+        assert_eq!(pretty("[1 2 3]", 7), "[1 2 3]");
+        assert_eq!(pretty("[1 2 3]", 6), "[1\n 2\n 3]");
+        assert_eq!(
+            pretty("{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}", 24),
+            "{:a [1 2 3]\n :b {:c \"some text\"\n     :d [10 20 30 40]}}"
+        );
+        assert_eq!(pretty("{:a-rather-long-key [1 2 3 4 5]}", 20), "{:a-rather-long-key\n  [1 2 3 4 5]}");
+        assert_eq!(pretty("#t [\"äöü\" \"ß\"]", 14), "#t [\"äöü\" \"ß\"]", "characters count, not bytes");
+    }
+
+    #[test]
+    fn closing_brackets_are_part_of_the_line() {
+        let nested = "[[[[aaaa bbbb]]]]";
+        for width in 12..17 {
+            let text = pretty(nested, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}:\n{text}");
+        }
+        assert_eq!(pretty("{:a {:b {:c 10}}}", 16), "{:a\n  {:b {:c 10}}}");
+    }
 }

@@ -47,10 +47,11 @@ mod sampling {
 /// The one sequence of tokens that a context remembers here.
 const SEQUENCE: i32 = 0;
 
-/// The way to the model's thread. Starts it with the first call, and ends it when dropped.
+/// The way to the model's thread. Starts it with the first call, and ends it when told to or dropped.
 pub(super) struct Engine {
     file: ModelFile,
     worker: Mutex<Option<Worker>>,
+    over: AtomicBool,
 }
 
 struct Worker {
@@ -68,13 +69,16 @@ struct Job {
 
 impl Engine {
     pub(super) fn new(file: ModelFile) -> Self {
-        Self { file, worker: Mutex::new(None) }
+        Self { file, worker: Mutex::new(None), over: AtomicBool::new(false) }
     }
 
     /// Puts a call into the queue.
     pub(super) fn ask(&self, request: Request) -> Result<ChunkStream, ProviderError> {
         let (answer, mut pieces) = tokio::sync::mpsc::channel(limits::EMBEDDED_PIECES);
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over.load(Ordering::Acquire) {
+            return Err(ended());
+        }
         let running = match worker.take().filter(|worker| !worker.thread.is_finished()) {
             Some(running) => running,
             None => Worker::start(self.file.clone())?,
@@ -107,16 +111,24 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    /// Waits for the thread: a process that ends under a computing thread may crash at its exit.
-    fn drop(&mut self) {
-        let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Worker { jobs, stop, thread }) = worker.take() {
+impl Engine {
+    /// Ends the thread and waits for it: a process that ends under a computing thread crashes in the
+    /// destructors of llama.cpp. The wait is at most one step of the model. Calls after it are refused.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Worker { jobs, stop, thread }) = worker {
             stop.store(true, Ordering::Relaxed);
             drop(jobs);
             // A panic of the thread was told to whoever waited for its answer.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -1,6 +1,10 @@
 //! `:psi.catalog/*`: the protocol's own table, asked like everything else.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use crate::catalogue::{Access, COMMANDS, ERROR_CODES, FEATURES, OPS, OpSpec, PROTOCOL_VERSION_TEXT, TOPICS};
+use crate::edn;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, out};
 use crate::value::{Map, Value};
@@ -25,6 +29,11 @@ const TOPIC: &[&str] = &[
 const ERROR: &[&str] = &["psi.error/code", "psi.error/doc", "psi.error/retryable"];
 const COMMAND: &[&str] = &["psi.command/name", "psi.command/usage", "psi.command/doc"];
 const FEATURE: &[&str] = &["psi.feature/name", "psi.feature/doc"];
+const OBLIGATION: &[&str] =
+    &["psi.obligation/id", "psi.obligation/spec", "psi.obligation/checks", "psi.obligation/waived"];
+
+/// Which check shows which obligation of the specs, as the contract runner has it.
+const OBLIGATIONS: &str = include_str!("../../contract/obligations.edn");
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
@@ -53,6 +62,17 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.command/name", "The command's name, without the slash."),
         ("psi.command/usage", "How it is written."),
         ("psi.command/doc", "What it does."),
+        (
+            "psi.catalog/obligations",
+            "What the specs oblige a server to, each with what shows it; :spec takes those of one spec.",
+        ),
+        ("psi.obligation/id", "The obligation, as `spec/id`."),
+        ("psi.obligation/spec", "The spec that it stands in, such as rpc-edn."),
+        (
+            "psi.obligation/checks",
+            "The checks of `edn-bridge contract` that show it, or test: and a test of the project.",
+        ),
+        ("psi.obligation/waived", "Why nothing shows it, or nil."),
         ("psi.feature/name", "The feature's name."),
         ("psi.feature/doc", "What it changes."),
     ],
@@ -70,6 +90,13 @@ pub(super) const PART: Namespace = Namespace {
             ],
             cost: Cost::Ready,
             run: Run::One(tables),
+        },
+        Resolver {
+            name: "psi.catalog/obligations",
+            input: &[],
+            output: &[join("psi.catalog/obligations", OBLIGATION)],
+            cost: Cost::Ready,
+            run: Run::One(obligations),
         },
         Resolver {
             name: "psi.op/by-name",
@@ -132,6 +159,40 @@ fn tables(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
         ("psi.catalog/commands", Value::vector(commands).into()),
         ("psi.catalog/features", Value::vector(features).into()),
     ])
+}
+
+/// The table stands by check; here it is turned round.
+fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    type Shown = BTreeMap<String, (Vec<Value<'static>>, Option<String>)>;
+    static TABLE: LazyLock<Result<Shown, String>> = LazyLock::new(|| {
+        let table = edn::read_one(OBLIGATIONS.as_bytes()).map_err(|error| error.to_string())?;
+        let mut all = Shown::new();
+        for (check, obligations) in table.as_map().into_iter().flat_map(|map| map.iter()) {
+            for entry in obligations.as_slice().unwrap_or_default() {
+                let text = |key| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+                let Some(id) = entry.as_str().map(str::to_owned).or_else(|| text("waived")) else { continue };
+                let (checks, waived) = all.entry(id).or_default();
+                checks.push(check.clone().into_owned());
+                *waived = text("reason").or_else(|| waived.take());
+            }
+        }
+        Ok(all)
+    });
+    let table = TABLE.as_ref().map_err(|error| Failure::new(format!("The table is no EDN: {error}")))?;
+    let wanted = env.text("spec");
+    let entity = |(id, (checks, waived)): (&String, &(Vec<Value<'static>>, Option<String>))| {
+        let spec = id.split('/').next().unwrap_or(id);
+        if wanted.is_some_and(|wanted| wanted != spec) {
+            return None;
+        }
+        let mut map = Map::new();
+        map.put("psi.obligation/id", id.clone());
+        map.put("psi.obligation/spec", spec.to_owned());
+        map.put("psi.obligation/checks", Value::vector(checks.iter().cloned()));
+        map.put("psi.obligation/waived", waived.clone());
+        Some(Value::from(map))
+    };
+    Ok(vec![("psi.catalog/obligations", Value::vector(table.iter().filter_map(entity)).into())])
 }
 
 fn op_by_name(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {

@@ -10,7 +10,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.config/settings", "The configuration's values. Never a secret."),
         ("psi.config/key", "The value's name."),
         ("psi.config/value", "What it is."),
-        ("psi.config/source", "Where it came from, or nil where that is not known."),
+        (
+            "psi.config/source",
+            "Where it came from: a file, a variable of the environment, an option of the command line, or the default.",
+        ),
     ],
     resolvers: &[
         Resolver {
@@ -20,14 +23,14 @@ pub(super) const PART: Namespace = Namespace {
                 "psi.config/settings",
                 &["psi.config/key", "psi.config/value", "psi.config/source"],
             )],
-            cost: Cost::Ready,
+            cost: Cost::Slow,
             run: Run::One(settings),
         },
         Resolver {
             name: "psi.config/by-key",
             input: &[Input::Required("psi.config/key")],
             output: &[out("psi.config/value"), out("psi.config/source")],
-            cost: Cost::Ready,
+            cost: Cost::Slow,
             run: Run::One(by_key),
         },
     ],
@@ -37,9 +40,9 @@ pub(super) const PART: Namespace = Namespace {
 fn settings(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let map = |setting: Setting| {
         let mut map = Map::new();
-        map.put("psi.config/key", Value::keyword(setting.key));
+        map.put("psi.config/key", Value::keyword(setting.key.to_string()));
         map.put("psi.config/value", setting.value);
-        map.put("psi.config/source", setting.source);
+        map.put("psi.config/source", setting.source.to_string());
         Value::from(map)
     };
     Ok(vec![("psi.config/settings", Value::vector(env.world.settings().into_iter().map(map)).into())])
@@ -47,12 +50,12 @@ fn settings(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
 
 fn by_key(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let key = inputs.value("psi.config/key").and_then(|key| key.as_keyword().or_else(|| key.as_str()));
-    let setting = env.world.settings().into_iter().find(|setting| Some(setting.key) == key);
+    let setting = env.world.settings().into_iter().find(|setting| Some(&*setting.key) == key);
     Ok(setting
         .map(|setting| {
             vec![
                 ("psi.config/value", setting.value.into()),
-                ("psi.config/source", Value::from(setting.source).into()),
+                ("psi.config/source", setting.source.to_string().into()),
             ]
         })
         .unwrap_or_default())

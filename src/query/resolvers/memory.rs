@@ -9,7 +9,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.memory/status", "Whether notes are kept: :ready or :unavailable."),
         ("psi.memory/entries", "The notes, newest first."),
         ("psi.memory/entry-count", "How many notes there are."),
-        ("psi.memory/search-results", "The notes that hold the text of the param :text; all without one."),
+        (
+            "psi.memory/search-results",
+            "The notes with all words of the param :text, the best first; all without one.",
+        ),
         ("psi.memory/index-stats", "What is known of the notes as a whole: {:entries :bytes}."),
     ],
     resolvers: &[
@@ -55,10 +58,6 @@ fn notes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
 }
 
 fn search(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let wanted = env.text("text").unwrap_or_default().to_lowercase();
-    let mut notes = env.world.notes().unwrap_or_default();
-    notes.retain(|note| {
-        note.get("text").and_then(Value::as_str).is_some_and(|text| text.to_lowercase().contains(&wanted))
-    });
+    let notes = env.world.search_notes(env.text("text").unwrap_or_default());
     Ok(vec![("psi.memory/search-results", Value::vector(notes).into())])
 }

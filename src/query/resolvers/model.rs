@@ -1,36 +1,84 @@
-//! `:psi.model/*`: the models of the catalogue.
+//! `:psi.model/*` and `:psi.provider/*`: the models of the catalogue, and who answers for them.
+//!
+//! Never a key: whether a provider can be asked is all that is said of credentials.
 
-use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::{join, out};
+use std::collections::BTreeMap;
+
+use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
+use crate::query::resolvers::{answers, join, names, out, picked};
 use crate::value::{Map, Value};
+
+/// The attributes of a model, and the keys of `get_available_models` that they come from.
+const MODEL: &[(&str, &str)] = &[
+    ("psi.model/provider", "provider"),
+    ("psi.model/id", "id"),
+    ("psi.model/name", "name"),
+    ("psi.model/context-window", "context-window"),
+    ("psi.model/max-output", "max-output"),
+    ("psi.model/reasoning", "reasoning"),
+    ("psi.model/tools", "tools"),
+    ("psi.model/images", "images"),
+    ("psi.model/price", "price"),
+    ("psi.model/usable", "usable"),
+];
+
+const NAMES: &[&str] = &names::<{ MODEL.len() }>(MODEL);
+
+const PROVIDER: &[&str] = &["psi.provider/name", "psi.provider/usable", "psi.provider/model-count"];
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.model/list", "The models of the catalogue."),
         ("psi.model/provider", "The provider's name."),
         ("psi.model/id", "The model's id at the provider."),
+        ("psi.model/name", "What people call it."),
+        ("psi.model/context-window", "Its window in tokens."),
+        ("psi.model/max-output", "Its longest answer in tokens, or nil."),
+        ("psi.model/reasoning", "Whether it can think."),
+        ("psi.model/tools", "Whether it is offered tools."),
+        ("psi.model/images", "Whether it takes images."),
+        ("psi.model/price", "What a million tokens cost in US dollars, by their kind, or nil."),
+        ("psi.model/usable", "Whether its provider can be asked without a further login."),
         ("psi.model/facts", "All that the catalogue says of the model."),
         (
             "psi.agent-session/model-catalog",
             "The models of the catalogue, as `get_available_models` lists them.",
         ),
+        ("psi.provider/list", "The providers of the catalogue and of this process."),
         ("psi.provider/names", "The providers that can be asked without a further login."),
+        ("psi.provider/name", "The provider's name."),
+        ("psi.provider/usable", "Whether it can be asked without a further login."),
+        ("psi.provider/model-count", "How many of its models the catalogue has."),
     ],
     resolvers: &[
         Resolver {
             name: "psi.model/list",
             input: &[],
-            output: &[
-                join("psi.model/list", &["psi.model/provider", "psi.model/id", "psi.model/facts"]),
-                out("psi.agent-session/model-catalog"),
-            ],
+            output: &[join("psi.model/list", NAMES), out("psi.agent-session/model-catalog")],
             cost: Cost::Ready,
             run: Run::One(list),
         },
         Resolver {
-            name: "psi.provider/names",
+            name: "psi.model/by-id",
+            input: &[Input::Required("psi.model/provider"), Input::Required("psi.model/id")],
+            output: &[
+                out("psi.model/name"),
+                out("psi.model/context-window"),
+                out("psi.model/max-output"),
+                out("psi.model/reasoning"),
+                out("psi.model/tools"),
+                out("psi.model/images"),
+                out("psi.model/price"),
+                out("psi.model/usable"),
+                out("psi.model/facts"),
+            ],
+            cost: Cost::Ready,
+            run: Run::Batch(by_id),
+        },
+        Resolver {
+            name: "psi.provider/list",
             input: &[],
-            output: &[out("psi.provider/names")],
+            output: &[join("psi.provider/list", PROVIDER), out("psi.provider/names")],
             cost: Cost::Ready,
             run: Run::One(providers),
         },
@@ -40,20 +88,52 @@ pub(super) const PART: Namespace = Namespace {
 
 fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let models = env.world.models();
-    let entity = |model: &Value<'static>| {
-        let mut map = Map::new();
-        map.put("psi.model/provider", model.get("provider").cloned());
-        map.put("psi.model/id", model.get("id").cloned());
-        map.put("psi.model/facts", model.clone());
-        Value::from(map)
-    };
     Ok(vec![
-        ("psi.model/list", Value::vector(models.iter().map(entity)).into()),
+        (
+            "psi.model/list",
+            Value::vector(models.iter().map(|model| Value::from(picked(model, MODEL)))).into(),
+        ),
         ("psi.agent-session/model-catalog", Value::vector(models).into()),
     ])
 }
 
+/// The catalogue is looked through once for all that are asked about.
+fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
+    let models = env.world.models();
+    let answer = |inputs: &Inputs<'_>| {
+        let is = |model: &Value<'_>, key, wanted| model.get(key).and_then(Value::as_str) == wanted;
+        let (provider, id) = (inputs.text("psi.model/provider"), inputs.text("psi.model/id"));
+        let found = models.iter().find(|model| is(model, "provider", provider) && is(model, "id", id));
+        Ok(found
+            .map(|model| {
+                let mut answer = answers(picked(model, MODEL), NAMES);
+                answer.push(("psi.model/facts", model.clone().into()));
+                answer
+            })
+            .unwrap_or_default())
+    };
+    inputs.iter().map(answer).collect()
+}
+
 fn providers(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let names = env.world.providers();
-    Ok(vec![("psi.provider/names", Value::vector(names.into_iter().map(Value::from)).into())])
+    let usable = env.world.providers();
+    let mut counts: BTreeMap<String, usize> = usable.iter().map(|name| (name.clone(), 0)).collect();
+    for model in env.world.models() {
+        if let Some(name) = model.get("provider").and_then(Value::as_str) {
+            let count = counts.entry(name.to_owned()).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    let entities = counts.into_iter().map(|(name, models)| {
+        let mut map = Map::new();
+        map.put("psi.provider/usable", usable.contains(&name));
+        map.put("psi.provider/name", name);
+        map.put("psi.provider/model-count", models);
+        Value::from(map)
+    });
+    let entities = Value::vector(entities);
+    Ok(vec![
+        ("psi.provider/list", entities.into()),
+        ("psi.provider/names", Value::vector(usable.into_iter().map(Value::from)).into()),
+    ])
 }

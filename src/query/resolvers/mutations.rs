@@ -1,8 +1,9 @@
 //! What a query can change. Each mutation is an op under another name: the same checks, the same call.
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
+use crate::message::Mode;
 use crate::query::graph::{Mutation, Namespace};
-use crate::session::{ApiError, Call, Reach, Reply, Response, SessionApi};
+use crate::session::{ApiError, Call, Reach, Reply, SessionApi};
 use crate::value::{Map, Value};
 
 const SESSION: &[&str] = &["psi.agent-session/session-id"];
@@ -58,7 +59,8 @@ pub(super) const PART: Namespace = Namespace {
             output: SESSION,
             run: |api, call, params, reply| {
                 let answer = of_session(&call, reply);
-                api.set_mode(call, text(params, "mode"), answer);
+                let mode = params.get_keyword("mode").and_then(Value::as_str).and_then(Mode::parse);
+                api.set_mode(call, mode.unwrap_or_default(), answer);
             },
         },
         Mutation {
@@ -74,26 +76,55 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.memory/remember",
-            doc: "Keeps a note for later sessions, as /remember does: {:text}.",
+            doc: "Keeps a note for later sessions, as /remember does: {:text}. Answers the :note when it is on disk.",
             op: Op::Command,
             params: Clone::clone,
             output: SESSION,
             run: |api, call, params, reply| {
-                let answer = of_session(&call, reply);
-                // One line, so that a note can be nothing but a note.
-                let note = text(params, "text").replace(['\n', '\r'], " ");
-                api.command(call, format!("/remember {note}"), answer);
+                let session = call.session.to_value();
+                let answer = Reply::new(move |kept: Result<Map<'static>, ApiError>| {
+                    reply.send(kept.map(|note| {
+                        let answer = Map::new().with("psi.agent-session/session-id", session);
+                        answer.with("note", Value::from(note))
+                    }));
+                });
+                api.remember(call, text(params, "text"), answer);
+            },
+        },
+        Mutation {
+            name: "psi.memory/forget",
+            doc: "Removes a note: {:id}.",
+            op: Op::Command,
+            params: |params| renamed(params, "id", "text"),
+            output: SESSION,
+            run: |api, call, params, reply| {
+                let note = text(params, "text");
+                let session = call.session.to_value();
+                let name = note.clone();
+                let answer = Reply::new(move |was_there: Result<bool, ApiError>| {
+                    reply.send(match was_there {
+                        Ok(true) => Ok(Map::new().with("psi.agent-session/session-id", session)),
+                        Ok(false) => Err(ApiError::not_found("note", &name)),
+                        Err(error) => Err(error),
+                    });
+                });
+                api.forget(call, note, answer);
             },
         },
         Mutation {
             name: "psi.job/cancel",
-            doc: "Ends a background job: {:id}.",
+            doc: "Ends a background job of the session: {:id}. Answers the :job.",
             op: Op::CancelBackgroundJob,
             params: |params| renamed(params, "id", "job-id"),
-            output: &[],
+            output: &["psi.job/id", "psi.agent-session/session-id"],
             run: |api, call, params, reply| {
+                let session = call.session.to_value();
                 let answer = Reply::new(move |result: Result<Value<'static>, ApiError>| {
-                    reply.send(result.map(|job| Map::new().with("job", job)));
+                    reply.send(result.map(|job| {
+                        let id = Value::from(job.get("id").cloned());
+                        let answer = Map::new().with("psi.job/id", id).with("job", job);
+                        answer.with("psi.agent-session/session-id", session)
+                    }));
                 });
                 api.cancel_job(call, text(params, "job-id"), answer);
             },
@@ -104,7 +135,7 @@ pub(super) const PART: Namespace = Namespace {
             op: Op::InteractionRespond,
             params: |params| renamed(params, "id", "interaction-id").with("status", "accepted"),
             output: SESSION,
-            run: |api, call, params, reply| respond(api, call, params, "approve", reply),
+            run: |api, call, params, reply| decide(api, call, params, true, reply),
         },
         Mutation {
             name: "psi.interaction/refuse",
@@ -112,7 +143,7 @@ pub(super) const PART: Namespace = Namespace {
             op: Op::InteractionRespond,
             params: |params| renamed(params, "id", "interaction-id").with("status", "accepted"),
             output: SESSION,
-            run: |api, call, params, reply| respond(api, call, params, "deny", reply),
+            run: |api, call, params, reply| decide(api, call, params, false, reply),
         },
     ],
 };
@@ -139,21 +170,17 @@ fn of_session<T: 'static>(call: &Call, reply: Reply<Map<'static>>) -> Reply<T> {
     })
 }
 
-fn respond(
+fn decide(
     api: &dyn SessionApi,
     call: Call,
     params: &Map<'static>,
-    outcome: &'static str,
+    approve: bool,
     reply: Reply<Map<'static>>,
 ) {
     let note = params.get_keyword("note").and_then(Value::as_str).map(str::to_owned);
     if params.get_keyword("note").is_some() && note.is_none() {
         return reply.fail(ApiError::new(ErrorCode::InvalidParams, ":note must be a string."));
     }
-    let mut value = Map::new();
-    value.put("outcome", outcome);
-    let response =
-        Response { interaction_id: text(params, "interaction-id"), accepted: true, value: Some(value), note };
     let answer = of_session(&call, reply);
-    api.respond(call, response, answer);
+    api.decide(call, text(params, "interaction-id"), approve, note, answer);
 }

@@ -1,8 +1,9 @@
 //! `:psi.process/*` and `:psi.query/*`: the process itself, and how queries are answered.
 
+use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::out;
-use crate::query::{explain, kept, parse};
+use crate::query::{self, Counters, explain, parse};
 use crate::value::{Map, Value};
 
 pub(super) const PART: Namespace = Namespace {
@@ -13,6 +14,16 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/uptime-ms", "How long it has run, in milliseconds."),
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
         ("psi.process/live-session-count", "How many sessions are live."),
+        ("psi.process/event-count", "Events that were handed to connections since the process was started."),
+        ("psi.process/resident-bytes", "Its resident memory in bytes, or nil where the system does not say."),
+        ("psi.process/thread-count", "Its threads, or nil where the system does not say."),
+        ("psi.process/cpu-ms", "The processor time that it used, in milliseconds, or nil."),
+        (
+            "psi.query/answered",
+            "Queries that were answered since the process was started, this one not counted.",
+        ),
+        ("psi.query/micros", "How long they took together, in microseconds."),
+        ("psi.query/slowest-micros", "How long the slowest one took, in microseconds."),
         ("psi.query/kept", "How many queries are kept with their plans."),
         (
             "psi.query/plan",
@@ -29,9 +40,21 @@ pub(super) const PART: Namespace = Namespace {
                 out("psi.process/started-at"),
                 out("psi.process/uptime-ms"),
                 out("psi.process/now"),
+                out("psi.process/event-count"),
             ],
             cost: Cost::Ready,
             run: Run::One(facts),
+        },
+        Resolver {
+            name: "psi.process/usage",
+            input: &[],
+            output: &[
+                out("psi.process/resident-bytes"),
+                out("psi.process/thread-count"),
+                out("psi.process/cpu-ms"),
+            ],
+            cost: Cost::Slow,
+            run: Run::One(usage),
         },
         Resolver {
             name: "psi.process/live-session-count",
@@ -48,11 +71,16 @@ pub(super) const PART: Namespace = Namespace {
             run: Run::One(plan),
         },
         Resolver {
-            name: "psi.query/kept",
+            name: "psi.query/counters",
             input: &[],
-            output: &[out("psi.query/kept")],
+            output: &[
+                out("psi.query/kept"),
+                out("psi.query/answered"),
+                out("psi.query/micros"),
+                out("psi.query/slowest-micros"),
+            ],
             cost: Cost::Ready,
-            run: Run::One(|_, _| Ok(vec![("psi.query/kept", kept().into())])),
+            run: Run::One(counters),
         },
     ],
     mutations: &[],
@@ -66,6 +94,38 @@ fn facts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
         ("psi.process/started-at", process.started_at.into()),
         ("psi.process/uptime-ms", process.uptime_ms.into()),
         ("psi.process/now", process.now.into()),
+        ("psi.process/event-count", count(process.events).into()),
+    ])
+}
+
+/// What Linux says of the process; elsewhere all of it is nil.
+fn usage(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| -> Option<i64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    // The fields after the command's name, which is in brackets and may hold anything.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |place: usize| fields.get(place)?.parse::<i64>().ok();
+    // User and system time, in ticks of which Linux counts a hundred a second for everyone.
+    let cpu = ticks(11).zip(ticks(12)).map(|(user, system)| user.saturating_add(system).saturating_mul(10));
+    let resident = field("VmRSS").map(|kilobytes| kilobytes.saturating_mul(1024));
+    Ok(vec![
+        ("psi.process/resident-bytes", Value::from(resident).into()),
+        ("psi.process/thread-count", Value::from(field("Threads")).into()),
+        ("psi.process/cpu-ms", Value::from(cpu).into()),
+    ])
+}
+
+fn counters(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let Counters { answered, micros, slowest } = query::counters();
+    Ok(vec![
+        ("psi.query/kept", query::kept().into()),
+        ("psi.query/answered", count(answered).into()),
+        ("psi.query/micros", count(micros).into()),
+        ("psi.query/slowest-micros", count(slowest).into()),
     ])
 }
 

@@ -23,6 +23,7 @@ macro_rules! session_facts {
             ("psi.agent-session/entries", "The journal's entries on the current branch, oldest first; :limit takes the newest."),
             ("psi.agent-session/children", "The live sessions that were forked from this one."),
             ("psi.agent-session/message-counts", "How many messages there are by role."),
+            ("psi.agent-session/stats", "Counts, tokens, cost, times and bytes, as `get_session_stats` has them."),
             $((concat!("psi.agent-session/", $name), $doc),)*
         ];
     };
@@ -34,7 +35,7 @@ session_facts! {
     DisplayName "session-display-name" "The name, else the start of the first message.";
     SessionFile "session-file" "The journal's path, or nil before the first entry.";
     WorktreePath "worktree-path" "The folder that the session works in.";
-    GitBranch "git-branch" "The branch that was checked out there when the session was opened, or nil.";
+    GitBranch "git-branch" "The branch that is checked out there, as of the last turn, or nil.";
     Phase "phase" "What the session does: :idle, :streaming, :compacting or :retrying.";
     IsStreaming "is-streaming" "Whether a turn runs.";
     IsCompacting "is-compacting" "Whether the conversation is being compacted.";
@@ -49,8 +50,10 @@ session_facts! {
     ThinkingLevel "thinking-level" "How much the model was told to think.";
     EffectiveReasoningEffort "effective-reasoning-effort" "How much the model thinks, given what it can.";
     Mode "mode" "What tools may do without asking.";
+    Sandbox "sandbox" "What the kernel keeps commands from writing: :enforced (outside the workspace), :unavailable (it cannot) or :off (yolo).";
     AuthenticatedProviders "authenticated-providers" "The providers that can be asked without a further login.";
-    PromptTemplates "prompt-templates" "The prompt templates of the project and the user.";
+    PromptTemplates "prompt-templates" "The prompt templates of the project and the user: {:name :usage :description :argument-hint :scope :path}.";
+    EditorContext "editor-context" "What the editor shows, as `context_update` said, or nil.";
     MessageCount "message-count" "Messages on the current branch.";
     FirstMessage "first-message" "The start of the first message, or nil.";
     UsageInput "usage-input" "Tokens that were sent to models.";
@@ -117,6 +120,13 @@ pub(super) const PART: Namespace = Namespace {
             run: Run::Batch(children),
         },
         Resolver {
+            name: "psi.agent-session/stats",
+            input: &[Input::Required(SESSION)],
+            output: &[out("psi.agent-session/stats")],
+            cost: Cost::Slow,
+            run: Run::One(stats),
+        },
+        Resolver {
             name: "psi.agent-session/message-counts",
             input: &[Input::Nested("psi.agent-session/messages", "[:psi.message/role]")],
             output: &[out("psi.agent-session/message-counts")],
@@ -162,7 +172,12 @@ fn entries(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.agent-session/entries", Datum::Nodes(nodes))])
 }
 
-fn newest<T>(items: &mut Vec<T>, limit: Option<usize>) {
+fn stats(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+    let stats = inputs.session().map(|session| session.stats());
+    Ok(stats.map(|stats| ("psi.agent-session/stats", Value::from(stats).into())).into_iter().collect())
+}
+
+pub(super) fn newest<T>(items: &mut Vec<T>, limit: Option<usize>) {
     if let Some(limit) = limit {
         items.drain(..items.len().saturating_sub(limit));
     }

@@ -1,0 +1,105 @@
+;;; edn-bridge-context.el --- What the person looks at  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; Tells the bridge, before something is sent, which file of the chat's
+;; folder the person was in last, and what is selected there.  Nothing is
+;; told at other times, and nothing of files elsewhere.
+
+;;; Code:
+
+(require 'seq)
+(require 'edn-bridge-chat)
+(require 'edn-bridge-input)
+
+(defcustom edn-bridge-context-share t
+  "Non-nil means that the agent is told which file you are in.
+It is told when you send something: the file of the chat's folder that you
+were in last, and where its region is active, that."
+  :type 'boolean
+  :group 'edn-bridge)
+
+(defconst edn-bridge-context--text-limit 4000
+  "How many characters of the region are told at most.")
+
+(defvar-local edn-bridge-context--told nil
+  "What the bridge was told last: its connection and the context.")
+
+(defun edn-bridge-context--buffer ()
+  "Return the buffer whose file, below this folder, was used last, or nil."
+  (let ((folder default-directory))
+    (seq-find (lambda (buffer)
+                (let ((file (buffer-file-name buffer)))
+                  (and file (edn-bridge-context--in-p file folder))))
+              (buffer-list))))
+
+(defun edn-bridge-context--in-p (file folder)
+  "Return non-nil if FILE is below FOLDER.
+Nothing is asked of a remote host: that could take a while."
+  (or (string-prefix-p folder file)
+      (and (not (file-remote-p file))
+           (not (file-remote-p folder))
+           (file-in-directory-p file folder))))
+
+(defun edn-bridge-context--language (mode)
+  "Return what the language of MODE, a major mode, is called."
+  (replace-regexp-in-string "\\(?:-ts\\)?-mode\\'" "" (symbol-name mode)))
+
+(defun edn-bridge-context--place (position)
+  "Return POSITION as a line and a column, both counted from 0."
+  (save-excursion
+    (goto-char position)
+    (list :line (1- (line-number-at-pos nil t))
+          :column (- (point) (line-beginning-position)))))
+
+(defun edn-bridge-context--selection (path)
+  "Return what is selected in this buffer, the file PATH, or nil."
+  (when (and transient-mark-mode mark-active
+             (/= (mark) (point)))
+    (let ((start (region-beginning))
+          (end (region-end)))
+      (append
+       (list :path path
+             :range (list :start (edn-bridge-context--place start)
+                          :end (edn-bridge-context--place end)))
+       (and (<= (- end start) edn-bridge-context--text-limit)
+            (list :selected-text
+                  (buffer-substring-no-properties start end)))))))
+
+(defun edn-bridge-context ()
+  "Return what is told of what the person looks at, for the current chat."
+  (let ((folder (file-local-name (expand-file-name default-directory)))
+        (buffer (edn-bridge-context--buffer)))
+    (append
+     (list :cwd folder :workspace-root folder)
+     (when buffer
+       (with-current-buffer buffer
+         (let* ((path (file-local-name buffer-file-name))
+                (selection (edn-bridge-context--selection path)))
+           (append
+            (list :active-file
+                  (list :path path
+                        :language-id (edn-bridge-context--language
+                                      major-mode)))
+            (and selection (list :selection selection)))))))))
+
+(defun edn-bridge-context--tell ()
+  "Tell the bridge of this chat what the person looks at, if that is new."
+  (when edn-bridge-context-share
+    (let* ((conn edn-bridge-chat--conn)
+           (context (edn-bridge-context))
+           (told (cons conn context)))
+      (unless (equal context (and (eq conn (car edn-bridge-context--told))
+                                  (cdr edn-bridge-context--told)))
+        (setq edn-bridge-context--told told)
+        ;; A bridge that does not know this is no worse off.
+        (edn-bridge-rpc-request conn "context_update" context
+                                :on-success #'ignore :on-error #'ignore)))))
+
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge-context--tell)
+
+(provide 'edn-bridge-context)
+
+;;; edn-bridge-context.el ends here

@@ -1,0 +1,259 @@
+//! Keys and logins: where a provider's secret comes from.
+//!
+//! A key comes from a command of the user's, from the system's secret store, from a login, or from the
+//! environment, in this order: what the user set up wins over what happens to be there. Knows where secrets
+//! are kept and how they are renewed; does not know what they are for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::http::Http;
+use crate::limits::TOKEN_EARLY_SECONDS;
+use crate::secret::Secret;
+
+mod callback;
+mod command;
+pub mod credentials;
+mod login;
+mod oauth;
+
+pub use credentials::{Credentials, Kept};
+pub use login::{Begun, LoginError, Logins};
+pub use oauth::Login;
+
+/// Where a provider's key may come from.
+#[derive(Debug, Clone, Default)]
+pub struct KeySource {
+    /// Environment variables, the first that is set.
+    pub variables: Vec<String>,
+    /// A command that prints it.
+    pub command: Option<Vec<String>>,
+    /// Whether it is in the system's secret store.
+    pub store: bool,
+    /// Where a person gets one.
+    pub url: Option<String>,
+    /// How to log in.
+    pub login: Option<Login>,
+}
+
+/// What a server is shown.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    /// Nothing: it asks for nothing.
+    None,
+    /// A key.
+    Key(Secret),
+    /// A token of a login.
+    Token(Secret),
+}
+
+/// Why there is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// There is none, or it cannot be had; what to do.
+    #[error("{0}")]
+    Missing(String),
+    /// It cannot be had now.
+    #[error("{0}")]
+    Passing(String),
+}
+
+/// The key of one provider.
+#[derive(Clone)]
+pub struct Keys(Arc<Shared>);
+
+struct Shared {
+    provider: Arc<str>,
+    name: Arc<str>,
+    source: KeySource,
+    credentials: Credentials,
+    http: Arc<Http>,
+    clock: Arc<dyn Clock>,
+    /// What the command or the secret store gave, so that each is asked once.
+    given: Mutex<Option<Secret>>,
+    /// One at a time asks for a key that takes a while.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Keys {
+    /// The key of a provider, by its name in the configuration and the one for a person. Nothing is looked
+    /// for yet.
+    pub fn new(
+        provider: Arc<str>,
+        name: Arc<str>,
+        source: KeySource,
+        credentials: Credentials,
+        http: Arc<Http>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            provider,
+            name,
+            source,
+            credentials,
+            http,
+            clock,
+            given: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Whether there is a key, or a way to one that was set up, or none is needed. Asks no command.
+    pub fn are_there(&self) -> bool {
+        let source = &self.0.source;
+        source.command.is_some()
+            || source.store
+            || self.is_free()
+            || self.variable().is_some()
+            || self.0.credentials.has(&self.0.provider)
+    }
+
+    /// The key.
+    ///
+    /// `again` says that the last one was not accepted: what can be renewed or asked anew is.
+    ///
+    /// # Errors
+    /// See [`KeyError`].
+    pub async fn get(&self, again: bool) -> Result<Credential, KeyError> {
+        let source = &self.0.source;
+        if source.command.is_some() || source.store {
+            return self.ask(again).await.map(Credential::Key);
+        }
+        match self.kept().await? {
+            Some(Kept::Key(key)) => return Ok(Credential::Key(key)),
+            Some(Kept::Tokens(tokens)) => {
+                let early = Duration::from_secs(TOKEN_EARLY_SECONDS);
+                if !again && !tokens.ends_within(self.0.clock.now(), early) {
+                    return Ok(Credential::Token(tokens.access));
+                }
+                return self.renew(&tokens.access).await.map(Credential::Token);
+            }
+            None => {}
+        }
+        match self.variable() {
+            Some(key) => Ok(Credential::Key(key)),
+            None if self.is_free() => Ok(Credential::None),
+            None => Err(KeyError::Missing(format!("There is no key for {}. {}", self.0.name, self.advice()))),
+        }
+    }
+
+    /// What a person can do to have a key.
+    pub fn advice(&self) -> String {
+        let source = &self.0.source;
+        let mut ways = Vec::new();
+        if source.command.is_some() {
+            ways.push("check what its :key-command prints".to_owned());
+        } else if source.store {
+            ways.push("check its entry in the system's secret store".to_owned());
+        } else {
+            if let Some(variable) = source.variables.first() {
+                ways.push(format!("set {variable}"));
+            }
+            ways.push("set :key-command in the configuration".to_owned());
+            if source.login.is_some() || source.url.is_some() {
+                ways.push(format!("log in with /login {}", self.0.provider));
+            }
+        }
+        let mut text = ways.join(", or ");
+        if let Some(first) = text.get(..1).map(str::to_uppercase) {
+            text.replace_range(..1, &first);
+        }
+        format!("{text}.")
+    }
+
+    /// Whether the provider has no way to a key, and so needs none.
+    fn is_free(&self) -> bool {
+        let source = &self.0.source;
+        source.variables.is_empty() && source.login.is_none() && source.url.is_none()
+    }
+
+    fn variable(&self) -> Option<Secret> {
+        let set = |name: &String| std::env::var(name).ok().filter(|key| !key.trim().is_empty());
+        self.0.source.variables.iter().find_map(set).map(|key| Secret::new(key.trim().to_owned()))
+    }
+
+    /// Asks the command or the secret store, once.
+    async fn ask(&self, again: bool) -> Result<Secret, KeyError> {
+        let given = || self.0.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = given();
+        if let (Some(key), false) = (&before, again) {
+            return Ok(key.clone());
+        }
+        let _one = self.0.asking.lock().await;
+        // Somebody else may have asked meanwhile.
+        if let Some(key) =
+            given().filter(|key| before.as_ref().is_none_or(|old| old.expose() != key.expose()))
+        {
+            return Ok(key);
+        }
+        let key = match &self.0.source.command {
+            Some(command) => command::run(command, &self.0.name).await,
+            None => command::secret_store(&self.0.provider, &self.0.name).await,
+        }?;
+        *self.0.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        Ok(key)
+    }
+
+    async fn kept(&self) -> Result<Option<Kept>, KeyError> {
+        let (credentials, provider) = (self.0.credentials.clone(), self.0.provider.clone());
+        let read = tokio::task::spawn_blocking(move || credentials.get(&provider)).await;
+        match read {
+            Ok(Ok(kept)) => Ok(kept),
+            Ok(Err(error)) => Err(KeyError::Missing(error.to_string())),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Renews a login's tokens, unless another process has done so meanwhile.
+    async fn renew(&self, old: &Secret) -> Result<Secret, KeyError> {
+        let _one = self.0.asking.lock().await;
+        let (credentials, provider) = (self.0.credentials.clone(), self.0.provider.clone());
+        let locked = tokio::task::spawn_blocking(move || {
+            let lock = credentials.lock()?;
+            let kept = credentials.get(&provider)?;
+            Ok::<_, credentials::CredentialsError>((lock, kept))
+        });
+        let failed = |error: String| KeyError::Missing(error);
+        let (lock, kept) = match locked.await {
+            Ok(locked) => locked.map_err(|error| failed(error.to_string()))?,
+            Err(error) => return Err(KeyError::Passing(error.to_string())),
+        };
+        let Some(Kept::Tokens(tokens)) = kept else {
+            return Err(failed(format!("The login at {} was ended. {}", self.0.name, self.advice())));
+        };
+        if tokens.access.expose() != old.expose() {
+            return Ok(tokens.access);
+        }
+        let (Some(login), Some(refresh)) = (&self.0.source.login, &tokens.refresh) else {
+            return Err(failed(format!("The login at {} has ended. {}", self.0.name, self.advice())));
+        };
+        let fresh = match login.refresh(refresh, &self.0.http, self.0.clock.as_ref()).await {
+            Ok(fresh) => fresh,
+            Err(oauth::OauthError::Passing(why)) => {
+                return Err(KeyError::Passing(format!("its login could not be renewed: {why}")));
+            }
+            Err(oauth::OauthError::Refused(why)) => {
+                return Err(failed(format!(
+                    "The login at {} could not be renewed: {why} {}",
+                    self.0.name,
+                    self.advice()
+                )));
+            }
+        };
+        let access = fresh.access.clone();
+        let (credentials, provider) = (self.0.credentials.clone(), self.0.provider.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            credentials.put_locked(&lock, &provider, Kept::Tokens(fresh))
+        });
+        match written.await {
+            Ok(Ok(())) => Ok(access),
+            // It can be used, if only by this call.
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the renewed login could not be saved");
+                Ok(access)
+            }
+            Err(error) => Err(KeyError::Passing(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The little server that a browser is sent back to with a login's code.
+//!
+//! Listens on this machine alone, answers one page, and takes nothing but the code that belongs to the login
+//! that was begun.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::http::{self, Url};
+use crate::limits::{CALLBACK_HEAD_BYTES, CALLBACK_SECONDS};
+use crate::secret::Secret;
+
+/// The path where the configuration names none.
+const PATH: &str = "/callback";
+
+/// A server that waits for a browser.
+pub struct Callback {
+    listener: TcpListener,
+    /// Where the browser is to be sent.
+    pub url: Url,
+}
+
+/// What a page gives back.
+pub struct Given {
+    /// The code, or why there is none.
+    pub code: Result<Secret, String>,
+    /// What was handed on with it.
+    pub state: Option<String>,
+}
+
+impl Given {
+    /// Reads what a person pasted: the address that the browser was sent to, a part of it, or the code alone.
+    pub fn pasted(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if let Ok(url) = Url::parse(text) {
+            return Self::from_query(&url);
+        }
+        // Some pages show both in one.
+        let (code, state) = text.split_once('#').map_or((text, None), |(code, state)| (code, Some(state)));
+        let fits = !code.is_empty() && !code.contains(char::is_whitespace);
+        fits.then(|| Self { code: Ok(Secret::new(code.to_owned())), state: state.map(str::to_owned) })
+    }
+
+    fn from_query(url: &Url) -> Option<Self> {
+        let value =
+            |key: &str| url.query_pairs().find(|(name, _)| name == key).map(|(_, value)| value.into_owned());
+        let code = match (value("code"), value("error")) {
+            (Some(code), _) if !code.is_empty() => Ok(Secret::new(code)),
+            (_, Some(error)) => {
+                Err(value("error_description").map_or(error.clone(), |why| format!("{why} ({error})")))
+            }
+            _ => return None,
+        };
+        Some(Self { code, state: value("state") })
+    }
+}
+
+impl Callback {
+    /// Begins to listen, at a port of its own or where the configuration says. `None` where that is not on
+    /// this machine or taken: then the person pastes the code.
+    pub async fn listen(redirect: Option<&Url>) -> Option<Self> {
+        let host = match redirect {
+            None => "127.0.0.1".to_owned(),
+            Some(url) if url.scheme() == "http" && http::is_loopback(url) => {
+                url.host_str()?.trim_start_matches('[').trim_end_matches(']').to_owned()
+            }
+            Some(_) => return None,
+        };
+        let port = redirect.and_then(Url::port).unwrap_or(0);
+        let listener = TcpListener::bind((host.as_str(), port)).await.ok()?;
+        let url = match redirect {
+            Some(url) if url.port().is_some() => url.clone(),
+            Some(url) => {
+                let mut url = url.clone();
+                url.set_port(Some(listener.local_addr().ok()?.port())).ok()?;
+                url
+            }
+            None => {
+                Url::parse(&format!("http://127.0.0.1:{}{PATH}", listener.local_addr().ok()?.port())).ok()?
+            }
+        };
+        Some(Self { listener, url })
+    }
+
+    /// Waits for the browser. What others ask is answered and passed over.
+    pub async fn wait(&self, state: &str) -> Result<Secret, String> {
+        loop {
+            let Ok((mut browser, _)) = self.listener.accept().await else {
+                // Out of descriptors, say: a moment later there may be some.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let served =
+                tokio::time::timeout(Duration::from_secs(CALLBACK_SECONDS), self.serve(&mut browser, state));
+            if let Ok(Some(code)) = served.await {
+                return code;
+            }
+        }
+    }
+
+    async fn serve(&self, browser: &mut TcpStream, state: &str) -> Option<Result<Secret, String>> {
+        let target = target(browser).await?;
+        let asked = Url::parse(&format!("http://localhost{target}")).ok()?;
+        if asked.path() != self.url.path() {
+            answer(browser, "404 Not Found", "There is nothing here.").await;
+            return None;
+        }
+        match Given::from_query(&asked).filter(|given| given.state.as_deref() == Some(state)) {
+            None => {
+                answer(browser, "400 Bad Request", "This does not belong to a login that was begun here.")
+                    .await;
+                None
+            }
+            Some(given) => {
+                let text = match given.code {
+                    Ok(_) => "You are logged in as soon as your editor says so. You can close this page.",
+                    Err(_) => "The login was refused. You can close this page.",
+                };
+                answer(browser, "200 OK", text).await;
+                Some(given.code)
+            }
+        }
+    }
+}
+
+/// What a browser asks for: the second word of its first line.
+async fn target(browser: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    let mut part = [0u8; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = browser.read(&mut part).await.ok().filter(|count| *count > 0)?;
+        head.extend_from_slice(part.get(..count)?);
+        if head.len() > CALLBACK_HEAD_BYTES {
+            return None;
+        }
+    }
+    let head = std::str::from_utf8(&head).ok()?;
+    let mut words = head.lines().next()?.split(' ');
+    let target = (words.next() == Some("GET")).then(|| words.next())??;
+    target.starts_with('/').then(|| target.to_owned())
+}
+
+async fn answer(browser: &mut TcpStream, status: &str, text: &str) {
+    let page = format!("<!doctype html><title>edn-bridge</title><p>{text}</p>\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
+         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{page}",
+        page.len()
+    );
+    let _ = browser.write_all(head.as_bytes()).await;
+    let _ = browser.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_found_in_whatever_was_pasted() {
+        for (text, expected) in [
+            (" abc ", Some(("abc", None))),
+            ("abc#st", Some(("abc", Some("st")))),
+            ("http://localhost:1/cb?code=a%2Bb&state=st", Some(("a+b", Some("st")))),
+            ("https://x.example/cb?state=st", None),
+            ("", None),
+            ("two words", None),
+        ] {
+            let given =
+                Given::pasted(text).map(|given| (given.code.unwrap().expose().to_owned(), given.state));
+            let expected = expected.map(|(code, state)| (code.to_owned(), state.map(str::to_owned)));
+            assert_eq!(given, expected, "{text:?}");
+        }
+        let refused = Given::pasted("http://localhost/cb?error=access_denied&error_description=No").unwrap();
+        assert_eq!(refused.code.unwrap_err(), "No (access_denied)");
+    }
+
+    #[tokio::test]
+    async fn only_the_browser_of_this_login_is_believed() {
+        let callback = Callback::listen(None).await.unwrap();
+        let address = ("127.0.0.1", callback.url.port().unwrap());
+        let ask = async |line: &str| {
+            let mut browser = TcpStream::connect(address).await.unwrap();
+            browser.write_all(format!("{line}\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+            let mut page = String::new();
+            browser.read_to_string(&mut page).await.unwrap();
+            page
+        };
+        let browsers = async {
+            for (line, expected) in [
+                ("GET /favicon.ico HTTP/1.1", "404"),
+                ("GET /callback?code=stolen&state=other HTTP/1.1", "400"),
+                ("GET /callback?code=stolen HTTP/1.1", "400"),
+                ("POST /callback?code=x&state=right HTTP/1.1", ""),
+                ("GET /callback?code=good&state=right HTTP/1.1", "200"),
+            ] {
+                let page = ask(line).await;
+                assert!(page.contains(expected) && !page.contains("good"), "{line}: {page}");
+            }
+        };
+        let (code, ()) = tokio::join!(callback.wait("right"), browsers);
+        assert_eq!(code.unwrap().expose(), "good");
+        let far = Url::parse("https://example.com/cb").unwrap();
+        assert!(Callback::listen(Some(&far)).await.is_none());
+    }
+}

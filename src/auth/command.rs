@@ -1,0 +1,106 @@
+//! Keys that a program prints: a command of the user's, or the tool of the system's secret store.
+//!
+//! The store is asked through its own tool (`secret-tool` of libsecret, `security` of macOS), so that neither
+//! D-Bus nor a desktop's libraries are linked into this program. What a command prints is never shown, not
+//! even when it fails: it may be half of a key.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+
+use super::KeyError;
+use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
+use crate::secret::Secret;
+
+/// Runs a command and takes its first line.
+///
+/// # Errors
+/// [`KeyError::Missing`], with what went wrong.
+pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(KeyError::Missing(format!("The :key-command of {provider} is empty.")));
+    };
+    let what = format!("The :key-command of {provider} ({program})");
+    output(program, arguments).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
+}
+
+/// Asks the system's secret store for what is kept there for this program and a provider.
+///
+/// # Errors
+/// [`KeyError::Missing`], with what went wrong.
+pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> {
+    let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let (program, arguments, put) = if cfg!(target_os = "macos") {
+        let put = format!("security add-generic-password -s edn-bridge -a {id} -w");
+        ("security", text(&["find-generic-password", "-s", "edn-bridge", "-a", id, "-w"]), put)
+    } else {
+        let put = format!("secret-tool store --label='edn-bridge {id}' service edn-bridge provider {id}");
+        ("secret-tool", text(&["lookup", "service", "edn-bridge", "provider", id]), put)
+    };
+    output(program, &arguments).await.map_err(|why| {
+        KeyError::Missing(format!("The key of {provider} is not to be had from the secret store: {program} {why}. Put it there with `{put}`."))
+    })
+}
+
+/// The first line that a program prints, or what went wrong.
+async fn output(program: &str, arguments: &[String]) -> Result<Secret, String> {
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = child.map_err(|error| format!("cannot be run: {error}"))?;
+    let patience = Duration::from_secs(KEY_COMMAND_SECONDS);
+    let read = async {
+        let printed = match child.stdout.take() {
+            Some(stdout) => read(stdout).await.map_err(|error| format!("cannot be read: {error}"))?,
+            None => Vec::new(),
+        };
+        let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        Ok::<_, String>((printed, status))
+    };
+    let (printed, status) = match tokio::time::timeout(patience, read).await {
+        Ok(read) => read?,
+        Err(_) => return Err(format!("took longer than {KEY_COMMAND_SECONDS} seconds")),
+    };
+    if !status.success() {
+        return Err(format!("failed ({status})"));
+    }
+    let text = String::from_utf8(printed).map_err(|_| "printed something that is no text".to_owned())?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    match line {
+        "" => Err("printed nothing".to_owned()),
+        line => Ok(Secret::new(line.to_owned())),
+    }
+}
+
+async fn read(stdout: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+    let mut printed = Vec::new();
+    stdout.take(KEY_BYTES).read_to_end(&mut printed).await?;
+    Ok(printed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_line_is_the_key_and_nothing_of_it_is_shown() {
+        let run = async |script: &str| {
+            let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
+            run(&command, "Work").await.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+        };
+        assert_eq!(run("echo ' sk-1 '; echo more").await, Ok("sk-1".to_owned()));
+        let error = run("echo sk-secret; echo sk-secret >&2; exit 3").await.unwrap_err();
+        assert_eq!(error, "The :key-command of Work (sh) failed (exit status: 3).");
+        assert!(run("true").await.unwrap_err().contains("printed nothing"));
+        assert!(run("cat").await.unwrap_err().contains("printed nothing"), "standard input is empty");
+        let missing = super::run(&["no-such-program-here".to_owned()], "Work").await.unwrap_err();
+        assert!(missing.to_string().contains("cannot be run"), "{missing}");
+        assert!(super::run(&[], "Work").await.unwrap_err().to_string().contains("empty"));
+    }
+}

@@ -1,0 +1,291 @@
+//! The file of credentials: what logins gave, readable by the user alone.
+//!
+//! A map from providers' names, written whole beside itself and moved into place, under a lock that other
+//! processes keep too. Knows files; does not know what the secrets open.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+
+use crate::edn;
+use crate::limits::CREDENTIALS_BYTES;
+use crate::secret::Secret;
+use crate::value::{Map, Value};
+
+/// The file of credentials of a state folder.
+#[derive(Debug, Clone)]
+pub struct Credentials {
+    path: PathBuf,
+}
+
+/// What is kept of a provider.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// A key that was pasted.
+    Key(Secret),
+    /// What a login gave.
+    Tokens(Tokens),
+}
+
+/// What a login gave.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    /// What the server is shown.
+    pub access: Secret,
+    /// What a new one is asked with.
+    pub refresh: Option<Secret>,
+    /// When it ends, where that was said.
+    pub ends: Option<Timestamp>,
+}
+
+impl Tokens {
+    /// Whether it ends within that time.
+    pub fn ends_within(&self, now: Timestamp, time: Duration) -> bool {
+        let Ok(then) = now.checked_add(time) else { return true };
+        self.ends.is_some_and(|ends| ends <= then)
+    }
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// It cannot be read or written.
+    #[error("the credentials in {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is not what was written. Says nothing of what it holds.
+    #[error("the credentials in {} are damaged: remove the file and log in again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// The right to change the file.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held open: closing it gives the lock back")] File);
+
+type Result<T> = std::result::Result<T, CredentialsError>;
+
+impl Credentials {
+    /// The credentials of a state folder. Touches nothing yet.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("credentials.edn") }
+    }
+
+    /// Whether something is kept of a provider.
+    pub fn has(&self, provider: &str) -> bool {
+        self.get(provider).is_ok_and(|kept| kept.is_some())
+    }
+
+    /// What is kept of a provider.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`]. A file that is not there holds nothing.
+    pub fn get(&self, provider: &str) -> Result<Option<Kept>> {
+        let all = self.read()?;
+        let Some(entry) =
+            all.iter().find_map(|(name, kept)| (name.as_str() == Some(provider)).then_some(kept))
+        else {
+            return Ok(None);
+        };
+        let secret =
+            |key: &str| entry.get(key).and_then(Value::as_str).map(|text| Secret::new(text.to_owned()));
+        if let Some(key) = secret("key") {
+            return Ok(Some(Kept::Key(key)));
+        }
+        let access = secret("access").ok_or_else(|| CredentialsError::Damaged { path: self.path.clone() })?;
+        let ends = entry.get("ends").and_then(Value::as_str).and_then(|ends| ends.parse().ok());
+        Ok(Some(Kept::Tokens(Tokens { access, refresh: secret("refresh"), ends })))
+    }
+
+    /// Keeps something of a provider.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`].
+    pub fn put(&self, provider: &str, kept: Kept) -> Result<()> {
+        let lock = self.lock()?;
+        self.put_locked(&lock, provider, kept)
+    }
+
+    /// The same, with the lock at hand.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`].
+    pub fn put_locked(&self, _: &Lock, provider: &str, kept: Kept) -> Result<()> {
+        let mut entry = Map::new();
+        match kept {
+            Kept::Key(key) => {
+                entry.put("key", key.expose().to_owned());
+            }
+            Kept::Tokens(tokens) => {
+                entry.put("access", tokens.access.expose().to_owned());
+                entry.put_some("refresh", tokens.refresh.map(|refresh| refresh.expose().to_owned()));
+                entry.put_some("ends", tokens.ends.map(|ends| ends.to_string()));
+            }
+        }
+        let mut all = self.read()?;
+        all.insert(provider.to_owned(), entry);
+        self.write(&all)
+    }
+
+    /// Forgets a provider; says whether there was something to forget.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`].
+    pub fn forget(&self, provider: &str) -> Result<bool> {
+        if !self.has(provider) {
+            return Ok(false);
+        }
+        let _lock = self.lock()?;
+        let mut all = self.read()?;
+        let was_there = all.remove(&Value::from(provider)).is_some();
+        self.write(&all)?;
+        Ok(was_there)
+    }
+
+    /// Waits for the right to change the file. Blocks its thread.
+    ///
+    /// # Errors
+    /// See [`CredentialsError`].
+    pub fn lock(&self) -> Result<Lock> {
+        let file = self.open(&self.path.with_extension("lock")).map_err(|source| self.io(source))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|error| self.io(error.into()))?;
+        Ok(Lock(file))
+    }
+
+    fn read(&self) -> Result<Map<'static>> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
+            Err(source) => return Err(self.io(source)),
+        };
+        // Somebody else may have made it readable for all, a backup or a copy.
+        if file.metadata().is_ok_and(|found| found.mode() & 0o077 != 0)
+            && let Err(error) = fchmod(&file, Mode::RUSR | Mode::WUSR)
+        {
+            tracing::warn!(%error, "others can read the credentials");
+        }
+        let mut bytes = Vec::new();
+        file.take(CREDENTIALS_BYTES).read_to_end(&mut bytes).map_err(|source| self.io(source))?;
+        match edn::read_one(&bytes).map(Value::into_owned) {
+            Ok(Value::Map(all)) => Ok(all),
+            _ => Err(CredentialsError::Damaged { path: self.path.clone() }),
+        }
+    }
+
+    fn write(&self, all: &Map<'static>) -> Result<()> {
+        let beside = self.path.with_extension("new");
+        let write = || {
+            // What a process that ended left there may have other rights.
+            match std::fs::remove_file(&beside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = self.open(&beside)?;
+            let mut text = Vec::new();
+            edn::write_pretty(&Value::from(all.clone()), 100, &mut text);
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &self.path)
+        };
+        write().map_err(|source| self.io(source))
+    }
+
+    /// Opens a file that the user alone can read, and makes it where there is none.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    }
+
+    fn io(&self, source: io::Error) -> CredentialsError {
+        CredentialsError::Io { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn key(kept: Option<Kept>) -> String {
+        match kept {
+            Some(Kept::Key(key)) => key.expose().to_owned(),
+            Some(Kept::Tokens(tokens)) => {
+                let refresh = tokens.refresh.map(|refresh| refresh.expose().to_owned());
+                format!(
+                    "{} {refresh:?} {:?}",
+                    tokens.access.expose(),
+                    tokens.ends.map(|ends| ends.to_string())
+                )
+            }
+            None => String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_the_users_alone() {
+        let state = tempfile::tempdir().unwrap();
+        let credentials = Credentials::new(&state.path().join("deep"));
+        assert!(!credentials.has("a"));
+        assert!(!credentials.forget("a").unwrap());
+        credentials.put("a", Kept::Key(Secret::new("sk-1".into()))).unwrap();
+        let ends = "2026-01-02T03:04:05Z".parse().unwrap();
+        let tokens = Tokens {
+            access: Secret::new("at".into()),
+            refresh: Some(Secret::new("rt".into())),
+            ends: Some(ends),
+        };
+        assert!(tokens.ends_within("2026-01-02T03:03:30Z".parse().unwrap(), Duration::from_secs(60)));
+        assert!(!tokens.ends_within("2026-01-02T03:03:00Z".parse().unwrap(), Duration::from_secs(60)));
+        credentials.put("b", Kept::Tokens(tokens)).unwrap();
+        assert_eq!(key(credentials.get("a").unwrap()), "sk-1");
+        assert_eq!(key(credentials.get("b").unwrap()), r#"at Some("rt") Some("2026-01-02T03:04:05Z")"#);
+        for file in std::fs::read_dir(state.path().join("deep")).unwrap() {
+            let file = file.unwrap();
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
+        }
+        std::fs::set_permissions(&credentials.path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(credentials.has("a"));
+        assert_eq!(std::fs::metadata(&credentials.path).unwrap().mode() & 0o777, 0o600);
+        assert!(credentials.forget("a").unwrap());
+        assert!(!credentials.has("a") && credentials.has("b"));
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_written_over_and_not_shown() {
+        let state = tempfile::tempdir().unwrap();
+        let credentials = Credentials::new(state.path());
+        std::fs::write(&credentials.path, "{\"a\" {:access \"sk-secret\"").unwrap();
+        let error = credentials.put("b", Kept::Key(Secret::new("k".into()))).unwrap_err().to_string();
+        assert!(error.contains("damaged") && !error.contains("sk-secret"), "{error}");
+        assert!(std::fs::read_to_string(&credentials.path).unwrap().contains("sk-secret"));
+    }
+
+    #[test]
+    fn changes_of_several_at_once_are_all_kept() {
+        let state = tempfile::tempdir().unwrap();
+        let credentials = Credentials::new(state.path());
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let credentials = &credentials;
+                scope.spawn(move || {
+                    credentials.put(&format!("p{n}"), Kept::Key(Secret::new(format!("k{n}")))).unwrap();
+                });
+            }
+        });
+        assert!((0..8).all(|n| credentials.has(&format!("p{n}"))));
+    }
+}

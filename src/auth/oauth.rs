@@ -1,0 +1,344 @@
+//! OAuth: how a configuration describes a login, and what is said to the server that gives tokens.
+//!
+//! No client id is shipped: a login is somebody's registration with a provider, and the configuration names
+//! it. The protocol is the `oauth2` crate's; the bytes go through this program's own HTTP client.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use oauth2::basic::{BasicClient, BasicTokenResponse};
+use oauth2::{
+    AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, DeviceAuthorizationUrl, HttpRequest,
+    HttpResponse, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope,
+    StandardDeviceAuthorizationResponse, StandardErrorResponse, TokenResponse as _, TokenUrl,
+};
+
+use super::command;
+use super::credentials::Tokens;
+use crate::clock::Clock;
+use crate::http::{self, Http, HttpError, Url};
+use crate::limits::{HTTP_ERROR_BYTES, LOGIN_SECONDS, TOKEN_SECONDS};
+use crate::secret::Secret;
+use crate::value::Value;
+
+/// How to log in, as a configuration describes it.
+#[derive(Debug, Clone)]
+pub struct Login {
+    client_id: String,
+    client_secret_command: Option<Vec<String>>,
+    authorize: Option<Url>,
+    token: Url,
+    device: Option<Url>,
+    redirect: Option<Url>,
+    scopes: Vec<String>,
+    extra: Vec<(String, String)>,
+}
+
+/// Why tokens were not given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OauthError {
+    /// The server does not want to. Says why.
+    Refused(String),
+    /// It could not be asked, or did not answer.
+    Passing(String),
+}
+
+/// An authorisation that is asked for: where the person agrees, and what proves that it was asked here.
+pub struct Asked {
+    /// The page.
+    pub url: Url,
+    /// What the page hands on.
+    pub state: CsrfToken,
+    /// What only this process knows.
+    pub verifier: PkceCodeVerifier,
+    /// Where the page sends the browser.
+    pub redirect: Url,
+}
+
+/// A code for a device that has no browser.
+pub struct Device {
+    details: StandardDeviceAuthorizationResponse,
+    /// The page.
+    pub url: String,
+    /// What is typed there.
+    pub code: String,
+    /// When it ends.
+    pub ends: Timestamp,
+}
+
+impl Login {
+    /// Reads a login.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(value: &Value<'_>) -> Result<Self, String> {
+        const KEYS: [&str; 8] = [
+            "client-id",
+            "client-secret-command",
+            "authorize-url",
+            "token-url",
+            "device-url",
+            "redirect-url",
+            "scopes",
+            "extra",
+        ];
+        let map = value.as_map().ok_or("needs a map at :login")?;
+        if let Some((key, _)) =
+            map.iter().find(|(key, _)| !key.as_keyword().is_some_and(|key| KEYS.contains(&key)))
+        {
+            return Err(format!(
+                "has no {key} in its :login; it may have {}",
+                KEYS.map(|key| format!(":{key}")).join(" ")
+            ));
+        }
+        let text = |key: &str| map.get_keyword(key).and_then(Value::as_str).map(str::to_owned);
+        let texts = |key: &str| {
+            let items = map.get_keyword(key).and_then(Value::as_slice).unwrap_or_default();
+            items.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let url = |key: &str| match text(key) {
+            None => Ok(None),
+            Some(text) => match Url::parse(&text) {
+                // What is said there are secrets.
+                Ok(url) if url.scheme() == "https" || (url.scheme() == "http" && http::is_loopback(&url)) => {
+                    Ok(Some(url))
+                }
+                _ => Err(format!("needs an address that begins with https:// at :{key} of its :login")),
+            },
+        };
+        let (authorize, device) = (url("authorize-url")?, url("device-url")?);
+        let client_id = text("client-id").ok_or("needs a :client-id in its :login")?;
+        if authorize.is_none() && device.is_none() {
+            return Err("needs an :authorize-url or a :device-url in its :login".to_owned());
+        }
+        let command = texts("client-secret-command");
+        let extra =
+            map.get_keyword("extra").and_then(Value::as_map).into_iter().flat_map(crate::value::Map::iter);
+        let extra = extra.filter_map(|(key, value)| {
+            let key = key.as_str().or_else(|| key.as_keyword())?;
+            Some((key.to_owned(), value.as_str()?.to_owned()))
+        });
+        Ok(Self {
+            client_id,
+            client_secret_command: (!command.is_empty()).then_some(command),
+            authorize,
+            token: url("token-url")?.ok_or("needs a :token-url in its :login")?,
+            device,
+            redirect: url("redirect-url")?,
+            scopes: texts("scopes"),
+            extra: extra.collect(),
+        })
+    }
+
+    /// Where the browser is to be sent, if the configuration says so.
+    pub fn redirect(&self) -> Option<&Url> {
+        self.redirect.as_ref()
+    }
+
+    /// Whether a page asks the person, rather than a code for a device.
+    pub fn has_page(&self) -> bool {
+        self.authorize.is_some()
+    }
+
+    /// Asks for an authorisation.
+    ///
+    /// # Errors
+    /// [`OauthError::Refused`] where the configuration has no page.
+    pub fn ask(&self, redirect: Url) -> Result<Asked, OauthError> {
+        let page = self
+            .authorize
+            .clone()
+            .ok_or_else(|| OauthError::Refused("there is no page to log in at".into()))?;
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let client = BasicClient::new(ClientId::new(self.client_id.clone()))
+            .set_auth_uri(AuthUrl::from_url(page))
+            .set_redirect_uri(RedirectUrl::from_url(redirect.clone()));
+        let mut request = client.authorize_url(CsrfToken::new_random).set_pkce_challenge(challenge);
+        for scope in &self.scopes {
+            request = request.add_scope(Scope::new(scope.clone()));
+        }
+        for (key, value) in &self.extra {
+            request = request.add_extra_param(key, value);
+        }
+        let (url, state) = request.url();
+        Ok(Asked { url, state, verifier, redirect })
+    }
+
+    /// Exchanges what the page gave for tokens.
+    ///
+    /// # Errors
+    /// See [`OauthError`].
+    pub async fn exchange(
+        &self,
+        code: &Secret,
+        verifier: PkceCodeVerifier,
+        redirect: Url,
+        http: &Arc<Http>,
+        clock: &dyn Clock,
+    ) -> Result<Tokens, OauthError> {
+        let client = self.client().await?.set_redirect_uri(RedirectUrl::from_url(redirect));
+        let answer = client
+            .exchange_code(AuthorizationCode::new(code.expose().to_owned()))
+            .set_pkce_verifier(verifier)
+            .request_async(&caller(http))
+            .await;
+        tokens(answer.map_err(|error| sort(&error, code))?, None, clock)
+    }
+
+    /// Asks for fresh tokens.
+    ///
+    /// # Errors
+    /// See [`OauthError`].
+    pub async fn refresh(
+        &self,
+        refresh: &Secret,
+        http: &Arc<Http>,
+        clock: &dyn Clock,
+    ) -> Result<Tokens, OauthError> {
+        let client = self.client().await?;
+        let token = RefreshToken::new(refresh.expose().to_owned());
+        let answer = client.exchange_refresh_token(&token).request_async(&caller(http)).await;
+        tokens(answer.map_err(|error| sort(&error, refresh))?, Some(refresh), clock)
+    }
+
+    /// Asks for a code for a device.
+    ///
+    /// # Errors
+    /// See [`OauthError`].
+    pub async fn device(&self, http: &Arc<Http>, clock: &dyn Clock) -> Result<Device, OauthError> {
+        let url =
+            self.device.clone().ok_or_else(|| OauthError::Refused("there is no login by code".into()))?;
+        let client = self.client().await?.set_device_authorization_url(DeviceAuthorizationUrl::from_url(url));
+        let mut request = client.exchange_device_code();
+        for scope in &self.scopes {
+            request = request.add_scope(Scope::new(scope.clone()));
+        }
+        for (key, value) in &self.extra {
+            request = request.add_extra_param(key.clone(), value.clone());
+        }
+        let none = Secret::new(String::new());
+        let details: StandardDeviceAuthorizationResponse =
+            request.request_async(&caller(http)).await.map_err(|error| sort(&error, &none))?;
+        let url = details.verification_uri_complete().map(|url| url.secret().clone());
+        let time = details.expires_in().min(Duration::from_secs(LOGIN_SECONDS));
+        Ok(Device {
+            url: url.unwrap_or_else(|| details.verification_uri().to_string()),
+            code: details.user_code().secret().clone(),
+            ends: clock.now().checked_add(time).unwrap_or(Timestamp::MAX),
+            details,
+        })
+    }
+
+    /// Waits until the person has typed a device's code.
+    ///
+    /// # Errors
+    /// See [`OauthError`].
+    pub async fn wait(
+        &self,
+        device: &Device,
+        http: &Arc<Http>,
+        clock: &dyn Clock,
+    ) -> Result<Tokens, OauthError> {
+        let client = self.client().await?;
+        let time = device.details.expires_in().min(Duration::from_secs(LOGIN_SECONDS));
+        let answer = client
+            .exchange_device_access_token(&device.details)
+            .request_async(&caller(http), tokio::time::sleep, Some(time))
+            .await;
+        let none = Secret::new(String::new());
+        tokens(answer.map_err(|error| sort(&error, &none))?, None, clock)
+    }
+
+    async fn client(
+        &self,
+    ) -> Result<
+        BasicClient<
+            oauth2::EndpointNotSet,
+            oauth2::EndpointNotSet,
+            oauth2::EndpointNotSet,
+            oauth2::EndpointNotSet,
+            oauth2::EndpointSet,
+        >,
+        OauthError,
+    > {
+        let mut client = BasicClient::new(ClientId::new(self.client_id.clone()));
+        if let Some(command) = &self.client_secret_command {
+            let secret = command::run(command, "the login's client secret").await;
+            let secret = secret.map_err(|error| OauthError::Refused(error.to_string()))?;
+            client = client.set_client_secret(ClientSecret::new(secret.expose().to_owned()));
+        }
+        Ok(client.set_token_uri(TokenUrl::from_url(self.token.clone())))
+    }
+}
+
+fn tokens(
+    answer: BasicTokenResponse,
+    before: Option<&Secret>,
+    clock: &dyn Clock,
+) -> Result<Tokens, OauthError> {
+    let access = Secret::new(answer.access_token().secret().clone());
+    if access.is_empty() {
+        return Err(OauthError::Refused("the server gave an empty token.".to_owned()));
+    }
+    let refresh = answer.refresh_token().map(|token| Secret::new(token.secret().clone()));
+    let ends = answer.expires_in().and_then(|time| {
+        let time = SignedDuration::try_from(time).ok()?;
+        clock.now().checked_add(time).ok()
+    });
+    // A server that gives no new one lets the old one stand.
+    Ok(Tokens { access, refresh: refresh.or_else(|| before.cloned()), ends })
+}
+
+/// An exchange under way.
+type Exchange = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send>>;
+
+/// What the protocol's crate sends its requests through.
+fn caller(http: &Arc<Http>) -> impl Fn(HttpRequest) -> Exchange + Send + Sync + 'static {
+    let http = http.clone();
+    move |request| {
+        let http = http.clone();
+        Box::pin(async move { call(&http, request).await })
+    }
+}
+
+/// One exchange with the server.
+async fn call(http: &Http, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    let (head, body) = request.into_parts();
+    let wrong = |error: String| HttpError::Impossible(error);
+    let url = Url::parse(&head.uri.to_string()).map_err(|error| wrong(error.to_string()))?;
+    let patience = Duration::from_secs(TOKEN_SECONDS);
+    let call = http.client(&url)?.request(head.method, url).headers(head.headers).body(body);
+    let mut response = http::send(call, patience).await?;
+    let mut answer = HttpResponse::new(Vec::new());
+    *answer.status_mut() = response.status();
+    *answer.headers_mut() = response.headers().clone();
+    *answer.body_mut() = http::whole(&mut response, HTTP_ERROR_BYTES, patience).await?;
+    Ok(answer)
+}
+
+/// What a failure comes to. What was sent is not shown, and neither is an answer that could not be read: it
+/// may hold a token.
+fn sort<T: oauth2::ErrorResponseType + fmt::Display + 'static>(
+    error: &RequestTokenError<HttpError, StandardErrorResponse<T>>,
+    sent: &Secret,
+) -> OauthError {
+    match error {
+        RequestTokenError::ServerResponse(told) => {
+            let kind = told.error();
+            let code = serde_json::to_value(kind).ok().and_then(|code| code.as_str().map(str::to_owned));
+            let code = code.unwrap_or_else(|| "the server refused".to_owned());
+            let text = match told.error_description() {
+                Some(description) => format!("{description} ({code})."),
+                None => format!("{code}."),
+            };
+            OauthError::Refused(sent.redact(&text).into_owned())
+        }
+        RequestTokenError::Request(HttpError::Impossible(why)) => OauthError::Refused(format!("{why}.")),
+        RequestTokenError::Request(error) => OauthError::Passing(error.to_string()),
+        RequestTokenError::Parse(..) => OauthError::Refused("the server's answer cannot be read.".to_owned()),
+        RequestTokenError::Other(_) => OauthError::Refused("the server gave no tokens in time.".to_owned()),
+    }
+}

@@ -1,0 +1,462 @@
+//! `edn-bridge doctor`: what was found, and what to do about what is missing.
+//!
+//! Looks, and changes nothing but for a file that it writes to the state folder and removes again. Names
+//! of variables that hold keys are told, their values never read into anything.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use edn_bridge::clock::{Clock, SystemClock};
+use edn_bridge::config::{Layers, Settings};
+use edn_bridge::context::{Places, Project};
+use edn_bridge::edn;
+use edn_bridge::limits::LISTING_BYTES;
+use edn_bridge::provider::embedded::{self, ModelFile};
+use edn_bridge::runtime::Providers;
+use edn_bridge::store::{Durability, FORMAT, Header, Store};
+use edn_bridge::tool::sandbox;
+use edn_bridge::transport::socket;
+use edn_bridge::value::{Map, Value};
+
+use super::{FAILED, Options};
+
+/// How long a program that is asked for its version may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How it stands with something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// As it should be.
+    Well,
+    /// It works, but something is absent or less than it could be.
+    Note,
+    /// It does not work.
+    Broken,
+}
+
+impl State {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Well => "ok",
+            Self::Note => "note",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// One thing that was found.
+struct Finding {
+    area: &'static str,
+    state: State,
+    what: String,
+    /// What to do about it.
+    advice: Option<String>,
+}
+
+/// All that was found.
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn well(&mut self, area: &'static str, what: impl Into<String>) {
+        self.0.push(Finding { area, state: State::Well, what: what.into(), advice: None });
+    }
+
+    fn note(&mut self, area: &'static str, what: impl Into<String>, advice: impl Into<String>) {
+        self.0.push(Finding { area, state: State::Note, what: what.into(), advice: Some(advice.into()) });
+    }
+
+    fn broken(&mut self, area: &'static str, what: impl Into<String>, advice: impl Into<String>) {
+        self.0.push(Finding { area, state: State::Broken, what: what.into(), advice: Some(advice.into()) });
+    }
+}
+
+/// A value of the configuration: its name, what it is, where it came from.
+type Held = (&'static str, Value<'static>, String);
+
+pub(super) fn run(options: &Options, as_edn: bool) -> Result<ExitCode, String> {
+    let mut found = Findings::default();
+    let mut held = Vec::new();
+    match options.settings() {
+        Ok(settings) => {
+            held = values(options, &settings);
+            match settings.files.read() {
+                Ok(layers) => configuration(&mut found, &settings, &layers),
+                Err(error) => found.broken("configuration", error.to_string(), "Correct that file."),
+            }
+            state(&mut found, &settings.state_dir);
+            sessions(&mut found, options, &settings);
+            models(&mut found, &settings);
+            keys(&mut found, &settings);
+            socket(&mut found, &settings);
+            context(&mut found, &settings);
+        }
+        Err(error) => found.broken("configuration", error, "Correct it; nothing else could be looked at."),
+    }
+    kernel(&mut found);
+    emacs(&mut found);
+    let well = found.0.iter().all(|finding| finding.state != State::Broken);
+    let text = if as_edn { as_value(&held, &found, well) } else { as_text(&held, &found, well) };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))?;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn values(options: &Options, settings: &Settings) -> Vec<Held> {
+    let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
+    let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
+    let values = [
+        ("state-dir", path(&settings.state_dir)),
+        ("cwd", path(&settings.cwd)),
+        ("config", optional(&settings.files.user)),
+        ("provider", Value::from(settings.provider.to_string())),
+        ("model", Value::from(settings.model.to_string())),
+        ("model-file", optional(&settings.model_file)),
+        ("script", optional(&settings.script)),
+        ("mode", Value::from(settings.mode.as_str())),
+        ("durability", Value::from(options.durability().as_str())),
+        ("log", Value::from(options.log.clone())),
+    ];
+    values.into_iter().map(|(key, value)| (key, value, settings.origin(key).to_owned())).collect()
+}
+
+fn configuration(found: &mut Findings, settings: &Settings, layers: &Layers) {
+    for (whose, file) in [("The user's", &settings.files.user), ("The project's", &settings.files.project)] {
+        let Some(path) = file else { continue };
+        let there = if path.exists() { "is read" } else { "is not there, which is fine" };
+        found.well("configuration", format!("{whose} configuration {} {there}.", path.display()));
+    }
+    if settings.files.is_trusted() {
+        found.well("trust", "The user trusts this folder: its configuration holds in full.");
+    } else if settings.files.project.as_deref().is_some_and(Path::exists) {
+        found.note(
+            "trust",
+            "This folder is not trusted: its configuration may only narrow what is allowed.",
+            "If you know where it comes from, trust it with /trust in a session.",
+        );
+    } else {
+        found.well("trust", "This folder is not trusted; it has no configuration that would need it.");
+    }
+    for passed_over in &layers.passed_over {
+        found.note(
+            "configuration",
+            format!("Passed over: {passed_over}."),
+            "Correct it, or trust the folder.",
+        );
+    }
+}
+
+fn state(found: &mut Findings, state_dir: &Path) {
+    let shown = state_dir.display();
+    let folder = match std::fs::metadata(state_dir) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let existing = state_dir.ancestors().find(|folder| folder.exists());
+            let what = format!("The state folder {shown} is not there yet; it is made when it is needed.");
+            return match existing.map(writes) {
+                Some(Ok(_)) => found.well("state", what),
+                Some(Err(error)) => found.broken(
+                    "state",
+                    format!("The state folder {shown} is not there, and cannot be made: {error}."),
+                    "Make it, or name another with --state-dir DIR.",
+                ),
+                None => found.broken("state", what, "Name one with --state-dir DIR."),
+            };
+        }
+        Err(error) => {
+            let what = format!("The state folder {shown} cannot be looked at: {error}.");
+            return found.broken("state", what, "Name another with --state-dir DIR.");
+        }
+    };
+    if !folder.is_dir() {
+        let what = format!("The state folder {shown} is no folder.");
+        return found.broken("state", what, "Remove what is there, or name another with --state-dir DIR.");
+    }
+    match writes(state_dir) {
+        Ok(took) => found.well(
+            "state",
+            format!(
+                "The state folder {shown} can be written; a sync to its disk takes {:.1} ms.",
+                millis(took)
+            ),
+        ),
+        Err(error) => found.broken(
+            "state",
+            format!("The state folder {shown} cannot be written: {error}."),
+            "Give yourself the right to, make room on the disk, or name another with --state-dir DIR.",
+        ),
+    }
+    if folder.permissions().mode() & 0o077 != 0 {
+        found.note(
+            "state",
+            "Other users can look into the state folder.",
+            format!("Sessions in it are for you alone; still better: chmod 700 {shown}"),
+        );
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// Writes a file there, waits until it is on the disk, and removes it: how long that took.
+fn writes(folder: &Path) -> std::io::Result<Duration> {
+    let path = folder.join(format!(".doctor-{}", std::process::id()));
+    let begun = Instant::now();
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let written = file.write_all(b"?").and_then(|()| file.sync_all());
+    let took = begun.elapsed();
+    std::fs::remove_file(&path)?;
+    written.map(|()| took)
+}
+
+fn sessions(found: &mut Findings, options: &Options, settings: &Settings) {
+    let durability = options.durability();
+    match durability {
+        Durability::Full => {
+            found.well("durability", "Durability is full: what is acknowledged is on the disk.");
+        }
+        Durability::Relaxed => found.note(
+            "durability",
+            "Durability is relaxed: a power failure may cost the last second of what was said.",
+            "Leave --durability out, or give full.",
+        ),
+    }
+    let store = match Store::new(&settings.state_dir, durability) {
+        Ok(store) => store,
+        Err(error) => return found.broken("sessions", error.to_string(), "Look at the system's limits."),
+    };
+    let files = store.all_files();
+    let faults: Vec<_> = files.iter().filter_map(|path| Some((path, fault(path)?))).collect();
+    if faults.is_empty() {
+        let count = files.len();
+        found.well("sessions", format!("{count} sessions are on disk, in the journal's format {FORMAT}."));
+    }
+    for (path, why) in faults {
+        let what = format!("{} cannot be opened: {why}", path.display());
+        found.broken("sessions", what, "Look closer with `edn-bridge sessions verify`.");
+    }
+    let index = settings.state_dir.join("sessions-index.db");
+    match (cfg!(feature = "index"), std::fs::metadata(&index)) {
+        (false, _) => found.note(
+            "index",
+            "This build has no index: sessions are listed and searched by reading their files.",
+            "Build with the feature `index` for many sessions.",
+        ),
+        (true, Ok(file)) => found.well("index", format!("The index of sessions has {} bytes.", file.len())),
+        (true, Err(_)) => {
+            found.well("index", "There is no index of sessions yet; it is made when it is needed.")
+        }
+    }
+}
+
+/// Why a session's file cannot be opened, as far as its first line tells.
+fn fault(path: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| BufReader::new(file.take(LISTING_BYTES)).read_until(b'\n', &mut line));
+    match (read, Header::read(line.trim_ascii_end())) {
+        (Err(error), _) => Some(format!("{error}.")),
+        (Ok(_), Ok(_)) => None,
+        (Ok(_), Err(Ok(format))) => {
+            Some(format!("it has format {format}, this program reads up to {FORMAT}."))
+        }
+        (Ok(_), Err(Err(why))) => Some(format!("{why}.")),
+    }
+}
+
+fn models(found: &mut Findings, settings: &Settings) {
+    let (provider, model) = (&settings.provider, &settings.model);
+    if &**provider != embedded::NAME {
+        found.well("model", format!("New sessions ask the provider {provider} for the model {model}."));
+    }
+    let wanted = &**provider == embedded::NAME;
+    if !embedded::COMPILED_IN {
+        let what = "This build has no embedded model.";
+        return match wanted {
+            true => found.note("model", what, "Choose another provider, or build with `embedded-model`."),
+            false => found.well("model", what),
+        };
+    }
+    match ModelFile::choose(settings.model_file.clone(), &settings.state_dir).check() {
+        Ok(path) => found.well("model", format!("The embedded model's file is {}.", path.display())),
+        Err(error) if settings.model_file.is_some() => {
+            found.broken("model", error.to_string(), "Name another file with --model-file FILE.");
+        }
+        Err(error) => found.note("model", error.to_string(), "Run `edn-bridge models fetch` once."),
+    }
+}
+
+fn keys(found: &mut Findings, settings: &Settings) {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let providers = Providers::new(settings, &clock);
+    let known = providers.key_variables();
+    let is_set = |name: &&String| std::env::var_os(name.as_str()).is_some_and(|value| !value.is_empty());
+    let set: Vec<&str> = known.iter().filter(is_set).map(String::as_str).collect();
+    let ready = providers.ready().join(", ");
+    match set.is_empty() {
+        true => found.note(
+            "keys",
+            format!("The environment has no key of a hosted provider. Providers that can be asked: {ready}."),
+            format!("For a hosted model, log in with /login, or set one of {}.", known.join(", ")),
+        ),
+        false => found.well(
+            "keys",
+            format!("The environment has keys: {}. Providers that can be asked: {ready}.", set.join(", ")),
+        ),
+    }
+}
+
+fn socket(found: &mut Findings, settings: &Settings) {
+    let running = socket::connect(&settings.state_dir, Some(&settings.cwd)).len();
+    match running {
+        0 => found.well("socket", "No bridge runs for this folder."),
+        1 => found.well("socket", "A bridge runs for this folder; `query` and `repl` ask it."),
+        more => found.well("socket", format!("{more} bridges run for this folder; the newest is asked.")),
+    }
+}
+
+fn kernel(found: &mut Findings) {
+    match sandbox::state() {
+        sandbox::State::Enforced => found.well(
+            "sandbox",
+            "The kernel (Landlock) keeps commands from writing outside the workspace and the temporary folder.",
+        ),
+        sandbox::State::Unavailable => found.note(
+            "sandbox",
+            "The kernel has no Landlock that can be used: commands that are allowed can write wherever you can.",
+            "Use Linux 6.2 or later with Landlock switched on (lsm=landlock,…), and read commands before you allow \
+             them.",
+        ),
+    }
+}
+
+fn emacs(found: &mut Findings) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(program) = std::env::split_paths(&path).map(|dir| dir.join("emacs")).find(|file| file.is_file())
+    else {
+        return found.note(
+            "emacs",
+            "Emacs was not found.",
+            "Install it for the Emacs frontend (28.1 or later); nothing else needs it.",
+        );
+    };
+    match version(&program) {
+        Some(version) => {
+            let number =
+                |at: usize| version.split(['.', ' ']).filter_map(|part| part.parse::<u32>().ok()).nth(at);
+            match (number(0), number(1)) {
+                (Some(major), Some(minor)) if (major, minor) < (28, 1) => found.note(
+                    "emacs",
+                    format!("{version} ({}) is too old for the package.", program.display()),
+                    "Install Emacs 28.1 or later.",
+                ),
+                _ => found.well("emacs", format!("{version} ({}).", program.display())),
+            }
+        }
+        None => found.note(
+            "emacs",
+            format!("{} does not tell its version.", program.display()),
+            "Try `emacs --version`.",
+        ),
+    }
+}
+
+/// The first line that a program says of its version.
+fn version(program: &Path) -> Option<String> {
+    let mut child = std::process::Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let deadline = Instant::now().checked_add(PATIENCE)?;
+    while child.try_wait().ok()?.is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
+}
+
+fn context(found: &mut Findings, settings: &Settings) {
+    let files = &settings.files;
+    let places =
+        Places { user: files.folder.clone(), cwd: settings.cwd.clone(), trusted: files.is_trusted() };
+    let project = Project::discover(&places);
+    found.well(
+        "context",
+        format!(
+            "The model is told {} files of instructions and {} skills; there are {} prompt templates.",
+            project.instructions.len(),
+            project.skills.values().filter(|skill| skill.for_model).count(),
+            project.templates.len()
+        ),
+    );
+    for problem in &project.problems {
+        let what = format!("{} is left out: {}", problem.path.display(), problem.message);
+        found.note("context", what, "Correct the file, or remove it.");
+    }
+}
+
+fn as_text(held: &[Held], found: &Findings, well: bool) -> String {
+    let mut text = String::new();
+    if !held.is_empty() {
+        let _ = writeln!(text, "Configuration:");
+        let width = held.iter().map(|(key, ..)| key.len()).max().unwrap_or_default();
+        for (key, value, origin) in held {
+            let shown = match value {
+                Value::Nil => "none".to_owned(),
+                value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            };
+            let _ = writeln!(text, "  {key:width$}  {shown}  ({origin})");
+        }
+        let _ = writeln!(text);
+    }
+    for finding in &found.0 {
+        let _ = writeln!(text, "{:6}  {}: {}", finding.state.as_str(), finding.area, finding.what);
+        if let Some(advice) = &finding.advice {
+            let _ = writeln!(text, "        → {advice}");
+        }
+    }
+    let _ = writeln!(text, "\n{}", if well { "Nothing is broken." } else { "Something is broken." });
+    text
+}
+
+fn as_value(held: &[Held], found: &Findings, well: bool) -> String {
+    let value = |(key, value, origin): &Held| {
+        let mut map = Map::new();
+        map.put("key", Value::keyword(*key));
+        map.put("value", value.clone());
+        map.put("source", origin.clone());
+        Value::from(map)
+    };
+    let finding = |finding: &Finding| {
+        let mut map = Map::new();
+        map.put("area", Value::keyword(finding.area));
+        map.put("state", Value::keyword(finding.state.as_str()));
+        map.put("message", finding.what.clone());
+        map.put_some("advice", finding.advice.clone());
+        Value::from(map)
+    };
+    let mut report = Map::new();
+    report.put("healthy", well);
+    report.put("configuration", Value::vector(held.iter().map(value)));
+    report.put("findings", Value::vector(found.0.iter().map(finding)));
+    let mut text = Vec::new();
+    edn::write_pretty(&Value::from(report), 100, &mut text);
+    text.push(b'\n');
+    String::from_utf8_lossy(&text).into_owned()
+}

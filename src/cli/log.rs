@@ -1,0 +1,98 @@
+//! The log on standard error, which never holds anybody up.
+//!
+//! A thread of its own writes the lines. Whoever started the program may not read them: when a pipe's
+//! worth and a queue are full, further lines are counted and left out.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use edn_bridge::limits::{LOG_END_MS, LOG_LINES};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The way to the thread that writes. Cloned into the subscriber; started with the first line.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    queue: OnceLock<SyncSender<Message>>,
+    /// Lines that were left out since the last one that was not.
+    lost: AtomicU64,
+}
+
+enum Message {
+    Line(Vec<u8>),
+    /// All before it is written.
+    End(Sender<()>),
+}
+
+impl Log {
+    /// Waits until what was logged is written, but not long: nobody may be reading.
+    pub(super) fn end(&self) {
+        let Some(queue) = self.0.queue.get() else { return };
+        let (written, wait) = channel();
+        if queue.try_send(Message::End(written)).is_ok() {
+            let _ = wait.recv_timeout(Duration::from_millis(LOG_END_MS));
+        }
+    }
+
+    fn queue(&self) -> &SyncSender<Message> {
+        self.0.queue.get_or_init(|| {
+            let (sender, receiver) = sync_channel(LOG_LINES);
+            // Without the thread the lines go nowhere, which is all that is left to do with them.
+            let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || run(&receiver));
+            sender
+        })
+    }
+}
+
+fn run(lines: &Receiver<Message>) {
+    for message in lines {
+        match message {
+            Message::Line(line) => drop(io::stderr().write_all(&line)),
+            Message::End(written) => drop(written.send(())),
+        }
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Line;
+
+    fn make_writer(&self) -> Line {
+        Line { log: self.clone(), bytes: Vec::new() }
+    }
+}
+
+/// One line on its way. Sent when it is dropped.
+pub(super) struct Line {
+    log: Log,
+    bytes: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let lost = self.log.0.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let told = format!("{lost} lines were left out here: standard error was not read\n");
+            bytes.splice(0..0, told.into_bytes());
+        }
+        if self.log.queue().try_send(Message::Line(bytes)).is_err() {
+            self.log.0.lost.fetch_add(lost.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+}

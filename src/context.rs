@@ -1,0 +1,273 @@
+//! What a session's folder and its user tell a model beside the conversation: instructions (`AGENTS.md`),
+//! skills (`SKILL.md` folders), prompt templates, files that a prompt refers to, what the editor shows.
+//!
+//! Finds files and reads them within bounds, and turns them into text. Knows the path rules of the tools;
+//! knows neither sessions nor who asks. What it finds is text for the model: it never widens what a tool
+//! may do. A file that a link leads out of the project is left alone until the user trusts the folder, so
+//! that a strange repository cannot send a secret to a model by a link to it.
+
+pub mod editor;
+mod file;
+mod front_matter;
+pub mod instructions;
+pub mod reference;
+pub mod skill;
+pub mod template;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::limits::CONTEXT_PROJECTS;
+use crate::tool::path::within;
+
+use instructions::Instructions;
+use skill::Skill;
+use template::Template;
+
+/// Who wrote something: the user, or the project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// It stands in the user's own folder.
+    User,
+    /// It stands in the project.
+    Project,
+}
+
+impl Scope {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// Where to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The user's own folder, such as `~/.config/edn-bridge`.
+    pub user: Option<PathBuf>,
+    /// The folder that the session works in.
+    pub cwd: PathBuf,
+    /// Whether the user trusts the project.
+    pub trusted: bool,
+}
+
+/// Something that was found and cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// Why not, and what to do.
+    pub message: String,
+}
+
+/// What was found for a folder.
+#[derive(Debug, Clone, Default)]
+pub struct Project {
+    /// The instructions, the user's first, then from the project's root inwards.
+    pub instructions: Vec<Instructions>,
+    /// The skills by name.
+    pub skills: BTreeMap<String, Skill>,
+    /// The prompt templates by name.
+    pub templates: BTreeMap<String, Template>,
+    /// What cannot be used.
+    pub problems: Vec<Problem>,
+}
+
+/// A folder that is looked into, outermost first, and what its files may lead to.
+struct Folder {
+    path: PathBuf,
+    scope: Scope,
+    /// Where a file must really stand; `None` for anywhere.
+    confined_to: Option<PathBuf>,
+}
+
+impl Project {
+    /// Looks through the user's folder, and through the project's from its root to where the session
+    /// works: what stands nearer takes the place of what has the same name further away.
+    pub fn discover(places: &Places) -> Self {
+        let mut project = Self::default();
+        for folder in folders(places) {
+            instructions::find(&folder, &mut project);
+            skill::find(&folder, &mut project);
+            template::find(&folder, &mut project);
+        }
+        for problem in &project.problems {
+            tracing::debug!(path = %problem.path.display(), "{}", problem.message);
+        }
+        project
+    }
+
+    fn problem(&mut self, path: &Path, message: impl Into<String>) {
+        self.problems.push(Problem { path: path.to_owned(), message: message.into() });
+    }
+}
+
+/// The folder of the repository that a folder stands in, else the folder itself.
+pub fn root(cwd: &Path) -> &Path {
+    cwd.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
+}
+
+fn folders(places: &Places) -> Vec<Folder> {
+    let mut folders = Vec::new();
+    if let Some(user) = &places.user {
+        folders.push(Folder { path: user.clone(), scope: Scope::User, confined_to: None });
+    }
+    let cwd = places.cwd.canonicalize().unwrap_or_else(|_| places.cwd.clone());
+    let root = root(&cwd);
+    let mut inwards: Vec<&Path> = cwd.ancestors().take_while(|folder| within(folder, root)).collect();
+    inwards.reverse();
+    folders.extend(inwards.into_iter().map(|folder| Folder {
+        path: folder.to_owned(),
+        scope: Scope::Project,
+        confined_to: (!places.trusted).then(|| root.to_owned()),
+    }));
+    folders
+}
+
+/// The names in a folder, sorted, at most so many. A folder that is not there has none.
+fn names(folder: &Path, most: usize) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names.truncate(most);
+    names
+}
+
+/// What was found for each folder, kept until it is looked for again.
+#[derive(Debug, Default)]
+pub struct Library(Mutex<HashMap<PathBuf, Arc<Project>>>);
+
+impl Library {
+    /// What was found last, or is found now where nobody looked yet. Reads the disk then.
+    pub fn get(&self, places: &Places) -> Arc<Project> {
+        let known = self.known().get(&places.cwd).cloned();
+        known.unwrap_or_else(|| self.refresh(places))
+    }
+
+    /// Looks again. Reads the disk.
+    pub fn refresh(&self, places: &Places) -> Arc<Project> {
+        let project = Arc::new(Project::discover(places));
+        let mut known = self.known();
+        if known.len() >= CONTEXT_PROJECTS {
+            // Whoever needs one of them again looks again.
+            known.clear();
+        }
+        known.insert(places.cwd.clone(), project.clone());
+        project
+    }
+
+    /// What was found last for a folder. Never reads the disk.
+    pub fn known_for(&self, cwd: &Path) -> Option<Arc<Project>> {
+        self.known().get(cwd).cloned()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<Project>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct World {
+        dir: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let world = Self { dir: tempfile::tempdir().unwrap() };
+            for (path, text) in files {
+                let path = world.dir.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            world
+        }
+
+        fn look(&self, trusted: bool) -> Project {
+            Project::discover(&Places {
+                user: Some(self.dir.path().join("user")),
+                cwd: self.dir.path().join("repo/inner"),
+                trusted,
+            })
+        }
+    }
+
+    fn texts(project: &Project) -> Vec<&str> {
+        project.instructions.iter().map(|found| found.text.as_str()).collect()
+    }
+
+    #[test]
+    fn instructions_come_from_the_users_folder_and_from_the_root_inwards() {
+        let world = World::new(&[
+            ("AGENTS.md", "outside"),
+            ("repo/.git/HEAD", ""),
+            ("repo/AGENTS.md", "root"),
+            ("repo/CLAUDE.md", "second choice"),
+            ("repo/inner/CLAUDE.md", "inner"),
+            ("repo/inner/deeper/AGENTS.md", "deeper"),
+            ("user/AGENTS.md", "mine"),
+        ]);
+        assert_eq!(texts(&world.look(false)), ["mine", "root", "inner"]);
+    }
+
+    #[test]
+    fn without_a_repository_only_the_folder_itself_is_looked_into() {
+        let world = World::new(&[("repo/AGENTS.md", "above"), ("repo/inner/AGENTS.md", "here")]);
+        assert_eq!(texts(&world.look(false)), ["here"]);
+    }
+
+    #[test]
+    fn a_link_out_of_the_project_is_followed_only_when_the_folder_is_trusted() {
+        let world = World::new(&[
+            ("repo/.git/HEAD", ""),
+            ("repo/docs/rules.md", "rules"),
+            ("repo/inner/x", ""),
+            ("secret", "key"),
+        ]);
+        let root = world.dir.path();
+        symlink(root.join("secret"), root.join("repo/AGENTS.md")).unwrap();
+        symlink("../docs/rules.md", root.join("repo/inner/AGENTS.md")).unwrap();
+        let project = world.look(false);
+        assert_eq!(texts(&project), ["rules"]);
+        assert!(project.problems[0].message.contains("trust"), "{:?}", project.problems);
+        assert_eq!(texts(&world.look(true)), ["key", "rules"]);
+    }
+
+    #[test]
+    fn skills_and_templates_that_stand_nearer_take_the_place_of_others() {
+        let skill = |text: &str| {
+            format!("---\nname: tidy\ndescription: >\n  Tidies\n  {text}\n---\nBody of {text}\n")
+        };
+        let (mine, theirs) = (skill("mine"), skill("theirs"));
+        let world = World::new(&[
+            ("repo/.git/HEAD", ""),
+            ("repo/inner/x", ""),
+            ("user/skills/tidy/SKILL.md", &mine),
+            ("user/prompts/fix.md", "Fix it."),
+            ("repo/.agents/skills/tidy/SKILL.md", &theirs),
+            ("repo/.edn-bridge/skills/nameless/SKILL.md", "no front matter"),
+            ("repo/.edn-bridge/skills/broken/SKILL.md", "---\nname: [\n---\n"),
+            ("repo/.edn-bridge/prompts/fix.md", "---\ndescription: Fixes\nargument-hint: what\n---\nFix $1."),
+            ("repo/.edn-bridge/prompts/help.md", "Mine."),
+            ("repo/.edn-bridge/prompts/fix2.md", "No such name."),
+            ("repo/.edn-bridge/prompts/notes.txt", "no template"),
+        ]);
+        let project = world.look(false);
+        let tidy = &project.skills["tidy"];
+        assert_eq!((tidy.description.as_str(), tidy.scope), ("Tidies theirs", Scope::Project));
+        assert_eq!(project.skills.len(), 1);
+        let fix = &project.templates["fix"];
+        assert_eq!((fix.description.as_str(), fix.hint.as_deref()), ("Fixes", Some("what")));
+        assert_eq!(project.templates.len(), 2, "{:?}", project.templates);
+        let told: Vec<&str> = project.problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+    }
+}

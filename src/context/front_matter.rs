@@ -1,0 +1,77 @@
+//! The front matter of a Markdown file: a YAML map between two lines of three hyphens.
+//!
+//! Knows text alone. The YAML reader bounds what aliases may unfold.
+
+use serde::Deserialize;
+
+/// What front matter may say; what is not named here is passed over.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct FrontMatter {
+    /// The name.
+    pub name: Option<String>,
+    /// What it is for, and when.
+    pub description: Option<String>,
+    /// What arguments a template takes, for a person.
+    pub argument_hint: Option<String>,
+    /// Whether only the person may use it, not the model by itself.
+    pub disable_model_invocation: bool,
+}
+
+/// The front matter of a file, where it has some, and what follows it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn split(text: &str) -> Result<(Option<FrontMatter>, &str), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Some(inner) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
+        return Ok((None, text));
+    };
+    let mut at = 0usize;
+    for line in inner.split_inclusive('\n') {
+        let end = at.saturating_add(line.len());
+        if line.trim_end() == "---" {
+            let (yaml, body) = (inner.get(..at).unwrap_or_default(), inner.get(end..).unwrap_or_default());
+            if yaml.trim().is_empty() {
+                return Ok((Some(FrontMatter::default()), body));
+            }
+            let matter = serde_saphyr::from_str(yaml).map_err(|error| {
+                let error = error.to_string();
+                format!("Its front matter is no YAML map: {}.", error.lines().next().unwrap_or_default())
+            })?;
+            return Ok((Some(matter), body));
+        }
+        at = end;
+    }
+    Err("Its front matter does not end: a line of three hyphens is missing.".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn front_matter_is_told_from_the_text() {
+        let (matter, body) =
+            split("---\nname: a\ndescription: \"b: c\"\nother: [1]\n---\n\nText\n---\n").unwrap();
+        let matter = matter.unwrap();
+        assert_eq!((matter.name.as_deref(), matter.description.as_deref()), (Some("a"), Some("b: c")));
+        assert_eq!(body, "\nText\n---\n");
+        assert_eq!(split("Text\n---\n").unwrap(), (None, "Text\n---\n"));
+        assert_eq!(split("---\r\nname: a\r\n---\r\nT").unwrap().1, "T");
+        assert_eq!(split("---\n---\nT").unwrap().1, "T");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for text in ["---\nname: a\n", "---\nname: [\n---\n", "---\n- a\n---\n", "---\nname: {}\n---\n"] {
+            assert!(split(text).is_err(), "{text:?}");
+        }
+        let mut laughs = "---\na0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..9 {
+            let aliases = vec![format!("*a{}", n - 1); 9].join(", ");
+            laughs.push_str(&format!("a{n}: &a{n} [{aliases}]\n"));
+        }
+        assert!(split(&format!("{laughs}---\n")).is_err(), "aliases unfold without a bound");
+    }
+}

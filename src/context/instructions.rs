@@ -1,0 +1,40 @@
+//! Instructions that a project, or the user, keeps for agents: `AGENTS.md` and what others call it.
+
+use std::path::PathBuf;
+
+use super::{Folder, Project, Scope, file};
+use crate::limits::INSTRUCTIONS_BYTES;
+
+/// The names that are looked for in a folder; the first that is there counts.
+const NAMES: &[&str] = &["AGENTS.md", "CLAUDE.md"];
+
+/// One file of instructions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instructions {
+    /// The file.
+    pub path: PathBuf,
+    /// Who wrote it.
+    pub scope: Scope,
+    /// The text, as much of it as is read.
+    pub text: String,
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// Whether the text is only the start.
+    pub cut: bool,
+}
+
+pub(super) fn find(folder: &Folder, project: &mut Project) {
+    for name in NAMES {
+        let path = folder.path.join(name);
+        match file::start(folder, &path, INSTRUCTIONS_BYTES) {
+            Ok(None) => continue,
+            Ok(Some(start)) if start.text.trim().is_empty() => {}
+            Ok(Some(start)) => {
+                let (scope, bytes, cut) = (folder.scope, start.bytes, start.is_cut(INSTRUCTIONS_BYTES));
+                project.instructions.push(Instructions { path, scope, text: start.text, bytes, cut });
+            }
+            Err(message) => project.problem(&path, message),
+        }
+        return;
+    }
+}

@@ -1,0 +1,99 @@
+//! Skills: folders with a `SKILL.md`, whose front matter says what they are for.
+//!
+//! The model is told names and descriptions, and reads the file when it needs one.
+
+use std::path::PathBuf;
+
+use super::{Folder, Project, Scope, file, front_matter, names};
+use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
+use crate::tool::one_line;
+
+/// Where skills stand in a project's folder; later ones take the place of earlier ones.
+const IN_PROJECT: &[&str] = &[".claude/skills", ".agents/skills", ".edn-bridge/skills"];
+
+/// One skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name: small letters, digits and hyphens.
+    pub name: String,
+    /// What it does, and when to use it.
+    pub description: String,
+    /// Its `SKILL.md`.
+    pub path: PathBuf,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Who wrote it.
+    pub scope: Scope,
+    /// Whether the model is told of it.
+    pub for_model: bool,
+    /// What follows the front matter.
+    pub body: String,
+}
+
+impl Skill {
+    /// What the model is told when the person uses the skill by its name.
+    pub fn expand(&self, arguments: &str) -> String {
+        let mut text = format!(
+            "Use the skill {}; its files stand in {}.\n\n{}",
+            self.name,
+            self.folder.display(),
+            self.body.trim()
+        );
+        if !arguments.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(arguments);
+        }
+        text
+    }
+}
+
+pub(super) fn find(folder: &Folder, project: &mut Project) {
+    let places: &[&str] = if folder.scope == Scope::User { &["skills"] } else { IN_PROJECT };
+    for place in places {
+        let all = folder.path.join(place);
+        for name in names(&all, SKILLS) {
+            let own = all.join(&name);
+            let path = own.join("SKILL.md");
+            match read(folder, &name, own, path.clone()) {
+                Ok(None) => {}
+                Ok(Some(_)) if project.skills.len() >= SKILLS => {
+                    project.problem(&path, format!("There are more than {SKILLS} skills; it is left out."));
+                    return;
+                }
+                Ok(Some(skill)) => {
+                    project.skills.insert(skill.name.clone(), skill);
+                }
+                Err(message) => project.problem(&path, message),
+            }
+        }
+    }
+}
+
+fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Option<Skill>, String> {
+    let Some(start) = file::start(folder, &path, SKILL_BYTES)? else { return Ok(None) };
+    if start.is_cut(SKILL_BYTES) {
+        return Err(format!(
+            "It has more than {SKILL_BYTES} bytes: put the long part into a file beside it."
+        ));
+    }
+    let (matter, body) = front_matter::split(&start.text)?;
+    let matter = matter.ok_or("It has no front matter with a name and a description.")?;
+    let name = matter.name.unwrap_or_else(|| name.to_owned());
+    if !(1..=64).contains(&name.len())
+        || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    {
+        return Err(format!(
+            "{name:?} is no name of a skill: small letters, digits and hyphens, at most 64."
+        ));
+    }
+    let description = one_line(matter.description.as_deref().unwrap_or_default(), SKILL_DESCRIPTION_BYTES);
+    if description.is_empty() {
+        return Err(
+            "Its front matter has no description: the model could not know when to use it.".to_owned()
+        );
+    }
+    // Rules are judged by where a path really leads.
+    let own = own.canonicalize().unwrap_or(own);
+    let (scope, for_model, body) = (folder.scope, !matter.disable_model_invocation, body.to_owned());
+    Ok(Some(Skill { name, description, path, folder: own, scope, for_model, body }))
+}

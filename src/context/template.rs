@@ -1,0 +1,180 @@
+//! Prompt templates: Markdown files that are used as slash commands of their own.
+
+use std::path::PathBuf;
+
+use super::{Folder, Project, Scope, file, front_matter, names};
+use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
+use crate::tool::one_line;
+
+/// Where templates stand in a project's folder; later ones take the place of earlier ones.
+const IN_PROJECT: &[&str] = &[".claude/commands", ".agents/prompts", ".edn-bridge/prompts"];
+
+/// One template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Its name: that of the file.
+    pub name: String,
+    /// What it does: from the front matter, else its first line.
+    pub description: String,
+    /// What arguments it takes, for a person.
+    pub hint: Option<String>,
+    /// The file.
+    pub path: PathBuf,
+    /// Who wrote it.
+    pub scope: Scope,
+    /// The text with its placeholders.
+    pub body: String,
+}
+
+impl Template {
+    /// How it is written as a command.
+    pub fn usage(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("/{} {hint}", self.name),
+            None => format!("/{}", self.name),
+        }
+    }
+
+    /// The text with the arguments in place of `$1` to `$9`, and of `$ARGUMENTS` and `$@`, which are all of
+    /// them. `$$` is a dollar sign. A template without placeholders is followed by its arguments.
+    ///
+    /// # Errors
+    /// When the text would be longer than [`EXPANSION_BYTES`].
+    pub fn expand(&self, arguments: &str) -> Result<String, String> {
+        let arguments = arguments.trim();
+        let words = words(arguments);
+        let too_long =
+            || format!("/{} with these arguments is longer than {EXPANSION_BYTES} bytes.", self.name);
+        let mut text = String::new();
+        let mut used = false;
+        let mut rest = self.body.trim();
+        while let Some((before, after)) = rest.split_once('$') {
+            text.push_str(before);
+            let digit = after.chars().next().and_then(|c| c.to_digit(10)).filter(|digit| *digit > 0);
+            let (value, length) = if after.starts_with("ARGUMENTS") {
+                (Some(arguments), "ARGUMENTS".len())
+            } else if after.starts_with('@') {
+                (Some(arguments), 1)
+            } else if let Some(place) = digit.and_then(|digit| usize::try_from(digit).ok()) {
+                (Some(words.get(place.saturating_sub(1)).map_or("", String::as_str)), 1)
+            } else {
+                (None, usize::from(after.starts_with('$')))
+            };
+            used |= value.is_some();
+            text.push_str(value.unwrap_or("$"));
+            if text.len() > EXPANSION_BYTES {
+                return Err(too_long());
+            }
+            rest = after.get(length..).unwrap_or_default();
+        }
+        text.push_str(rest);
+        if !used && !arguments.is_empty() {
+            text.push_str("\n\n");
+            text.push_str(arguments);
+        }
+        if text.len() > EXPANSION_BYTES { Err(too_long()) } else { Ok(text) }
+    }
+}
+
+/// The arguments one by one; what stands in quotes is one.
+fn words(arguments: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in arguments.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+pub(super) fn find(folder: &Folder, project: &mut Project) {
+    let places: &[&str] = if folder.scope == Scope::User { &["prompts"] } else { IN_PROJECT };
+    for place in places {
+        let all = folder.path.join(place);
+        for file in names(&all, TEMPLATES) {
+            let Some(name) = file.strip_suffix(".md") else { continue };
+            let path = all.join(&file);
+            match read(folder, name, path.clone()) {
+                Ok(None) => {}
+                Ok(Some(_)) if project.templates.len() >= TEMPLATES => {
+                    let message = format!("There are more than {TEMPLATES} templates; it is left out.");
+                    project.problem(&path, message);
+                    return;
+                }
+                Ok(Some(template)) => {
+                    project.templates.insert(name.to_owned(), template);
+                }
+                Err(message) => project.problem(&path, message),
+            }
+        }
+    }
+}
+
+fn read(folder: &Folder, name: &str, path: PathBuf) -> Result<Option<Template>, String> {
+    let Some(start) = file::start(folder, &path, TEMPLATE_BYTES)? else { return Ok(None) };
+    if start.is_cut(TEMPLATE_BYTES) {
+        return Err(format!("It has more than {TEMPLATE_BYTES} bytes."));
+    }
+    // As the grammar of slash commands has it.
+    let mut bytes = name.bytes();
+    let fits = bytes.next().is_some_and(|first| first.is_ascii_lowercase())
+        && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    if !fits {
+        return Err(format!("/{name} is no command: a template's name has small letters and hyphens alone."));
+    }
+    let (matter, body) = front_matter::split(&start.text)?;
+    let matter = matter.unwrap_or_default();
+    let first = body.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let description = one_line(matter.description.as_deref().unwrap_or(first), 200);
+    let hint = matter.argument_hint.map(|hint| one_line(&hint, 100)).filter(|hint| !hint.is_empty());
+    let (name, scope, body) = (name.to_owned(), folder.scope, body.to_owned());
+    Ok(Some(Template { name, description, hint, path, scope, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(body: &str) -> Template {
+        Template {
+            name: "t".into(),
+            description: String::new(),
+            hint: None,
+            path: PathBuf::new(),
+            scope: Scope::User,
+            body: body.into(),
+        }
+    }
+
+    #[test]
+    fn placeholders_are_filled_in() {
+        for (body, arguments, expected) in [
+            ("Fix $1 in $2.", "it 'a b'", "Fix it in a b."),
+            ("Fix $ARGUMENTS!", " a \"b c\" ", "Fix a \"b c\"!"),
+            ("$@", "x y", "x y"),
+            ("Costs $$5, $x and $", "", "Costs $5, $x and $"),
+            ("No place.", "more", "No place.\n\nmore"),
+            ("No place.", "", "No place."),
+            ("$3|", "one two", "|"),
+            // What an argument holds is no placeholder.
+            ("$1 $2", "'$2' x", "$2 x"),
+        ] {
+            assert_eq!(template(body).expand(arguments).as_deref(), Ok(expected), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_expansion_is_bounded() {
+        let body = "$ARGUMENTS ".repeat(10_000);
+        assert!(template(&body).expand(&"x".repeat(10_000)).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+//! Commands of the user's at the boundaries of a turn: guards that may block, transforms that rewrite,
+//! observers that watch.
+//!
+//! Knows what a hook is, where it may stand, and how its command is run and answers ([`command`]). Does not
+//! know turns: who runs hooks, and what a denial comes to, is the runtime's affair.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::limits::{HOOK_MAX_MS, HOOK_MS, HOOKS};
+use crate::value::Value;
+
+pub mod command;
+mod point;
+
+pub use command::{Failure, call};
+pub use point::{Point, Stage};
+
+/// What a hook does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Votes before a stage; one deny blocks it.
+    Guard,
+    /// Rewrites what goes into a stage or comes out of it.
+    Transform,
+    /// Watches.
+    Observer,
+}
+
+impl Kind {
+    /// The name in configuration and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Transform => "transform",
+            Self::Observer => "observer",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Guard, Self::Transform, Self::Observer].into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// One configured hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// Its name in events; made from its place where the configuration gives none.
+    pub id: Arc<str>,
+    /// Where it stands.
+    pub stage: Stage,
+    /// On which side of the stage.
+    pub point: Point,
+    /// What it does.
+    pub kind: Kind,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// At `tool-call`: the tools whose calls it is for; `None` for all.
+    pub tools: Option<Vec<String>>,
+}
+
+impl Hook {
+    /// Reads `{:stage :tool-call :point :pre :kind :guard :command ["./check"] :timeout-ms 5000 :id "check"
+    /// :tools ["bash"]}`; the last three may be left out.
+    ///
+    /// # Errors
+    /// What is wrong, for a person. A hook that is not understood in every part is none: a guard that is
+    /// passed over guards nothing.
+    pub fn from_value(value: &Value<'_>, place: usize) -> Result<Self, String> {
+        let map = value.as_map().ok_or_else(|| format!("a hook is a map, not a {}", value.kind_name()))?;
+        for (key, _) in map.iter() {
+            let known = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
+            if !key.as_keyword().is_some_and(|key| known.contains(&key)) {
+                return Err(format!("a hook has no {key}"));
+            }
+        }
+        let name = |key: &str| {
+            let value = map.get_keyword(key);
+            value.and_then(|value| value.as_keyword().or_else(|| value.as_str()))
+        };
+        let words = |key: &str| {
+            let words = map.get_keyword(key)?.as_slice()?;
+            words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
+        let stage = name("stage").and_then(Stage::parse).ok_or_else(|| {
+            format!("a hook's :stage must be one of {}", Stage::ALL.map(Stage::as_str).join(", "))
+        })?;
+        let point = name("point")
+            .and_then(Point::parse)
+            .ok_or_else(|| "a hook's :point must be pre or post".to_owned())?;
+        let kind = name("kind")
+            .and_then(Kind::parse)
+            .ok_or_else(|| "a hook's :kind must be guard, transform or observer".to_owned())?;
+        if kind == Kind::Guard && point == Point::Post {
+            return Err("a guard stands at :pre; at :post there is nothing left to block".to_owned());
+        }
+        if kind == Kind::Transform && stage.rewritable(point).is_empty() {
+            let stage = stage.as_str();
+            return Err(format!("a transform has nothing to rewrite at {stage} {}", point.as_str()));
+        }
+        let command = words("command")
+            .filter(|words| words.first().is_some_and(|program| !program.is_empty()))
+            .filter(|words| words.iter().all(|word| !word.contains('\0')))
+            .ok_or_else(|| "a hook's :command must be a vector of strings, the program first".to_owned())?;
+        let timeout = match map.get_keyword("timeout-ms") {
+            None => HOOK_MS,
+            Some(value) => value
+                .as_i64()
+                .and_then(|millis| u64::try_from(millis).ok())
+                .filter(|millis| (1..=HOOK_MAX_MS).contains(millis))
+                .ok_or_else(|| format!("a hook's :timeout-ms must be an integer from 1 to {HOOK_MAX_MS}"))?,
+        };
+        let tools = match map.get_keyword("tools") {
+            None => None,
+            Some(_) if stage != Stage::ToolCall => {
+                return Err("only a hook at tool-call has :tools".to_owned());
+            }
+            Some(_) => Some(words("tools").ok_or("a hook's :tools must be a vector of strings")?),
+        };
+        let id = match map.get_keyword("id") {
+            None => {
+                format!("{}-{}-{}-{}", stage.as_str(), point.as_str(), kind.as_str(), place.saturating_add(1))
+            }
+            Some(_) => {
+                name("id").filter(|id| !id.is_empty()).ok_or("a hook's :id must be a name")?.to_owned()
+            }
+        };
+        Ok(Self {
+            id: id.into(),
+            stage,
+            point,
+            kind,
+            command,
+            timeout: Duration::from_millis(timeout),
+            tools,
+        })
+    }
+}
+
+/// The hooks of a configuration, in its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hooks(Vec<Arc<Hook>>);
+
+impl Hooks {
+    /// Reads all.
+    ///
+    /// # Errors
+    /// The first that is wrong, and how.
+    pub fn read(values: &[Value<'_>]) -> Result<Self, String> {
+        if values.len() > HOOKS {
+            return Err(format!("there are {} hooks; at most {HOOKS} are taken", values.len()));
+        }
+        let mut hooks = Vec::with_capacity(values.len());
+        let mut names = HashSet::new();
+        for (place, value) in values.iter().enumerate() {
+            let number = place.saturating_add(1);
+            let hook = Hook::from_value(value, place).map_err(|wrong| format!("hook {number}: {wrong}"))?;
+            if !names.insert(hook.id.clone()) {
+                return Err(format!("hook {number}: there are two hooks {:?}", hook.id));
+            }
+            hooks.push(Arc::new(hook));
+        }
+        Ok(Self(hooks))
+    }
+
+    /// Those of a kind at a boundary, in order; at `tool-call` those for that tool.
+    pub fn at(&self, stage: Stage, point: Point, kind: Kind, tool: Option<&str>) -> Vec<Arc<Hook>> {
+        let here = |hook: &&Arc<Hook>| hook.stage == stage && hook.point == point && hook.kind == kind;
+        let meant = |hook: &&Arc<Hook>| match (&hook.tools, tool) {
+            (Some(tools), Some(tool)) => tools.iter().any(|name| name == tool),
+            _ => true,
+        };
+        self.0.iter().filter(here).filter(meant).cloned().collect()
+    }
+
+    /// Whether any stands at a boundary.
+    pub fn any_at(&self, stage: Stage, point: Point) -> bool {
+        self.0.iter().any(|hook| hook.stage == stage && hook.point == point)
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Hook> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Hooks, String> {
+        Hooks::read(&crate::edn::read_all(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn hooks_are_found_where_they_stand_in_their_order() {
+        let hooks = read(
+            r#"{:id "a" :stage :tool-call :point :pre :kind :guard :command ["x"] :tools ["bash"]}
+               {:id "b" :stage "tool-call" :point "pre" :kind "guard" :command ["y" "z"] :timeout-ms 5}
+               {:stage :render :point :post :kind :observer :command ["w"]}"#,
+        )
+        .unwrap();
+        let names = |tool| {
+            let found = hooks.at(Stage::ToolCall, Point::Pre, Kind::Guard, Some(tool));
+            found.iter().map(|hook| hook.id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("bash"), ["a", "b"]);
+        assert_eq!(names("read"), ["b"]);
+        assert!(hooks.any_at(Stage::Render, Point::Post) && !hooks.any_at(Stage::Render, Point::Pre));
+        assert_eq!(hooks.iter().last().unwrap().id.as_ref(), "render-post-observer-3");
+    }
+
+    #[test]
+    fn a_hook_that_is_not_understood_is_refused() {
+        for (text, expected) in [
+            ("[]", "is a map"),
+            ("{}", ":stage must be"),
+            ("{:stage :think :point :pre :kind :guard :command [\"x\"]}", ":stage must be"),
+            ("{:stage :render :point :mid :kind :guard :command [\"x\"]}", ":point must be"),
+            ("{:stage :render :point :pre :kind :spy :command [\"x\"]}", ":kind must be"),
+            ("{:stage :render :point :post :kind :guard :command [\"x\"]}", "stands at :pre"),
+            ("{:stage :render :point :post :kind :transform :command [\"x\"]}", "nothing to rewrite"),
+            ("{:stage :render :point :pre :kind :guard :command \"x\"}", ":command must be"),
+            ("{:stage :render :point :pre :kind :guard :command []}", ":command must be"),
+            ("{:stage :render :point :pre :kind :guard :command [\"x\"] :timeout-ms 0}", ":timeout-ms must"),
+            ("{:stage :render :point :pre :kind :guard :command [\"x\"] :tools [\"b\"]}", "only a hook at"),
+            ("{:stage :render :point :pre :kind :guard :command [\"x\"] :tool \"b\"}", "has no :tool"),
+            (
+                "{:id \"a\" :stage :render :point :pre :kind :guard :command [\"x\"]}
+                 {:id \"a\" :stage :render :point :pre :kind :guard :command [\"x\"]}",
+                "hook 2: there are two",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let many = "{:stage :render :point :pre :kind :guard :command [\"x\"]}".repeat(HOOKS + 1);
+        assert!(read(&many).unwrap_err().contains("at most"));
+    }
+}

@@ -1,0 +1,287 @@
+//! Running a hook's command: one EDN map on its standard input, one on its standard output.
+//!
+//! Bounded in time and output. The command runs as a process group of its own, which ends with the call,
+//! and in an environment that holds a few known variables and no other: keys and tokens stay outside.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Hook;
+use crate::edn;
+use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE_MS};
+use crate::value::{Map, Value};
+
+/// The variables that a hook inherits, beside those that begin with `LC_` or `XDG_`. Whatever else the
+/// process has in its environment may be a secret.
+const INHERITED: &[&str] =
+    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
+
+/// Why a hook gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Its command cannot be started.
+    #[error("{program} cannot be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It took too long and was ended.
+    #[error("it took longer than {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// It ended with a status other than 0.
+    #[error("it ended with {status}{}", said(.stderr))]
+    Status {
+        /// The status.
+        status: ExitStatus,
+        /// What it wrote to standard output.
+        stdout: Vec<u8>,
+        /// The beginning of what it wrote to standard error.
+        stderr: String,
+    },
+    /// It wrote more than is taken.
+    #[error("it wrote more than {HOOK_OUTPUT_BYTES} bytes")]
+    TooLong,
+    /// What it wrote is no EDN map.
+    #[error("its answer is {0}")]
+    Nonsense(String),
+    /// The turn was ended meanwhile.
+    #[error("the turn was ended")]
+    Stopped,
+}
+
+impl Failure {
+    /// The end of what a command that failed wrote, at most so many bytes of it.
+    pub fn output(&self, limit: usize) -> String {
+        let Self::Status { stdout, stderr, .. } = self else { return String::new() };
+        let mut all = String::from_utf8_lossy(stdout).into_owned();
+        all.push_str(stderr);
+        let from = all.len().saturating_sub(limit);
+        let from = (from..=all.len()).find(|from| all.is_char_boundary(*from)).unwrap_or(0);
+        all.split_off(from)
+    }
+}
+
+fn said(stderr: &str) -> String {
+    let line = stderr.lines().map(str::trim).find(|line| !line.is_empty());
+    line.map(|line| format!(": {line}")).unwrap_or_default()
+}
+
+/// Gives the hook's command a map and returns the map that it answers with.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn call(
+    hook: &Hook,
+    cwd: &Path,
+    input: &Map<'static>,
+    stop: &CancellationToken,
+) -> Result<Map<'static>, Failure> {
+    let bytes = run(hook, cwd, input, stop).await?;
+    let value = edn::read_one(&bytes).map_err(|error| Failure::Nonsense(format!("not EDN: {error}")))?;
+    match value.into_owned() {
+        Value::Map(map) => Ok(map),
+        other => Err(Failure::Nonsense(format!("no map but a {}", other.kind_name()))),
+    }
+}
+
+/// The same for a hook whose answer nobody reads.
+///
+/// # Errors
+/// See [`Failure`]; never [`Failure::Nonsense`].
+pub async fn tell(
+    hook: &Hook,
+    cwd: &Path,
+    input: &Map<'static>,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    run(hook, cwd, input, stop).await.map(drop)
+}
+
+/// Ends what is left of a hook's processes, however the call ends.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Nothing left in the group is an error that means success.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn run(
+    hook: &Hook,
+    cwd: &Path,
+    input: &Map<'static>,
+    stop: &CancellationToken,
+) -> Result<Vec<u8>, Failure> {
+    execute(&hook.command, cwd, hook.timeout, input, stop).await
+}
+
+/// Runs a command, the program first, with a map on its standard input; returns its standard output.
+///
+/// # Errors
+/// See [`Failure`]; never [`Failure::Nonsense`].
+pub async fn execute(
+    command: &[String],
+    cwd: &Path,
+    limit: Duration,
+    input: &Map<'static>,
+    stop: &CancellationToken,
+) -> Result<Vec<u8>, Failure> {
+    let mut line = Vec::new();
+    edn::write_compact(&Value::from(input.clone()), &mut line);
+    line.push(b'\n');
+    let mut child = start(command, cwd)?;
+    let _group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Failure::Stopped),
+        ended = timeout(limit, converse(&mut child, line)) => ended.unwrap_or(Err(Failure::TimedOut(limit))),
+    }
+}
+
+/// Writes the input, reads the output, waits for the end.
+async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut answer, mut complaint) = (Vec::new(), Vec::new());
+    let limit = u64::try_from(HOOK_OUTPUT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let told = {
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A hook need not read what it does not need.
+                let _ = stdin.write_all(&input).await;
+            }
+        };
+        let read = async {
+            if let Some(stdout) = stdout {
+                let _ = stdout.take(limit).read_to_end(&mut answer).await;
+            }
+        };
+        let complain = async {
+            if let Some(mut stderr) = stderr {
+                let kept = u64::try_from(HOOK_STDERR_BYTES).unwrap_or(u64::MAX);
+                let _ = (&mut stderr).take(kept).read_to_end(&mut complaint).await;
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            }
+        };
+        let talk = async { tokio::join!(read, async { tokio::join!(write, complain) }) };
+        tokio::pin!(talk);
+        tokio::select! {
+            _ = &mut talk => None,
+            status = child.wait() => {
+                // What it left in the background may hold its output open: that is not waited for.
+                let _ = timeout(Duration::from_millis(PROCESS_GRACE_MS), &mut talk).await;
+                Some(status)
+            }
+        }
+    };
+    if answer.len() > HOOK_OUTPUT_BYTES {
+        return Err(Failure::TooLong);
+    }
+    let status = match told {
+        Some(status) => status,
+        None => child.wait().await,
+    };
+    let status = status.map_err(|error| Failure::Nonsense(format!("lost: {error}")))?;
+    match status.success() {
+        true => Ok(answer),
+        false => {
+            let stderr = String::from_utf8_lossy(&complaint).into_owned();
+            Err(Failure::Status { status, stdout: answer, stderr })
+        }
+    }
+}
+
+fn start(command: &[String], cwd: &Path) -> Result<Child, Failure> {
+    let (program, arguments) =
+        command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
+    // A program with a slash is meant from the session's folder, wherever the process is.
+    let path = if program.contains('/') { cwd.join(program) } else { program.into() };
+    let inherited = std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_str().unwrap_or_default();
+        INHERITED.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
+    });
+    Command::new(path)
+        .args(arguments)
+        .current_dir(cwd)
+        .env_clear()
+        .envs(inherited)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| Failure::Start { program: program.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kind, Point, Stage};
+    use super::*;
+
+    fn hook(script: &str, millis: u64) -> Hook {
+        Hook {
+            id: "h".into(),
+            stage: Stage::ToolCall,
+            point: Point::Pre,
+            kind: Kind::Guard,
+            command: ["bash", "-c", script].map(str::to_owned).to_vec(),
+            timeout: Duration::from_millis(millis),
+            tools: None,
+        }
+    }
+
+    fn ask(script: &str, millis: u64, input: &Map<'static>) -> Result<Map<'static>, Failure> {
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stop = CancellationToken::new();
+        executor.block_on(call(&hook(script, millis), Path::new("/"), input, &stop))
+    }
+
+    #[test]
+    fn a_hook_answers_with_a_map() {
+        let input = Map::new().with("n", 7).with("text", "a\n\"b\"");
+        let said = ask("read -r line; echo \"{:got $line}\"", 60_000, &input).unwrap();
+        assert_eq!(said.get_keyword("got"), Some(&Value::from(input)));
+        // One that reads nothing, and leaves something behind that holds its output open.
+        assert_eq!(ask("sleep 1000 & echo '{}'", 60_000, &Map::new()).unwrap(), Map::new());
+    }
+
+    #[test]
+    fn a_hook_that_gives_no_answer_is_told_apart() {
+        let big = Map::new().with("text", "x".repeat(1_000_000));
+        for (script, millis, expected) in [
+            ("echo no >&2; exit 3", 60_000, "exit status: 3: no"),
+            ("kill -9 $$", 60_000, "signal: 9"),
+            ("echo '{:a'", 60_000, "not EDN"),
+            ("echo '[1]'", 60_000, "no map but a"),
+            ("true", 60_000, "not EDN"),
+            ("echo '{} {}'", 60_000, "not EDN"),
+            ("sleep 1000", 50, "longer than 50 ms"),
+            ("yes", 60_000, "wrote more than"),
+            ("yes >&2", 50, "longer than 50 ms"),
+        ] {
+            let error = ask(script, millis, &big).unwrap_err().to_string();
+            assert!(error.contains(expected), "{script}: {error}");
+        }
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut missing = hook("", 1000);
+        missing.command = vec!["./there-is-none".to_owned()];
+        let stop = CancellationToken::new();
+        let asked = executor.block_on(call(&missing, Path::new("/"), &Map::new(), &stop));
+        assert!(asked.unwrap_err().to_string().starts_with("./there-is-none cannot be started"));
+        stop.cancel();
+        let asked = executor.block_on(call(&hook("sleep 1000", 60_000), Path::new("/"), &Map::new(), &stop));
+        assert!(matches!(asked, Err(Failure::Stopped)));
+    }
+}

@@ -1,0 +1,185 @@
+//! Requests over HTTP: the clients that the providers and the logins share.
+//!
+//! Nothing is set up before the first request, so that a process that asks no server pays for none of it.
+//! Redirects are not followed: a key must not travel to where a server points. Knows addresses, bytes and
+//! time limits; does not know what is asked or answered.
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+pub use reqwest::header;
+pub use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+
+use crate::limits::{HTTP_CONNECT_SECONDS, HTTP_KEEP_SECONDS};
+
+/// The clients of a process, one for each way to a server.
+#[derive(Debug, Default)]
+pub struct Http {
+    /// To this machine: no proxy, no encryption.
+    loopback: OnceLock<Client>,
+    /// Without encryption.
+    plain: OnceLock<Client>,
+    /// With encryption, judged by the system's certificates.
+    encrypted: OnceLock<Client>,
+}
+
+/// Why a server could not be asked, or did not answer to the end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The request cannot be made at all; the same again will fail again.
+    #[error("{0}")]
+    Impossible(String),
+    /// The connection could not be made or was lost.
+    #[error("{0}")]
+    Lost(String),
+    /// Nothing came for so long.
+    #[error("nothing came for {} seconds", .0.as_secs_f32())]
+    Silent(Duration),
+}
+
+impl Http {
+    /// The client for an address.
+    ///
+    /// # Errors
+    /// An address that is neither `http` nor `https`, or a system without certificates.
+    pub fn client(&self, url: &Url) -> Result<&Client, HttpError> {
+        let (place, build): (_, fn() -> reqwest::ClientBuilder) = match url.scheme() {
+            "http" if is_loopback(url) => (&self.loopback, || certificates(false).no_proxy()),
+            "http" => (&self.plain, || certificates(false)),
+            "https" => (&self.encrypted, || certificates(true)),
+            other => {
+                return Err(HttpError::Impossible(format!("{other}: is no address of the web")));
+            }
+        };
+        if let Some(client) = place.get() {
+            return Ok(client);
+        }
+        let client = build()
+            .user_agent(concat!("edn-bridge/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(HTTP_CONNECT_SECONDS))
+            .pool_idle_timeout(Duration::from_secs(HTTP_KEEP_SECONDS))
+            .http1_only()
+            .build()
+            .map_err(|error| HttpError::Impossible(told(&error)))?;
+        Ok(place.get_or_init(|| client))
+    }
+}
+
+/// A client's beginning. Without encryption no certificate is read.
+fn certificates(needed: bool) -> reqwest::ClientBuilder {
+    // Fails where one is chosen already, and then that one is it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder();
+    if needed { builder } else { builder.tls_certs_only([]) }
+}
+
+/// Whether an address is on this machine.
+pub fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Sends a request and waits for the answer's head.
+///
+/// # Errors
+/// See [`HttpError`].
+pub async fn send(request: RequestBuilder, patience: Duration) -> Result<Response, HttpError> {
+    match tokio::time::timeout(patience, request.send()).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => Err(sort(&error)),
+        Err(_) => Err(HttpError::Silent(patience)),
+    }
+}
+
+/// The next bytes of an answer; `None` at its end.
+///
+/// # Errors
+/// See [`HttpError`].
+pub async fn more(
+    response: &mut Response,
+    patience: Duration,
+) -> Result<Option<impl AsRef<[u8]>>, HttpError> {
+    match tokio::time::timeout(patience, response.chunk()).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) => Err(sort(&error)),
+        Err(_) => Err(HttpError::Silent(patience)),
+    }
+}
+
+/// The whole of a short answer, at most `limit` bytes of it.
+///
+/// # Errors
+/// See [`HttpError`].
+pub async fn whole(response: &mut Response, limit: usize, patience: Duration) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::new();
+    while let Some(bytes) = more(response, patience).await? {
+        let room = limit.saturating_sub(body.len());
+        let bytes = bytes.as_ref();
+        body.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
+        if body.len() >= limit {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+fn sort(error: &reqwest::Error) -> HttpError {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        // A certificate that is wrong now will be wrong a second later.
+        if inner.is::<rustls::Error>() {
+            return HttpError::Impossible(told(error));
+        }
+        cause = inner.source().or_else(|| {
+            let io = inner.downcast_ref::<std::io::Error>()?;
+            io.get_ref().map(|error| error as &(dyn std::error::Error + 'static))
+        });
+    }
+    match error.is_builder() {
+        true => HttpError::Impossible(told(error)),
+        false => HttpError::Lost(told(error)),
+    }
+}
+
+/// What went wrong, innermost: the outer errors only say that something did. Never the address, which may
+/// hold what is nobody's business.
+fn told(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(inner) = innermost.source() {
+        innermost = inner;
+    }
+    if std::ptr::addr_eq(innermost, error) {
+        return if error.is_connect() { "no connection" } else { "the request failed" }.to_owned();
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_names() {
+        for (url, expected) in [
+            ("http://localhost:11434/v1", true),
+            ("http://127.0.0.1/", true),
+            ("http://127.8.8.8/", true),
+            ("http://[::1]:8080/", true),
+            ("http://localhost.example.com/", false),
+            ("http://10.0.0.1/", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn only_the_web_is_asked() {
+        let http = Http::default();
+        assert!(http.client(&Url::parse("file:///etc/passwd").unwrap()).is_err());
+        assert!(http.client(&Url::parse("http://127.0.0.1:1/").unwrap()).is_ok());
+    }
+}

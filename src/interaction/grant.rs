@@ -1,0 +1,110 @@
+//! Grants: permissions for one call outside a stage's tools, each for exactly the call that was asked about.
+//!
+//! A grant is bound to five things: the execution of the stage, the attempt, the proposal, the tool and a
+//! digest of the arguments. All five must match when the call is about to run, and then the grant is gone.
+//! Grants are kept in memory, by the attempt that asked for them: none outlives it.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::edn;
+use crate::value::Value;
+
+/// What a grant is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// The execution of the stage, of its own in every run.
+    pub stage_execution: String,
+    /// The attempt, from 0.
+    pub attempt: u32,
+    /// The model's proposal of the call.
+    pub proposal: String,
+    /// The tool.
+    pub tool: String,
+    /// [`digest`] of the arguments.
+    pub args_digest: String,
+}
+
+/// The grants of one attempt that were given and not yet used.
+#[derive(Debug, Default)]
+pub struct Grants(Vec<Binding>);
+
+impl Grants {
+    /// Keeps a grant until it is used.
+    pub fn mint(&mut self, binding: Binding) {
+        self.0.push(binding);
+    }
+
+    /// Uses a grant; `false` where there is none that is for exactly this.
+    #[must_use]
+    pub fn consume(&mut self, binding: &Binding) -> bool {
+        match self.0.iter().position(|granted| granted == binding) {
+            Some(place) => {
+                self.0.swap_remove(place);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A digest of a call's arguments: of their canonical EDN, so that the order of keys and the writing of
+/// numbers make no difference, and anything else does. Compared by equality and by nothing else.
+pub fn digest(arguments: &Value<'_>) -> String {
+    let mut bytes = Vec::new();
+    edn::write_canonical(arguments, &mut bytes);
+    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding() -> Binding {
+        Binding {
+            stage_execution: "x-1".to_owned(),
+            attempt: 0,
+            proposal: "p-1".to_owned(),
+            tool: "bash".to_owned(),
+            args_digest: digest(&edn::read_one(b"{:command \"ls\" :timeout-seconds 5}").unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_grant_is_used_once() {
+        let mut grants = Grants::default();
+        assert!(!grants.consume(&binding()), "none was given");
+        grants.mint(binding());
+        assert!(grants.consume(&binding()));
+        assert!(!grants.consume(&binding()));
+    }
+
+    #[test]
+    fn a_grant_is_for_nothing_else() {
+        let other = |change: fn(&mut Binding)| {
+            let mut binding = binding();
+            change(&mut binding);
+            binding
+        };
+        let mut grants = Grants::default();
+        grants.mint(binding());
+        for wrong in [
+            other(|binding| binding.stage_execution = "x-2".to_owned()),
+            other(|binding| binding.attempt = 1),
+            other(|binding| binding.proposal = "p-2".to_owned()),
+            other(|binding| binding.tool = "write".to_owned()),
+            other(|binding| binding.args_digest = digest(&edn::read_one(b"{:command \"rm\"}").unwrap())),
+        ] {
+            assert!(!grants.consume(&wrong), "{wrong:?}");
+        }
+        assert!(grants.consume(&binding()), "the right one is still there");
+    }
+
+    #[test]
+    fn a_digest_is_of_what_is_meant() {
+        let of = |text: &str| digest(&edn::read_one(text.as_bytes()).unwrap());
+        assert_eq!(of("{:a 1 :b [2 3]}"), of("{:b [2, 3], :a 1}"));
+        for other in ["{:a 1 :b [3 2]}", "{:a 1}", "{:a 1 :b (2 3) :c nil}", "{:a \"1\" :b [2 3]}"] {
+            assert_ne!(of("{:a 1 :b [2 3]}"), of(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Models behind HTTP: a call goes out, an answer streams in.
+//!
+//! Knows servers, their protocols, and what their failures mean; does not know where keys come from
+//! ([`crate::auth`]) and neither retries nor runs tools.
+//!
+//! The protocols are written here, each in a file, over [`crate::http`]. A crate that speaks them all, `genai`
+//! 0.7.2, was tried first and cannot be made to keep this program's bounds. A piece of a tool call carries all
+//! the pieces before it, so that 40,000 pieces take eighteen times as long as 10,000. An index in an event is
+//! taken as a length, so that one event of a broken server ends the process for want of 576 GB. An event
+//! without an end is held for as long as it grows. An event of text took 8 µs, where the whole way to the wire
+//! may take 5. None of that can be seen or set from outside.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+
+mod anthropic;
+mod calls;
+mod conversation;
+mod failure;
+mod gemini;
+mod json;
+mod openai;
+mod protocol;
+mod responses;
+pub mod spec;
+mod sse;
+
+use failure::Told;
+use protocol::{Broken, Decoder, Key, Out, Protocol, Quirks};
+use spec::Spec;
+use sse::{Events, StreamError};
+
+use crate::auth::{Credential, KeyError, Keys};
+use crate::clock::Clock;
+use crate::http::{self, Http, HttpError, Response};
+use crate::limits::{HTTP_DRAIN_SECONDS, HTTP_ERROR_BYTES};
+use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request};
+use crate::secret::Secret;
+use crate::value::{Map, Value};
+
+/// A server of models.
+pub struct Hosted {
+    server: Arc<Server>,
+}
+
+struct Server {
+    spec: Spec,
+    keys: Keys,
+    http: Arc<Http>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Hosted {
+    /// A server as it is described. Nothing is asked yet.
+    pub fn new(spec: Spec, keys: Keys, http: Arc<Http>, clock: Arc<dyn Clock>) -> Self {
+        Self { server: Arc::new(Server { spec, keys, http, clock }) }
+    }
+}
+
+impl Provider for Hosted {
+    #[expect(clippy::misnamed_getters, reason = "a server's name here is its id in the configuration")]
+    fn name(&self) -> &str {
+        &self.server.spec.id
+    }
+
+    fn is_ready(&self) -> bool {
+        self.server.keys.are_there()
+    }
+
+    fn stream(&self, request: Request) -> ChunkStream {
+        let call = Box::new(Call {
+            server: self.server.clone(),
+            decoder: self.server.spec.protocol.decoder(&request),
+            model: request.model.clone(),
+            state: State::Ahead(request),
+            secrets: Vec::new(),
+            said: Out::new(),
+            events: Events::default(),
+        });
+        Box::pin(stream::unfold(call, |mut call| async move {
+            let item = call.next().await?;
+            Some((item, call))
+        }))
+    }
+}
+
+/// A call under way.
+struct Call {
+    server: Arc<Server>,
+    decoder: Box<dyn Decoder>,
+    model: String,
+    state: State,
+    /// What the call was made with, so that no error shows it.
+    secrets: Vec<Secret>,
+    /// What was read and not yet said.
+    said: Out,
+    events: Events,
+}
+
+enum State {
+    Ahead(Request),
+    Reading(Response),
+    /// What was read is said, and then this.
+    Failed(ProviderError),
+    Over,
+}
+
+impl Call {
+    async fn next(&mut self) -> Option<Result<Chunk, ProviderError>> {
+        loop {
+            if let Some(chunk) = self.said.pop_front() {
+                // Many chunks come at once; other tasks have their turn between them.
+                tokio::task::coop::consume_budget().await;
+                return Some(Ok(self.mark(chunk)));
+            }
+            match std::mem::replace(&mut self.state, State::Over) {
+                State::Over => return None,
+                State::Failed(error) => return Some(Err(error)),
+                State::Ahead(request) => {
+                    self.state = match self.open(&request).await {
+                        Ok(response) => State::Reading(response),
+                        Err(error) => State::Failed(error),
+                    };
+                }
+                State::Reading(mut response) => {
+                    let read = self.read(&mut response).await;
+                    self.state = match read {
+                        Ok(()) if self.decoder.is_over() => {
+                            drain(response);
+                            State::Over
+                        }
+                        Ok(()) => State::Reading(response),
+                        Err(error) => State::Failed(error),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Notes on what is to be given again who gave it.
+    fn mark(&self, chunk: Chunk) -> Chunk {
+        match chunk {
+            Chunk::Replay(data) => {
+                let mut replay = Map::new();
+                replay.put("provider", self.server.spec.id.to_string());
+                replay.put("model", self.model.clone());
+                replay.put("data", data);
+                Chunk::Replay(Value::from(replay))
+            }
+            chunk => chunk,
+        }
+    }
+
+    /// Makes the call and waits for the head of an answer that is one.
+    async fn open(&mut self, request: &Request) -> Result<Response, ProviderError> {
+        let server = self.server.clone();
+        let spec = &server.spec;
+        let host = spec.base.host_str().unwrap_or_default();
+        let mut quirks = Quirks {
+            openai: host == "api.openai.com",
+            openrouter: host == "openrouter.ai",
+            no_summaries: false,
+        };
+        let mut fresh_key = false;
+        loop {
+            let credential = server.keys.get(fresh_key).await.map_err(|error| self.no_key(error))?;
+            let is_token = matches!(credential, Credential::Token(_));
+            let key = match credential {
+                Credential::None => None,
+                Credential::Key(secret) => Some(Key::Key(secret)),
+                Credential::Token(secret) => Some(Key::Token(secret)),
+            };
+            let mut response = self.send(request, key.as_ref(), quirks).await?;
+            let status = response.status();
+            if status.is_success() {
+                return self.check(response).await;
+            }
+            if status.is_redirection() {
+                return Err(self.fatal("sent the call elsewhere; check its :base-url"));
+            }
+            let wait = failure::retry_after(response.headers(), server.clock.now());
+            let body = http::whole(&mut response, HTTP_ERROR_BYTES, spec.patience).await;
+            let told = Told::body(&body.unwrap_or_default());
+            // A login may have been ended elsewhere before its time.
+            if status.as_u16() == 401 && is_token && !std::mem::replace(&mut fresh_key, true) {
+                continue;
+            }
+            // Only some accounts may see what a model thinks.
+            if spec.protocol == Protocol::Responses
+                && status.as_u16() == 400
+                && ["summaries", "reasoning.summary"].iter().any(|words| told.message.contains(words))
+                && !std::mem::replace(&mut quirks.no_summaries, true)
+            {
+                continue;
+            }
+            return Err(self.refused(&told, Some(status.as_u16()), wait));
+        }
+    }
+
+    async fn send(
+        &mut self,
+        request: &Request,
+        key: Option<&Key>,
+        quirks: Quirks,
+    ) -> Result<Response, ProviderError> {
+        let server = self.server.clone();
+        let spec = &server.spec;
+        let outgoing = spec.protocol.write(&spec.id, request, quirks);
+        let url =
+            spec.url(&outgoing.path).map_err(|error| self.fatal(&format!("has no such address: {error}")))?;
+        let client = server.http.client(&url).map_err(|error| self.failed(&error))?;
+        let mut call = client
+            .post(url)
+            .header("content-type", "application/json")
+            .header("accept", "text/event-stream")
+            .body(outgoing.body.to_string());
+        if spec.protocol == Protocol::Anthropic {
+            call = call.header("anthropic-version", "2023-06-01");
+        }
+        self.secrets.clear();
+        if let Some(key) = key {
+            let Some((name, value)) = spec.protocol.key(key) else {
+                return Err(ProviderError::new(
+                    ErrorKind::NotConfigured,
+                    format!("The key of {} holds characters that no key can hold.", spec.name),
+                ));
+            };
+            call = call.header(name, value);
+            let (Key::Key(secret) | Key::Token(secret)) = key;
+            self.secrets.push(secret.clone());
+        }
+        for (name, value) in &spec.headers {
+            call = call.header(name, value);
+            // What stands there may be a key as well.
+            self.secrets.extend(value.to_str().ok().map(|value| Secret::new(value.to_owned())));
+        }
+        http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
+    }
+
+    /// Whether an answer that says it went well is a stream at all.
+    async fn check(&mut self, mut response: Response) -> Result<Response, ProviderError> {
+        let kind =
+            response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.to_ascii_lowercase();
+        if kind.starts_with("application/json") {
+            let body = http::whole(&mut response, HTTP_ERROR_BYTES, self.server.spec.patience).await;
+            let told = Told::body(&body.unwrap_or_default());
+            if !told.message.is_empty() {
+                return Err(self.refused(&told, None, None));
+            }
+            return Err(self.fatal("answered with one piece of JSON instead of a stream"));
+        }
+        if kind.starts_with("text/html") {
+            return Err(self.fatal("answered with a page instead of a stream; check its :base-url"));
+        }
+        Ok(response)
+    }
+
+    /// Takes the next bytes, and says what they mean.
+    async fn read(&mut self, response: &mut Response) -> Result<(), ProviderError> {
+        match http::more(response, self.server.spec.patience).await {
+            Ok(Some(bytes)) => {
+                self.events.push(bytes.as_ref());
+                self.decode()
+            }
+            Ok(None) => self.decoder.end(&mut self.said).map_err(|broken| self.broken(broken)),
+            // What was complete before the connection went is an answer.
+            Err(error) => match self.decoder.end(&mut self.said) {
+                Ok(()) => Ok(()),
+                Err(_) => Err(self.failed(&error)),
+            },
+        }
+    }
+
+    fn decode(&mut self) -> Result<(), ProviderError> {
+        loop {
+            let event = match self.events.next() {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(()),
+                Err(error @ (StreamError::TooLong | StreamError::NotText)) => {
+                    return Err(self.fatal(&format!("sent {error}")));
+                }
+            };
+            let taken = self.decoder.event(&event, &mut self.said);
+            if let Err(broken) = taken {
+                return Err(self.broken(broken));
+            }
+            if self.decoder.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn broken(&self, broken: Broken) -> ProviderError {
+        match broken {
+            Broken::Told(json) => self.refused(&Told::json(&json), None, None),
+            Broken::Malformed(what) => self.fatal(&format!("sent something that cannot be read: {what}")),
+            Broken::Cut => self.error(ErrorKind::Dropped, "ended the connection in the middle of its answer"),
+        }
+    }
+
+    fn failed(&self, error: &HttpError) -> ProviderError {
+        let host = self.server.spec.base.host_str().unwrap_or_default();
+        let port = self.server.spec.base.port().map(|port| format!(":{port}")).unwrap_or_default();
+        match error {
+            HttpError::Impossible(why) => self.error(ErrorKind::Fatal, &format!("cannot be asked: {why}")),
+            HttpError::Lost(why) => self.error(
+                ErrorKind::Dropped,
+                &format!("at {host}{port} cannot be reached, or went away: {why}"),
+            ),
+            HttpError::Silent(_) => {
+                self.error(ErrorKind::Dropped, &format!("at {host}{port} said nothing more: {error}"))
+            }
+        }
+    }
+
+    fn refused(&self, told: &Told, status: Option<u16>, wait: Option<std::time::Duration>) -> ProviderError {
+        let kind = told.kind(status, wait);
+        let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+        // Hidden before it is cut, so that no half of a key is left.
+        let words = self.redact(if told.message.is_empty() { "no reason was given" } else { &told.message });
+        let words = failure::shown(&words);
+        let text = match kind {
+            ErrorKind::NotConfigured => {
+                format!("did not accept the key{status}: {words}. {}", self.server.keys.advice())
+            }
+            ErrorKind::Overloaded => format!("has too much to do{status}: {words}"),
+            ErrorKind::RateLimited { .. } => format!("asks to wait{status}: {words}"),
+            ErrorKind::ContextOverflow => format!("cannot take a conversation that long{status}: {words}"),
+            _ => format!("refused{status}: {words}"),
+        };
+        self.error(kind, &text)
+    }
+
+    fn no_key(&self, error: KeyError) -> ProviderError {
+        match error {
+            KeyError::Passing(why) => self.error(ErrorKind::Dropped, &format!("cannot be asked: {why}")),
+            other => ProviderError::new(ErrorKind::NotConfigured, other.to_string()),
+        }
+    }
+
+    fn fatal(&self, what: &str) -> ProviderError {
+        self.error(ErrorKind::Fatal, what)
+    }
+
+    /// An error that begins with the provider's name and shows no key, whatever a server wrote.
+    fn error(&self, kind: ErrorKind, what: &str) -> ProviderError {
+        ProviderError::new(kind, format!("{} {}", self.server.spec.name, self.redact(what)))
+    }
+
+    fn redact<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
+        self.secrets.iter().fold(text.into(), |text, secret| match secret.redact(&text) {
+            std::borrow::Cow::Borrowed(_) => text,
+            std::borrow::Cow::Owned(hidden) => hidden.into(),
+        })
+    }
+}
+
+/// Reads what is left behind the answer's end, so that the connection serves the next call too.
+fn drain(mut response: Response) {
+    let rest = async move {
+        let _ =
+            http::whole(&mut response, HTTP_ERROR_BYTES, std::time::Duration::from_secs(HTTP_DRAIN_SECONDS))
+                .await;
+    };
+    tokio::spawn(rest);
+}

@@ -1,0 +1,235 @@
+//! A conversation as hosted models take it: what each side said, by turns, in parts.
+//!
+//! The protocols write the same parts each in its own shape; what they have in common is done here. Messages
+//! of one side that follow each other are joined, a call's result goes with the user's side, what is empty is
+//! left out, and the user has the last word.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use crate::message::{Block, Message, Role};
+use crate::value::Value;
+
+/// What one side said, until the other spoke.
+#[derive(Debug)]
+pub struct Said<'a> {
+    /// Whether the model said it, or the user.
+    pub by_model: bool,
+    /// In order.
+    pub parts: Vec<Part<'a>>,
+}
+
+/// One part of what was said.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// Text, with more in it than blanks.
+    Text(Cow<'a, str>),
+    /// The model's thinking, as it was shown.
+    Thinking(&'a str),
+    /// An image.
+    Image(Image<'a>),
+    /// A call.
+    Call {
+        /// Its id, in the alphabet that all providers take.
+        id: Cow<'a, str>,
+        /// The tool.
+        name: &'a str,
+        /// The arguments.
+        arguments: &'a Value<'static>,
+    },
+    /// A call's result.
+    Result {
+        /// The call's id.
+        id: Cow<'a, str>,
+        /// The tool.
+        name: &'a str,
+        /// Whether it failed.
+        failed: bool,
+        /// The text; never empty.
+        text: String,
+        /// Images beside it.
+        images: Vec<Image<'a>>,
+    },
+    /// What the same model gave with its message to be given again. Stands before the message's other parts.
+    Replay(&'a Value<'static>),
+}
+
+/// An image in base64.
+#[derive(Debug, Clone, Copy)]
+pub struct Image<'a> {
+    /// The MIME type.
+    pub mime_type: &'a str,
+    /// The bytes.
+    pub data: &'a str,
+}
+
+impl Image<'_> {
+    /// The image as an address that holds it.
+    pub fn url(&self) -> String {
+        format!("data:{};base64,{}", self.mime_type, self.data)
+    }
+}
+
+/// What a model whose answer broke off is told.
+const GO_ON: &str = "Go on.";
+
+/// What stands for a result without text.
+const NOTHING: &str = "(no output)";
+
+/// The conversation for a provider's model.
+pub fn of<'a>(messages: &'a [Arc<Message>], provider: &str, model: &str) -> Vec<Said<'a>> {
+    let mut said: Vec<Said<'a>> = Vec::new();
+    for message in messages {
+        let by_model = message.role == Role::Assistant;
+        let parts = parts(message, provider, model);
+        if parts.is_empty() {
+            continue;
+        }
+        match said.last_mut() {
+            Some(last) if last.by_model == by_model => last.parts.extend(parts),
+            _ => said.push(Said { by_model, parts }),
+        }
+    }
+    if said.last().is_none_or(|last| last.by_model) {
+        said.push(Said { by_model: false, parts: vec![Part::Text(GO_ON.into())] });
+    }
+    said
+}
+
+fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<Part<'a>> {
+    if message.role == Role::Tool {
+        let images = message.content.iter().filter_map(image).collect();
+        let text = message.text();
+        return vec![Part::Result {
+            id: call_id(message.tool_call_id.as_deref().unwrap_or_default()),
+            name: message.tool_name.as_deref().unwrap_or_default(),
+            failed: message.is_error == Some(true),
+            text: if text.trim().is_empty() { NOTHING.to_owned() } else { text },
+            images,
+        }];
+    }
+    let mut parts = Vec::new();
+    if let Some(replay) = &message.replay
+        && replay.get("provider").and_then(Value::as_str) == Some(provider)
+        && replay.get("model").and_then(Value::as_str) == Some(model)
+        && let Some(data) = replay.get("data")
+    {
+        parts.push(Part::Replay(data));
+    }
+    for block in &message.content {
+        match block {
+            Block::Text(text) if !text.trim().is_empty() => parts.push(Part::Text(Cow::Borrowed(text))),
+            Block::Thinking(text) if !text.trim().is_empty() => parts.push(Part::Thinking(text)),
+            Block::Text(_) | Block::Thinking(_) => {}
+            Block::ToolCall { id, name, arguments } => {
+                parts.push(Part::Call { id: call_id(id), name, arguments });
+            }
+            Block::Image { .. } => parts.extend(image(block).map(Part::Image)),
+        }
+    }
+    // Nothing but what is to be replayed is no message.
+    if parts.iter().all(|part| matches!(part, Part::Replay(_) | Part::Thinking(_))) {
+        parts.clear();
+    }
+    parts
+}
+
+fn image(block: &Block) -> Option<Image<'_>> {
+    match block {
+        Block::Image { mime_type, data } => Some(Image { mime_type, data }),
+        _ => None,
+    }
+}
+
+/// A call's id as every provider takes it. One that another provider made may have another alphabet or
+/// length; call and result get the same in its place.
+fn call_id(id: &str) -> Cow<'_, str> {
+    const LONGEST: usize = 40;
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !id.is_empty() && id.len() <= LONGEST && id.chars().all(fits) {
+        return id.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("call_{:016x}", hasher.finish()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::EntryId;
+    use crate::value::Map;
+
+    fn message(role: Role, content: Vec<Block>) -> Message {
+        Message::new(EntryId::from("e"), role, content, "".into())
+    }
+
+    fn text(role: Role, text: &str) -> Arc<Message> {
+        Arc::new(message(role, vec![Block::Text(text.into())]))
+    }
+
+    fn shape(said: &[Said<'_>]) -> String {
+        let part = |part: &Part<'_>| match part {
+            Part::Text(text) => text.to_string(),
+            Part::Thinking(text) => format!("<{text}>"),
+            Part::Image(image) => image.mime_type.to_owned(),
+            Part::Call { id, name, .. } => format!("{name}#{id}"),
+            Part::Result { id, failed, text, images, .. } => {
+                format!("#{id}={text}{}{}", if *failed { "!" } else { "" }, "+".repeat(images.len()))
+            }
+            Part::Replay(data) => format!("({data})"),
+        };
+        let side = |said: &Said<'_>| {
+            let parts: Vec<String> = said.parts.iter().map(part).collect();
+            format!("{}: {}", if said.by_model { "model" } else { "user" }, parts.join(" "))
+        };
+        said.iter().map(side).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn sides_take_turns_and_the_user_speaks_last() {
+        let call = Block::ToolCall {
+            id: "functions.read:0".into(),
+            name: "read".into(),
+            arguments: Value::from(Map::new()),
+        };
+        let mut result = message(
+            Role::Tool,
+            vec![Block::Text("".into()), Block::Image { mime_type: "image/png".into(), data: "AA".into() }],
+        );
+        result.tool_call_id = Some("functions.read:0".into());
+        result.is_error = Some(true);
+        let messages = [
+            text(Role::User, "a"),
+            text(Role::System, "b"),
+            text(Role::Assistant, "  "),
+            Arc::new(message(Role::Assistant, vec![Block::Thinking("t".into()), call])),
+            Arc::new(result),
+            text(Role::User, "c"),
+            text(Role::Assistant, "half"),
+        ];
+        let id = call_id("functions.read:0").into_owned();
+        assert_eq!(id.len(), 21);
+        assert_eq!(
+            shape(&of(&messages, "p", "m")),
+            format!(
+                "user: a b | model: <t> read#{id} | user: #{id}=(no output)!+ c | model: half | user: Go on."
+            )
+        );
+        assert_eq!(shape(&of(&[], "p", "m")), "user: Go on.");
+        assert_eq!(call_id("toolu_01A-b"), "toolu_01A-b");
+    }
+
+    #[test]
+    fn only_the_same_model_is_given_again_what_it_gave() {
+        let mut said = message(Role::Assistant, vec![Block::Text("x".into())]);
+        said.replay =
+            Some(Value::from(Map::new().with("provider", "p").with("model", "m").with("data", "sig")));
+        let messages = [text(Role::User, "a"), Arc::new(said), text(Role::User, "b")];
+        assert_eq!(shape(&of(&messages, "p", "m")), "user: a | model: (\"sig\") x | user: b");
+        for (provider, model) in [("q", "m"), ("p", "n")] {
+            assert_eq!(shape(&of(&messages, provider, model)), "user: a | model: x | user: b");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Values as JSON, and back: what a tool takes and what a model calls it with.
+
+use serde_json::Value as Json;
+
+use crate::value::{Map, Value};
+
+/// The key under which arguments stand that are no JSON object.
+pub const UNREADABLE: &str = "unreadable-arguments";
+
+/// Fields of JSON, without a panic where there is no object.
+pub trait Object {
+    /// Sets a field.
+    fn put(&mut self, key: &str, value: impl Into<Json>);
+
+    /// A field that is text.
+    fn text(&self, key: &str) -> Option<&str>;
+}
+
+impl Object for Json {
+    fn put(&mut self, key: &str, value: impl Into<Json>) {
+        if let Self::Object(fields) = self {
+            fields.insert(key.to_owned(), value.into());
+        }
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+}
+
+/// A value as JSON. A keyword is its name; what JSON has not is written as text.
+pub fn from_value(value: &Value<'_>) -> Json {
+    match value {
+        Value::Nil => Json::Null,
+        Value::Bool(truth) => Json::Bool(*truth),
+        Value::Int(number) => Json::from(*number),
+        Value::Float(number) => Json::from(*number),
+        Value::Str(text) => Json::from(&**text),
+        Value::Keyword(name) | Value::Symbol(name) => Json::from(&**name),
+        Value::List(items) | Value::Vector(items) => items.iter().map(from_value).collect(),
+        Value::Set(items) => items.iter().map(from_value).collect(),
+        Value::Map(map) => {
+            let entry = |(key, value): (&Value<'_>, &Value<'_>)| {
+                let name = key.as_keyword().or_else(|| key.as_str()).map(str::to_owned);
+                (name.unwrap_or_else(|| key.to_string()), from_value(value))
+            };
+            Json::Object(map.iter().map(entry).collect())
+        }
+        other => Json::from(other.to_string()),
+    }
+}
+
+/// JSON as a value. An object's keys are keywords where they can be.
+pub fn to_value(json: Json) -> Value<'static> {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(truth) => Value::Bool(truth),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Value::Int(number),
+            (None, Some(number)) => Value::Float(number),
+            (None, None) => Value::from(number.to_string()),
+        },
+        Json::String(text) => Value::from(text),
+        Json::Array(items) => Value::vector(items.into_iter().map(to_value)),
+        Json::Object(entries) => {
+            let mut map = Map::new();
+            for (key, value) in entries {
+                let key = if is_name(&key) { Value::keyword(key) } else { Value::from(key) };
+                map.insert(key, to_value(value));
+            }
+            Value::from(map)
+        }
+    }
+}
+
+/// The arguments of a call as a model wrote them: nothing for none. What cannot be read is kept as text, so
+/// that the tool refuses it and the model sees what it wrote.
+pub fn arguments(written: &str) -> Value<'static> {
+    if written.trim().is_empty() {
+        return Value::from(Map::new());
+    }
+    match serde_json::from_str(written) {
+        Ok(json @ Json::Object(_)) => to_value(json),
+        Ok(Json::Null) => Value::from(Map::new()),
+        _ => Value::from(Map::new().with(UNREADABLE, written.to_owned())),
+    }
+}
+
+/// Whether a text can be written as a keyword and is read back as the same.
+fn is_name(text: &str) -> bool {
+    let fits =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '+' | '!' | '?' | '=');
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edn;
+
+    #[test]
+    fn arguments_are_read_and_can_be_written() {
+        for (written, expected) in [
+            ("", "{}"),
+            (" ", "{}"),
+            ("null", "{}"),
+            (
+                r#"{"path":"a.rs","n":3,"x":1.5,"all":[true,null]}"#,
+                r#"{:all [true nil] :n 3 :path "a.rs" :x 1.5}"#,
+            ),
+            (r#"{"a b":1,"":{"c/d":2},"1":3}"#, r#"{"" {"c/d" 2} "1" 3 "a b" 1}"#),
+            ("[1]", r#"{:unreadable-arguments "[1]"}"#),
+            (r#"{"path": "half"#, r#"{:unreadable-arguments "{\"path\": \"half"}"#),
+            (r#"{"n":18446744073709551615}"#, "{:n 1.8446744073709552e19}"),
+        ] {
+            let value = arguments(written);
+            assert_eq!(value, edn::read_one(expected.as_bytes()).unwrap(), "{written} gave {value}");
+            assert_eq!(edn::read_one(value.to_string().as_bytes()).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn values_are_written_as_json() {
+        let value = edn::read_one(br#"{:type "object" "k" [:a b #{1} 2.5 nil] :n 3N}"#).unwrap();
+        let json = from_value(&value);
+        assert_eq!(json["type"], "object");
+        assert_eq!(json["k"], serde_json::json!(["a", "b", [1], 2.5, null]));
+    }
+}

@@ -1,0 +1,236 @@
+//! Which servers there are, and how each is reached: what the program knows, and what a configuration adds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::protocol::Protocol;
+use crate::auth::{KeySource, Login};
+use crate::edn;
+use crate::http::Url;
+use crate::http::header::{HeaderName, HeaderValue};
+use crate::limits::HTTP_IDLE_SECONDS;
+use crate::value::{Map, Value};
+
+/// The list that comes with the program.
+const BUILT_IN: &str = include_str!("providers.edn");
+
+/// A server of models.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The provider's name in the configuration and on the wire.
+    pub id: Arc<str>,
+    /// The name that a person reads.
+    pub name: Arc<str>,
+    /// How it is spoken to.
+    pub protocol: Protocol,
+    /// Where it is.
+    pub base: Url,
+    /// Lines of the head that every call has.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// How long nothing may come before the connection counts as lost.
+    pub patience: Duration,
+    /// Where its key comes from.
+    pub key: KeySource,
+}
+
+/// All servers that are known, and what is wrong with those of the configuration that cannot be used.
+pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) {
+    let mut providers: BTreeMap<String, Map<'static>> = BTreeMap::new();
+    let built_in = edn::read_one(BUILT_IN.as_bytes()).ok().map(Value::into_owned);
+    let built_in = built_in.as_ref().and_then(Value::as_map).into_iter().flat_map(Map::iter);
+    let built_in = built_in.filter_map(|(id, provider)| Some((id.as_str()?.to_owned(), provider.clone())));
+    let mut problems = Vec::new();
+    for (id, value) in built_in.chain(configured.iter().cloned()) {
+        let Value::Map(map) = value else {
+            problems.push(format!("the provider {id:?} must be a map, not a {}", value.kind_name()));
+            continue;
+        };
+        let known = providers.entry(id).or_default();
+        for (key, value) in map.iter() {
+            known.insert(key.clone(), value.clone());
+        }
+    }
+    let mut specs = Vec::new();
+    for (id, map) in providers {
+        match read(&id, &map) {
+            Ok(spec) => specs.push(spec),
+            Err(problem) => problems.push(format!("the provider {id:?} {problem}")),
+        }
+    }
+    (specs, problems)
+}
+
+const KEYS: [&str; 10] = [
+    "name",
+    "api",
+    "base-url",
+    "headers",
+    "idle-timeout-ms",
+    "key-variables",
+    "key-command",
+    "key-store",
+    "key-url",
+    "login",
+];
+
+fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
+    if let Some((key, _)) =
+        map.iter().find(|(key, _)| !key.as_keyword().is_some_and(|key| KEYS.contains(&key)))
+    {
+        let known = KEYS.map(|key| format!(":{key}")).join(" ");
+        return Err(format!("has no {key}; it may have {known}"));
+    }
+    let text = |key: &str| match map.get_keyword(key) {
+        None | Some(Value::Nil) => Ok(None),
+        Some(value) => match value.as_str().filter(|text| !text.trim().is_empty()) {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(format!("needs a text at :{key}")),
+        },
+    };
+    let texts = |key: &str| match map.get_keyword(key) {
+        None | Some(Value::Nil) => Ok(Vec::new()),
+        Some(value) => {
+            let items =
+                value.as_slice().map(|items| items.iter().map(|item| item.as_str().map(str::to_owned)));
+            items
+                .and_then(Iterator::collect::<Option<Vec<_>>>)
+                .ok_or_else(|| format!("needs a vector of texts at :{key}"))
+        }
+    };
+    let api = map
+        .get_keyword("api")
+        .map_or("openai", |api| api.as_keyword().or_else(|| api.as_str()).unwrap_or(""));
+    let protocol = Protocol::parse(api)
+        .ok_or("needs :api to be one of :anthropic :openai :openai-responses :gemini".to_owned())?;
+    let base = text("base-url")?.ok_or("needs a :base-url")?;
+    let base = Url::parse(&base).map_err(|error| format!("has no usable :base-url: {error}"))?;
+    if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+        return Err("needs a :base-url that begins with http:// or https://".to_owned());
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err("must not have a key in its :base-url; use :key-command or :key-variables".to_owned());
+    }
+    let key_store = match map.get_keyword("key-store") {
+        None | Some(Value::Nil | Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(_) => return Err("needs true or false at :key-store".to_owned()),
+    };
+    let patience = match map.get_keyword("idle-timeout-ms") {
+        None | Some(Value::Nil) => Duration::from_secs(HTTP_IDLE_SECONDS),
+        Some(millis) => match millis.as_i64().and_then(|millis| u64::try_from(millis).ok()) {
+            Some(millis @ 1..) => Duration::from_millis(millis),
+            _ => return Err("needs a count of milliseconds at :idle-timeout-ms".to_owned()),
+        },
+    };
+    let command = texts("key-command")?;
+    Ok(Spec {
+        id: id.into(),
+        name: text("name")?.unwrap_or_else(|| id.to_owned()).into(),
+        protocol,
+        headers: headers(map.get_keyword("headers"))?,
+        base,
+        patience,
+        key: KeySource {
+            variables: texts("key-variables")?,
+            command: (!command.is_empty()).then_some(command),
+            store: key_store,
+            url: text("key-url")?,
+            login: match map.get_keyword("login") {
+                None | Some(Value::Nil) => None,
+                Some(login) => Some(Login::read(login)?),
+            },
+        },
+    })
+}
+
+fn headers(value: Option<&Value<'_>>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    const SHAPE: &str = "needs a map of texts at :headers";
+    let Some(value) = value.filter(|value| !value.is_nil()) else { return Ok(Vec::new()) };
+    let lines = value.as_map().ok_or(SHAPE)?.iter().map(|(name, value)| {
+        let name = name.as_str().or_else(|| name.as_keyword()).ok_or(SHAPE)?;
+        let value = value.as_str().ok_or(SHAPE)?;
+        let wrong = |_| format!("has a line {name:?} in :headers that is none");
+        let name_read = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(()))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong(()))?;
+        value.set_sensitive(true);
+        Ok((name_read, value))
+    });
+    lines.collect()
+}
+
+impl Spec {
+    /// The address of a path below the base.
+    ///
+    /// # Errors
+    /// A model's id that makes no address.
+    pub fn url(&self, path: &str) -> Result<Url, String> {
+        let base = self.base.as_str().trim_end_matches('/');
+        Url::parse(&format!("{base}/{path}")).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configured(text: &str) -> (Vec<Spec>, Vec<String>) {
+        let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
+        let entries = value.as_map().unwrap().iter();
+        let entries: Vec<_> =
+            entries.map(|(id, value)| (id.as_str().unwrap().to_owned(), value.clone())).collect();
+        all(&entries)
+    }
+
+    #[test]
+    fn the_list_that_comes_with_the_program_is_right() {
+        let (specs, problems) = all(&[]);
+        assert_eq!(problems, Vec::<String>::new());
+        assert!(specs.len() >= 11);
+        assert!(
+            specs.iter().all(|spec| spec.base.scheme() == "https" || crate::http::is_loopback(&spec.base))
+        );
+        let (models, _) = crate::provider::models::Models::new(&[]);
+        for model in models.iter().filter(|model| !matches!(&*model.provider, "embedded" | "scripted")) {
+            assert!(specs.iter().any(|spec| spec.id == model.provider), "{}", model.provider);
+        }
+    }
+
+    #[test]
+    fn a_configuration_adds_and_changes() {
+        let (specs, problems) = configured(
+            r#"{"ollama" {:base-url "http://10.0.0.2:11434/v1/" :idle-timeout-ms 500}
+                "work" {:base-url "https://llm.example.com/v1" :headers {"x-team" "a"} :key-command ["pass" "k"]}}"#,
+        );
+        assert_eq!(problems, Vec::<String>::new());
+        let find = |id: &str| specs.iter().find(|spec| &*spec.id == id).unwrap();
+        assert_eq!(
+            find("ollama").url("chat/completions").unwrap().as_str(),
+            "http://10.0.0.2:11434/v1/chat/completions"
+        );
+        assert_eq!((&*find("ollama").name, find("ollama").patience), ("Ollama", Duration::from_millis(500)));
+        assert_eq!((find("work").protocol, find("work").headers.len()), (Protocol::OpenAi, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_of_its_provider() {
+        for (provider, expected) in [
+            (r#"{"x" 1}"#, r#"the provider "x" must be a map"#),
+            (r#"{"x" {}}"#, "needs a :base-url"),
+            (r#"{"x" {:base-url "ftp://a"}}"#, "http:// or https://"),
+            (r#"{"x" {:base-url "nonsense"}}"#, "no usable :base-url"),
+            (r#"{"x" {:base-url "https://k@a"}}"#, "must not have a key"),
+            (r#"{"x" {:base-url "http://a" :api :soap}}"#, "needs :api to be one of"),
+            (r#"{"x" {:base-url "http://a" :key "sk-1"}}"#, "has no :key; it may have"),
+            (r#"{"x" {:base-url "http://a" :key-command "pass"}}"#, "a vector of texts at :key-command"),
+            (r#"{"x" {:base-url "http://a" :headers {"a b" "c"}}}"#, ":headers"),
+            (r#"{"x" {:base-url "http://a" :idle-timeout-ms 0}}"#, ":idle-timeout-ms"),
+            (r#"{"x" {:base-url "http://a" :login {}}}"#, ":client-id"),
+        ] {
+            let (_, problems) = configured(provider);
+            assert_eq!(problems.len(), 1, "{provider}");
+            assert!(problems[0].contains(expected), "{provider}: {problems:?}");
+            assert!(!problems[0].contains("sk-1"));
+        }
+    }
+}

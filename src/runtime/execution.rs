@@ -1,0 +1,189 @@
+//! One attempt of a workflow's stage: which tools it has, what was granted to it, how it was completed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::interaction::grant::{Binding, Grants};
+use crate::provider::ToolSpec;
+use crate::value::{Map, Value};
+use crate::workflow::{DONE, Stage};
+
+/// The tool by which a model ends a stage. Every stage has it.
+pub const COMPLETE: &str = "complete-stage";
+
+/// An attempt that runs. Gone with it, and with it what was granted.
+pub struct Execution {
+    /// The execution of the stage, of its own in every run.
+    pub id: String,
+    /// The attempt, from 0.
+    pub attempt: u32,
+    /// The stage.
+    pub stage: Arc<Stage>,
+    /// The stage's body, filled in.
+    pub prompt: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    grants: Grants,
+    given: Vec<Given>,
+    completed: Option<Completed>,
+    cap_hit: bool,
+}
+
+/// A grant that was asked for, and what the person said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// What it is for.
+    pub binding: Binding,
+    /// `approve`, `deny` or `defer`.
+    pub outcome: String,
+    /// What the person adds.
+    pub note: Option<String>,
+}
+
+/// How a model ended its stage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completed {
+    /// One of the stage's outcomes.
+    pub outcome: Arc<str>,
+    /// In the shape of the stage's completion.
+    pub result: Map<'static>,
+}
+
+impl Execution {
+    /// An attempt that is about to begin: with no grants.
+    pub fn new(id: String, attempt: u32, stage: Arc<Stage>, prompt: String) -> Self {
+        Self { id, attempt, stage, prompt, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a tool is the stage's own.
+    pub fn allows(&self, tool: &str) -> bool {
+        tool == COMPLETE || self.stage.tools.iter().any(|own| own == tool)
+    }
+
+    /// Keeps what the person said of a call; an approval mints a grant.
+    pub fn answered(&self, given: Given) {
+        let mut state = self.state();
+        if given.outcome == "approve" {
+            state.grants.mint(given.binding.clone());
+        }
+        state.given.push(given);
+    }
+
+    /// Uses a grant; `false` where there is none for exactly this.
+    #[must_use]
+    pub fn consume(&self, binding: &Binding) -> bool {
+        self.state().grants.consume(binding)
+    }
+
+    /// Takes a model's call that ends the stage.
+    ///
+    /// # Errors
+    /// What is wrong with it, for the model.
+    pub fn complete(&self, arguments: &Value<'static>) -> Result<(), String> {
+        let outcome = match arguments.get("outcome") {
+            None | Some(Value::Nil) => DONE.into(),
+            Some(value) => match value.as_str().or_else(|| value.as_keyword()) {
+                Some(name) if name == DONE || self.stage.outcomes.iter().any(|known| **known == *name) => {
+                    Arc::from(name)
+                }
+                _ => return Err(format!("The outcome must be one of {}.", self.outcomes().join(", "))),
+            },
+        };
+        let mut result = Map::new();
+        for (key, kind) in &self.stage.completion {
+            match arguments.get(key) {
+                Some(value) if kind.fits(value) => {
+                    result.insert(Value::keyword(key.to_string()), value.clone());
+                }
+                _ => return Err(format!("The argument {key} must be of the type {}.", kind.as_str())),
+            }
+        }
+        self.state().completed = Some(Completed { outcome, result });
+        Ok(())
+    }
+
+    fn outcomes(&self) -> Vec<String> {
+        std::iter::once(DONE)
+            .chain(self.stage.outcomes.iter().map(AsRef::as_ref))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// How the model ended the stage, if it did.
+    pub fn completed(&self) -> Option<Completed> {
+        self.state().completed.clone()
+    }
+
+    /// The act made as many model calls as it may.
+    pub fn hit_cap(&self) {
+        self.state().cap_hit = true;
+    }
+
+    /// Whether it made as many model calls as it may.
+    pub fn is_cap_hit(&self) -> bool {
+        self.state().cap_hit
+    }
+
+    /// What assertions see of the attempt: how it ended, and what was granted, with notes.
+    pub fn facts(&self) -> Map<'static> {
+        let state = self.state();
+        let mut facts = Map::new();
+        facts.put("attempt", i64::from(self.attempt));
+        facts.put("cap-hit", state.cap_hit);
+        if let Some(completed) = &state.completed {
+            facts.put("outcome", completed.outcome.to_string());
+            facts.put("result", Value::from(completed.result.clone()));
+        }
+        let grants = state.given.iter().map(|given| {
+            let mut grant = Map::new();
+            grant.put("proposal-id", given.binding.proposal.clone());
+            grant.put("tool", given.binding.tool.clone());
+            grant.put("args-digest", given.binding.args_digest.clone());
+            grant.put("outcome", given.outcome.clone());
+            grant.put_some("note", given.note.clone());
+            Value::from(grant)
+        });
+        facts.put("grants", Value::vector(grants));
+        facts
+    }
+
+    /// What the model is told of the way to end the stage.
+    pub fn spec(&self) -> ToolSpec {
+        let typed = |name: &'static str| Map::new().with("type", name);
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        let mut outcome = typed("string");
+        outcome.put("enum", Value::vector(self.outcomes().into_iter().map(Value::from)));
+        outcome.put("description", "What the stage came to.");
+        properties.put("outcome", Value::from(outcome));
+        for (key, kind) in &self.stage.completion {
+            let property = match kind.as_str() {
+                "strings" => typed("array").with("items", Value::from(typed("string"))),
+                "list" => typed("array"),
+                "map" => typed("object"),
+                "integer" => typed("integer"),
+                "boolean" => typed("boolean"),
+                _ => typed("string"),
+            };
+            properties.insert(Value::keyword(key.to_string()), Value::from(property));
+            required.push(Value::from(key.to_string()));
+        }
+        let mut schema = typed("object");
+        schema.put("properties", Value::from(properties));
+        schema.put("required", Value::vector(required));
+        ToolSpec {
+            name: COMPLETE.to_owned(),
+            description:
+                "Ends this stage with its result. Call it when the stage's task is done, and nothing \
+                          beside it."
+                    .to_owned(),
+            parameters: Value::from(schema),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What goes with a user's message: the files that it refers to, and what the editor shows.
+//!
+//! It is written down before the message, as an entry of its own: what the model was shown stays known,
+//! whatever becomes of the files, and the message stays what the person wrote.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::catalogue::Topic;
+use crate::context::editor::Editor;
+use crate::context::{Places, Project, reference};
+use crate::event::{Body, Cause};
+use crate::limits::EDITOR_TEXT_BYTES;
+use crate::message::{Block, TurnId};
+use crate::runtime::Shared;
+use crate::runtime::conversation::Told;
+use crate::runtime::live::{Live, user_message};
+use crate::session::{ApiError, Reply};
+use crate::store::EntryBody;
+use crate::tool::permission::{self, Access, Verdict};
+use crate::value::{Map, Value};
+
+/// The entries of a user's message, and what could not be attached, for the person.
+pub(super) struct Gathered {
+    pub bodies: Vec<EntryBody>,
+    pub failures: Vec<Arc<str>>,
+}
+
+impl Shared {
+    /// Where the context of a session's folder stands.
+    pub(super) fn places(&self, cwd: &str) -> Places {
+        let files = &self.settings.files;
+        // Trust is asked about for the folder that the process was started in.
+        let trusted = Path::new(cwd) == self.settings.cwd && files.is_trusted();
+        Places { user: files.folder.clone(), cwd: PathBuf::from(cwd), trusted }
+    }
+}
+
+impl Live {
+    /// Takes in what the editor shows, in place of what it showed before.
+    pub(super) fn show_editor(&mut self, editor: Editor, reply: Reply<()>) {
+        self.set_editor(editor);
+        reply.ok(());
+    }
+
+    /// Notes the prompt templates that were found; tells frontends when they have changed.
+    pub(super) fn found(&mut self, project: &Project) {
+        self.look_at_branch();
+        let names: Arc<[Value<'static>]> = project.templates.values().map(described).collect();
+        self.set_templates(names);
+    }
+
+    /// The entries of a message: what goes with it, where there is something, and the message.
+    pub(super) async fn gather(&mut self, content: Vec<Block>, turn: &TurnId) -> Gathered {
+        let texts = content.iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_ref()),
+            _ => None,
+        });
+        let text = texts.collect::<Vec<_>>().join("\n");
+        let message = EntryBody::Message(user_message(content, turn));
+        let editor = self.editor_to_tell();
+        if editor.is_none() && !reference::may_refer(&text) {
+            return Gathered { bodies: vec![message], failures: Vec::new() };
+        }
+        let (facts, rules) =
+            (self.facts().clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
+        let looked = tokio::task::spawn_blocking(move || {
+            let cwd = Path::new(&*facts.cwd);
+            let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+            let may_read = |path: &Path| {
+                let access = Access::Read(path.to_owned());
+                match permission::judge(facts.mode, &rules, &cwd, "read", &access) {
+                    Verdict::Allow => Ok(()),
+                    Verdict::Deny(reason) => Err(reason),
+                    Verdict::Ask(_) => {
+                        Err("It stands outside the workspace: ask the model to read it, so that \
+                        you are asked, or allow it by a rule."
+                            .to_owned())
+                    }
+                }
+            };
+            // A token is about four bytes: as many bytes as the window has tokens are a quarter of it.
+            let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
+            let editor = editor.map(|mut editor| {
+                let sent = editor.to_value();
+                editor.read_selection(&cwd, &may_read);
+                (sent, editor.shown(EDITOR_TEXT_BYTES.min(window / 4)))
+            });
+            (reference::attach(&cwd, &text, window, &may_read), editor)
+        });
+        let Ok((attachments, editor)) = looked.await else {
+            return Gathered { bodies: vec![message], failures: Vec::new() };
+        };
+        let mut told = Told { text: reference::shown(&attachments), ..Told::default() };
+        told.images = reference::images(&attachments).collect();
+        told.files = attachments.iter().map(|one| (one.name.clone(), one.failed)).collect();
+        if let Some((editor, shown)) = editor {
+            told.text.push_str(&shown);
+            told.editor = Some(editor);
+        }
+        let bodies = if told.text.is_empty() { vec![message] } else { vec![told.body(), message] };
+        Gathered { bodies, failures: reference::failures(&attachments) }
+    }
+
+    /// Tells the person what could not be attached.
+    pub(super) fn tell_failures(&self, failures: Vec<Arc<str>>, cause: Option<&Cause>) {
+        for failure in failures {
+            let mut payload = Map::new();
+            payload.put("id", self.shared.clock.id("n-"));
+            payload.put("message", failure.to_string());
+            payload.put("level", "warning");
+            let body = Body::Payload(Topic::Notification, Arc::new(payload));
+            let _ = self.handle.show(&self.shared.hub, self.event(body, cause.cloned()));
+        }
+    }
+}
+
+/// A template as frontends see it.
+fn described(template: &crate::context::template::Template) -> Value<'static> {
+    let mut map = Map::new();
+    map.put("name", template.name.clone());
+    map.put("usage", template.usage());
+    map.put("description", template.description.clone());
+    map.put_some("argument-hint", template.hint.clone());
+    map.put("scope", template.scope.as_str());
+    map.put("path", template.path.to_string_lossy().into_owned());
+    Value::from(map)
+}
+
+/// What is wrong with the params of `context_update`.
+pub(super) fn wrong(error: crate::context::editor::Wrong) -> ApiError {
+    ApiError::invalid_param(error.key, error.expected)
+}

@@ -1,0 +1,344 @@
+//! The hooks of a turn: run in their order at each boundary, told to everyone, and obeyed.
+//!
+//! Before a stage the guards vote, then transforms rewrite what goes in, then observers watch; after it
+//! transforms rewrite what came out, and observers watch. A hook that fails is told as a diagnostic: a
+//! guard that fails denies, a transform is skipped, an observer is ignored.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use crate::catalogue::Topic;
+use crate::event::Body;
+use crate::hook::{self, Failure, Hook, Kind};
+use crate::runtime::stage::{self, Point, Stage};
+use crate::runtime::turn::Turn;
+use crate::value::{Map, Value};
+
+/// A guard that said no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// The guard.
+    pub hook: Arc<str>,
+    /// The stage that it blocked.
+    pub stage: Stage,
+    /// Why.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Denied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "The hook {:?} denied {}: {}", self.hook, self.stage.as_str(), self.reason)
+    }
+}
+
+impl Turn {
+    /// Passes the boundary before a stage: the guards may block it, transforms may change `payload`, which
+    /// is made only where a hook stands.
+    pub(super) async fn enter(
+        &self,
+        stage: Stage,
+        payload: impl FnOnce() -> Map<'static>,
+    ) -> Result<Option<Map<'static>>, Denied> {
+        self.adopt_configuration().await;
+        let payload = match self.manifest().hooks.any_at(stage, Point::Pre) {
+            false => None,
+            true => {
+                let payload = payload();
+                self.guards(stage, None, &payload).await?;
+                Some(payload)
+            }
+        };
+        self.publish(stage::passed(stage, Point::Pre)).await;
+        Ok(match payload {
+            Some(payload) => Some(self.rewrite(stage, Point::Pre, None, payload).await),
+            None => None,
+        })
+    }
+
+    /// Passes the boundary after a stage whose body ran: transforms may change `payload`.
+    pub(super) async fn leave(
+        &self,
+        stage: Stage,
+        payload: impl FnOnce() -> Map<'static>,
+    ) -> Option<Map<'static>> {
+        let changed = match self.manifest().hooks.any_at(stage, Point::Post) {
+            false => None,
+            true => Some(self.rewrite(stage, Point::Post, None, payload()).await),
+        };
+        self.publish(stage::passed(stage, Point::Post)).await;
+        changed
+    }
+
+    /// Asks the guards of a stage in their order; the first deny ends the vote.
+    pub(super) async fn guards(
+        &self,
+        stage: Stage,
+        call: Option<&crate::event::ToolCall>,
+        payload: &Map<'static>,
+    ) -> Result<(), Denied> {
+        let tool = call.map(|call| &*call.name);
+        for hook in self.manifest().hooks.at(stage, Point::Pre, Kind::Guard, tool) {
+            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.stop).await;
+            let reason = match answer {
+                Ok(answer) => match decision(&answer) {
+                    Some(Ok(())) => None,
+                    Some(Err(reason)) => Some(reason),
+                    None => {
+                        let wrong = "its answer has no :decision that is :allow or :deny".to_owned();
+                        self.report(&hook, &wrong).await;
+                        Some(format!("the hook failed: {wrong}"))
+                    }
+                },
+                // Nobody was denied anything: the turn ends.
+                Err(Failure::Stopped) => {
+                    let reason = "the turn was ended".to_owned();
+                    return Err(Denied { hook: hook.id.clone(), stage, reason });
+                }
+                Err(failure) => {
+                    self.report(&hook, &failure.to_string()).await;
+                    Some(format!("the hook failed: {failure}"))
+                }
+            };
+            let id = call.map(|call| &*call.id);
+            let outcome = if reason.is_some() { "denied" } else { "allowed" };
+            self.publish(stage::hooked(&hook, outcome, reason.as_deref(), id)).await;
+            if let Some(reason) = reason {
+                return Err(Denied { hook: hook.id.clone(), stage, reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs transforms in their order, each on what the one before made, then the observers side by side.
+    pub(super) async fn rewrite(
+        &self,
+        stage: Stage,
+        point: Point,
+        call: Option<&crate::event::ToolCall>,
+        payload: Map<'static>,
+    ) -> Map<'static> {
+        let payload = self.transforms(stage, point, call, payload).await;
+        self.observers(stage, point, call, &payload).await;
+        payload
+    }
+
+    /// Runs transforms in their order, each on what the one before made.
+    pub(super) async fn transforms(
+        &self,
+        stage: Stage,
+        point: Point,
+        call: Option<&crate::event::ToolCall>,
+        mut payload: Map<'static>,
+    ) -> Map<'static> {
+        let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
+        for hook in self.manifest().hooks.at(stage, point, Kind::Transform, tool) {
+            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.stop).await;
+            let changed = match answer {
+                Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
+                Err(Failure::Stopped) => return payload,
+                Err(failure) => Err(failure.to_string()),
+            };
+            let outcome = match changed {
+                Ok(None) => "unchanged",
+                Ok(Some(new)) => {
+                    payload = new;
+                    "rewritten"
+                }
+                Err(wrong) => {
+                    self.report(&hook, &wrong).await;
+                    "failed"
+                }
+            };
+            self.publish(stage::hooked(&hook, outcome, None, id)).await;
+        }
+        payload
+    }
+
+    /// Tells observers, side by side. What they answer changes nothing.
+    pub(super) async fn observers(
+        &self,
+        stage: Stage,
+        point: Point,
+        call: Option<&crate::event::ToolCall>,
+        payload: &Map<'static>,
+    ) {
+        let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
+        let folder = self.folder();
+        let told = self.manifest().hooks.at(stage, point, Kind::Observer, tool).into_iter().map(|hook| {
+            let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.stop);
+            async move {
+                let told = hook::command::tell(&hook, &folder, &input, stop).await;
+                (hook, told)
+            }
+        });
+        let mut told: FuturesUnordered<_> = told.collect();
+        while let Some((hook, told)) = told.next().await {
+            let outcome = match told {
+                Ok(()) => "observed",
+                Err(Failure::Stopped) => continue,
+                Err(failure) => {
+                    self.report(&hook, &failure.to_string()).await;
+                    "failed"
+                }
+            };
+            self.publish(stage::hooked(&hook, outcome, None, id)).await;
+        }
+    }
+
+    /// What a hook is given.
+    fn input(&self, hook: &Hook, payload: &Map<'static>) -> Map<'static> {
+        let facts = self.session.snapshot().facts.clone();
+        let mut input = Map::new();
+        input.put("hook", hook.id.to_string());
+        input.put("kind", Value::keyword(hook.kind.as_str()));
+        input.put("stage", Value::keyword(hook.stage.as_str()));
+        input.put("point", Value::keyword(hook.point.as_str()));
+        input.put("session-id", facts.id.to_value());
+        input.put("turn-id", self.id.to_value());
+        input.put("cwd", facts.cwd.to_string());
+        input.put("mode", facts.mode.to_string());
+        input.put("payload", Value::from(payload.clone()));
+        input
+    }
+
+    fn folder(&self) -> Arc<Path> {
+        Path::new(&*self.session.snapshot().facts.cwd).into()
+    }
+
+    /// Says that a hook failed.
+    async fn report(&self, hook: &Hook, wrong: &str) {
+        let what = match hook.kind {
+            Kind::Guard => "it denies",
+            Kind::Transform => "it is skipped",
+            Kind::Observer => "it is ignored",
+        };
+        let mut payload = Map::new();
+        payload.put("code", "hook/failed");
+        payload.put("message", format!("The hook {:?} failed and {what}: {wrong}.", hook.id));
+        let mut detail = Map::new();
+        detail.put("hook", hook.id.to_string());
+        detail.put("kind", hook.kind.as_str());
+        detail.put("stage", hook.stage.as_str());
+        detail.put("point", hook.point.as_str());
+        payload.put("detail", Value::from(detail));
+        self.publish(Body::Payload(Topic::Diagnostic, Arc::new(payload))).await;
+    }
+}
+
+/// A guard's vote; `None` where it is none.
+fn decision(answer: &Map<'_>) -> Option<Result<(), String>> {
+    let vote = answer.get_keyword("decision")?;
+    match vote.as_keyword().or_else(|| vote.as_str())? {
+        "allow" => Some(Ok(())),
+        "deny" => {
+            let reason = answer.get_keyword("reason").and_then(Value::as_str).filter(|text| !text.is_empty());
+            Some(Err(reason.unwrap_or("no reason was given").to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// What a transform's answer makes of a payload; `None` where it changes nothing.
+///
+/// # Errors
+/// What is wrong with the answer.
+fn changed(
+    payload: &Map<'static>,
+    answer: &Map<'static>,
+    rewritable: &[&str],
+) -> Result<Option<Map<'static>>, String> {
+    let Some(new) = answer.get_keyword("payload") else {
+        return match answer.is_empty() {
+            true => Ok(None),
+            false => Err("its answer has no :payload".to_owned()),
+        };
+    };
+    let new = new.as_map().ok_or("its :payload is no map")?;
+    let mut result = payload.clone();
+    let mut any = false;
+    for (key, value) in new.iter() {
+        let name = key.as_keyword().unwrap_or_default();
+        let old = payload.get_keyword(name);
+        if old == Some(value) {
+            continue;
+        }
+        let Some(name) = rewritable.iter().find(|known| **known == name) else {
+            return Err(format!(
+                "it changes {key}; only :{} can be changed there",
+                rewritable.join(" and :")
+            ));
+        };
+        if !fits(name, old, value) {
+            return Err(format!("its {key} has another shape than before"));
+        }
+        result.insert(Value::keyword((*name).to_owned()), value.clone().into_owned());
+        any = true;
+    }
+    Ok(any.then_some(result))
+}
+
+/// Whether a value can stand where another stood.
+fn fits(key: &str, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
+    match key {
+        "arguments" => new.as_map().is_some(),
+        "max-output-tokens" => new.as_i64().is_some_and(|tokens| u32::try_from(tokens).is_ok_and(|t| t > 0)),
+        // Fewer tools, never others.
+        "tools" => {
+            let before = old.and_then(Value::as_slice).unwrap_or_default();
+            new.as_slice().is_some_and(|tools| tools.iter().all(|tool| before.contains(tool)))
+        }
+        _ => new.as_str().is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(text: &str) -> Map<'static> {
+        crate::edn::read_one(text.as_bytes()).unwrap().as_map().unwrap().clone().into_owned()
+    }
+
+    #[test]
+    fn a_vote_is_a_plain_yes_or_no() {
+        for (answer, expected) in [
+            ("{:decision :allow}", Some(Ok(()))),
+            ("{:decision \"allow\"}", Some(Ok(()))),
+            ("{:decision :deny :reason \"no\"}", Some(Err("no".to_owned()))),
+            ("{:decision :deny}", Some(Err("no reason was given".to_owned()))),
+            ("{:decision :perhaps}", None),
+            ("{:allow true}", None),
+            ("{}", None),
+        ] {
+            assert_eq!(decision(&map(answer)), expected, "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_transform_changes_what_may_be_changed_and_nothing_else() {
+        let payload = map("{:text \"a\" :tools [\"read\" \"bash\"] :n 1}");
+        for (answer, expected) in [
+            ("{}", Ok(None)),
+            ("{:payload {}}", Ok(None)),
+            ("{:payload {:text \"a\" :n 1}}", Ok(None)),
+            ("{:payload {:text \"b\"}}", Ok(Some("{:text \"b\" :tools [\"read\" \"bash\"] :n 1}"))),
+            ("{:payload {:tools [\"read\"]}}", Ok(Some("{:text \"a\" :tools [\"read\"] :n 1}"))),
+            ("{:payload {:tools [\"write\"]}}", Err("another shape")),
+            ("{:payload {:text 7}}", Err("another shape")),
+            ("{:payload {:n 2}}", Err("only :text and :tools")),
+            ("{:payload {:new 2}}", Err("only :text and :tools")),
+            ("{:payload 1}", Err("no map")),
+            ("{:text \"b\"}", Err("no :payload")),
+        ] {
+            let found = changed(&payload, &map(answer), &["text", "tools"]);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected.map(map), "{answer}"),
+                (Err(found), Err(expected)) => assert!(found.contains(expected), "{answer}: {found}"),
+                (found, expected) => panic!("{answer}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What the configuration says for sessions: rules, hooks and workflows, as one revision.
+//!
+//! A session works with one revision until it is at a boundary between two stages, and then takes the
+//! newest: no stage, and no group of calls, begins under one configuration and ends under another.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::config::Settings;
+use crate::hook::Hooks;
+use crate::limits::WORKFLOWS;
+use crate::runtime::live::Live;
+use crate::runtime::{Shared, rules};
+use crate::session::ApiError;
+use crate::store::EntryBody;
+use crate::tool::permission::Rule;
+use crate::value::{Map, Value};
+use crate::workflow::{self, Workflow};
+
+/// The type of the entry that says which revision a session goes on with.
+const MANIFEST: &str = "manifest";
+
+/// One reading of the configuration.
+#[derive(Debug, Default)]
+pub struct Manifest {
+    /// 1 for the reading at the start of the process, then counted.
+    pub revision: u64,
+    /// What tools may do without asking, and what never.
+    pub rules: Vec<Rule>,
+    /// The hooks, in their order.
+    pub hooks: Hooks,
+    /// The workflows by their names; of one that cannot be used, why not.
+    pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
+}
+
+/// The workflows that the program brings.
+const BUNDLED: [(&str, &str); 2] = [
+    ("review-diff", include_str!("../../examples/workflows/review-diff.edn")),
+    ("fix-test", include_str!("../../examples/workflows/fix-test.edn")),
+];
+
+/// The workflows of the program, of the user and, where it is trusted, of the project; a later one takes the
+/// place of an earlier one of its name.
+fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, String>> {
+    let mut workflows = BTreeMap::new();
+    for (name, text) in BUNDLED {
+        let read = workflow::read(name, text.as_bytes()).map(Arc::new);
+        workflows.insert(name.to_owned(), read.map_err(|error| format!("{name}.edn:{error}")));
+    }
+    let files = &settings.files;
+    let project = files.project.as_deref().filter(|_| files.is_trusted());
+    for folder in [files.user.as_deref(), project].into_iter().flatten().filter_map(Path::parent) {
+        let entries = std::fs::read_dir(folder.join("workflows")).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "edn"));
+        paths.sort();
+        if paths.len() > WORKFLOWS {
+            tracing::warn!("{}: only the first {WORKFLOWS} workflows are read", folder.display());
+        }
+        for path in paths.into_iter().take(WORKFLOWS) {
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+            let read = text.and_then(|text| {
+                let read = workflow::read(name, &text).map(Arc::new);
+                read.map_err(|error| format!("{}:{error}", path.display()))
+            });
+            workflows.insert(name.to_owned(), read);
+        }
+    }
+    workflows
+}
+
+impl Manifest {
+    /// Reads the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it, for a person.
+    pub fn load(settings: &Settings, revision: u64) -> Result<Self, String> {
+        let layers = settings.files.read().map_err(|error| error.to_string())?;
+        let hooks =
+            Hooks::read(&layers.hooks).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
+        Ok(Self { revision, rules: rules::load(settings), hooks, workflows: workflows(settings) })
+    }
+
+    /// What it holds, in a line.
+    pub fn summary(&self) -> String {
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            count => format!("{count} {what}s"),
+        };
+        let mut summary = format!(
+            "{}, {}, {}",
+            counted(self.rules.len(), "rule"),
+            counted(self.hooks.len(), "hook"),
+            counted(self.workflows.len(), "workflow")
+        );
+        for wrong in self.workflows.values().filter_map(|read| read.as_ref().err()) {
+            summary.push_str(&format!("; not usable: {wrong}"));
+        }
+        summary
+    }
+
+    /// The entry of a session that goes on with it.
+    fn entry(&self) -> EntryBody {
+        let mut data = Map::new();
+        data.put("revision", crate::message::count(self.revision));
+        data.put("rules", Value::from(self.rules.len()));
+        data.put("workflows", Value::vector(self.workflows.keys().map(|name| Value::from(name.clone()))));
+        data.put("hooks", Value::vector(self.hooks.iter().map(|hook| Value::from(hook.id.to_string()))));
+        EntryBody::Other { kind: MANIFEST.into(), data }
+    }
+}
+
+impl Shared {
+    /// Reads the configuration again. Idle sessions go on with it at once, others at their next boundary.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    pub(super) fn reload(&self) -> Result<Arc<Manifest>, ApiError> {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let revision = self.manifest.load().revision.saturating_add(1);
+        let manifest = Arc::new(Manifest::load(&self.settings, revision).map_err(ApiError::failed)?);
+        self.manifest.store(manifest.clone());
+        for handle in self.live() {
+            handle.tell(|live| Box::pin(live.adopt_between_turns()));
+        }
+        Ok(manifest)
+    }
+}
+
+impl Live {
+    /// Goes on with the newest configuration, unless a turn runs, which does it itself.
+    pub(super) async fn adopt_between_turns(&mut self) {
+        if !self.is_running() && self.handle.kin.is_none() {
+            self.adopt().await;
+        }
+    }
+
+    /// Goes on with the newest configuration from here.
+    pub(super) async fn adopt(&mut self) {
+        let newest = self.shared.manifest.load_full();
+        if newest.revision == self.handle.manifest().revision {
+            return;
+        }
+        if self.file().is_some()
+            && let Err(error) = self.append(vec![newest.entry()]).await
+        {
+            tracing::warn!(%error, "the journal does not say that the configuration was read again");
+        }
+        self.handle.set_manifest(newest);
+    }
+}

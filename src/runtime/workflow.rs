@@ -1,0 +1,757 @@
+//! A workflow that runs: its stages one after the other, each a turn; its groups side by side.
+//!
+//! A run holds its session from beginning to end. A stage goes through its phases: setup, init, check-gate,
+//! act, assert, exit, next; an act is a turn with the stage's tools. Siblings of a group work in child
+//! sessions, and one that fails ends the group. What happened is in the session's journal, so that a run
+//! that a crash cut off is known; nothing of it is done again unless the person asks for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio_util::sync::CancellationToken;
+
+use crate::catalogue::Topic;
+use crate::event::{Body, Cause, Event};
+use crate::hook::command::{self, Failure};
+use crate::interaction::{Kind, Origin, Question, Resolution};
+use crate::limits::{STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
+use crate::message::{Mode, Role, SessionId, TurnId};
+use crate::runtime::Shared;
+use crate::runtime::execution::{Completed, Execution};
+use crate::runtime::mailbox::Handle;
+use crate::runtime::subagent::Child;
+use crate::runtime::turn::{Control, End, Turn};
+use crate::session::ApiError;
+use crate::store::{Entry, EntryBody};
+use crate::value::{Map, Value};
+use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
+
+/// The type of the entries that say what a run did.
+const WORKFLOW: &str = "workflow";
+
+/// The widget that shows a run.
+const WIDGET: &str = "workflow";
+
+/// What widgets and notifications of the runtime are from.
+pub(super) const EXTENSION: &str = "edn-bridge";
+
+/// A run.
+pub(super) struct Run {
+    pub(super) shared: Arc<Shared>,
+    pub(super) session: Handle,
+    pub(super) id: Arc<str>,
+    pub(super) workflow: Arc<Workflow>,
+    pub(super) arguments: String,
+    pub(super) cause: Option<Cause>,
+    pub(super) stop: CancellationToken,
+    pub(super) control: Arc<Control>,
+    /// Where it begins, and what earlier stages found, for one that goes on.
+    pub(super) from: Option<Begun>,
+}
+
+/// What is known of a run that did not come to its end.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Begun {
+    /// The run.
+    pub id: String,
+    /// The workflow.
+    pub workflow: String,
+    /// What it was given.
+    pub arguments: String,
+    /// The step that was under way; empty where none was.
+    pub step: String,
+    /// What the steps before came to, each with its result.
+    pub results: Vec<(String, Value<'static>)>,
+    /// How it ended; empty for one that did not.
+    pub ended: String,
+}
+
+/// How a stage ended.
+#[derive(Debug, Clone, PartialEq)]
+struct Ended {
+    outcome: Arc<str>,
+    result: Value<'static>,
+    attempts: u32,
+    cap_hit: bool,
+    /// Why it was skipped or failed.
+    why: Option<String>,
+}
+
+impl Ended {
+    fn bad(outcome: &str, attempts: u32, why: String) -> Self {
+        Self { outcome: outcome.into(), result: Value::Nil, attempts, cap_hit: false, why: Some(why) }
+    }
+}
+
+/// The run was aborted or interrupted.
+struct Stopped;
+
+/// What a widget shows of a step.
+#[derive(Clone)]
+struct Line {
+    id: Arc<str>,
+    depth: usize,
+    state: String,
+}
+
+/// What frontends show of a session's newest run.
+#[derive(Default)]
+pub struct Progress {
+    /// The payload of `ui/widgets-updated`.
+    pub widgets: Arc<Map<'static>>,
+    /// The payload of `ui/widget-specs-updated`.
+    pub specs: Arc<Map<'static>>,
+    /// The payload of `ui/status-updated`.
+    pub statuses: Arc<Map<'static>>,
+}
+
+impl Run {
+    /// Runs to the end.
+    pub(super) async fn run(self) {
+        let name = self.workflow.name.clone();
+        let mut lines = self.lines();
+        let mut results: Vec<(String, Value<'static>)> = Vec::new();
+        let mut at: Arc<str> = self.workflow.stages.first().map_or(END.into(), |step| step.id().clone());
+        if let Some(begun) = &self.from {
+            at = begun.step.as_str().into();
+            results.clone_from(&begun.results);
+            for (id, _) in &results {
+                mark(&mut lines, id, "done before");
+            }
+        }
+        let mut record = self.record("started");
+        record.put("arguments", self.arguments.clone());
+        record.put_some("resumes", self.from.as_ref().map(|begun| begun.id.clone()));
+        self.write(record).await;
+        self.publish(Topic::WidgetSpecsUpdated, specs()).await;
+        let (mut outcome, mut why) = (Arc::<str>::from(DONE), None);
+        for taken in 0.. {
+            let Some(step) = self.workflow.step(&at).filter(|_| *at != *END) else { break };
+            if taken >= WORKFLOW_STEPS {
+                outcome = FAILED.into();
+                why = Some(format!("it took {WORKFLOW_STEPS} steps and was ended"));
+                break;
+            }
+            let mut record = self.record("stage-started");
+            record.put("stage", at.to_string());
+            self.write(record).await;
+            mark(&mut lines, &at, "running");
+            self.show(&lines, &format!("workflow {name}: {at}")).await;
+            let ended = match step {
+                Step::Stage(stage) => self.stage(stage, None, &results, &self.stop).await,
+                Step::Parallel { siblings, join, .. } => {
+                    self.group(siblings, join.as_ref(), &mut results, &mut lines).await
+                }
+            };
+            let Ok(ended) = ended else {
+                outcome = if self.stop.is_cancelled() { "aborted".into() } else { "interrupted".into() };
+                mark(&mut lines, &at, &outcome);
+                break;
+            };
+            mark(&mut lines, &at, &ended.shown());
+            self.write(self.ended(&at, &ended)).await;
+            results.retain(|(id, _)| **id != *at);
+            results.push((at.to_string(), ended.result));
+            (outcome, why) = (ended.outcome, ended.why);
+            at = step.next().after(&outcome).into();
+        }
+        let mut record = self.record("ended");
+        record.put("outcome", outcome.to_string());
+        record.put_some("why", why.clone());
+        self.write(record).await;
+        self.show(&lines, "").await;
+        let level = if matches!(&*outcome, FAILED | "aborted" | "interrupted") { "warning" } else { "info" };
+        let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
+        let end = if matches!(&*outcome, "aborted" | "interrupted") { End::Stopped } else { End::Finished };
+        let id = TurnId::from(&*self.id);
+        let over = self.session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await }));
+        let _ = over.await;
+    }
+
+    /// Runs a stage through its phases, in the run's own session or in one of its children.
+    async fn stage(
+        &self,
+        stage: &Arc<Stage>,
+        child: Option<&Handle>,
+        results: &[(String, Value<'static>)],
+        stop: &CancellationToken,
+    ) -> Result<Ended, Stopped> {
+        let execution = self.shared.clock.id("x-");
+        let prompt = self.fill(&stage.body, results);
+        let mut facts = self.facts(stage, &execution, results);
+        facts.put("phase", "check-gate");
+        for check in &stage.gate {
+            if let Err(why) = self.holds(stage, check, &facts, child, stop).await? {
+                return Ok(Ended::bad(SKIPPED, 0, why));
+            }
+        }
+        let mut wrong = String::new();
+        for attempt in 0..stage.attempts {
+            let made = attempt.saturating_add(1);
+            let run = Execution::new(execution.clone(), attempt, stage.clone(), prompt.clone());
+            let run = Arc::new(run);
+            let mut message = format!("Workflow {}, stage {}", self.workflow.name, stage.id);
+            if stage.attempts > 1 {
+                message.push_str(&format!(", attempt {made} of {}", stage.attempts));
+            }
+            message.push_str(": begin.");
+            if !wrong.is_empty() {
+                message.push_str(&format!("\n\nThe attempt before is not accepted: {wrong}"));
+            }
+            let (text, failed) = self.act(&run, message, child, stop).await?;
+            if let Some(failed) = failed {
+                return Ok(Ended { cap_hit: run.is_cap_hit(), ..Ended::bad(FAILED, made, failed) });
+            }
+            let completed = match run.completed() {
+                Some(completed) => Ok(completed),
+                None if stage.completion.is_empty() => {
+                    Ok(Completed { outcome: DONE.into(), result: Map::new().with("text", text) })
+                }
+                None => Err(format!("it ended without {}", crate::runtime::execution::COMPLETE)),
+            };
+            let mut seen = facts.clone();
+            seen.extend(run.facts());
+            seen.put("phase", "assert");
+            if let Ok(completed) = &completed {
+                seen.put("outcome", completed.outcome.to_string());
+                seen.put("result", Value::from(completed.result.clone()));
+            }
+            let held = match &completed {
+                Ok(_) => self.all_hold(stage, &seen, child, stop).await?,
+                Err(missing) => Err(missing.clone()),
+            };
+            match (completed, held) {
+                (Ok(completed), Ok(())) => {
+                    return Ok(Ended {
+                        outcome: completed.outcome,
+                        result: Value::from(completed.result),
+                        attempts: made,
+                        cap_hit: run.is_cap_hit(),
+                        why: None,
+                    });
+                }
+                (_, Err(why)) | (Err(why), _) => wrong = why,
+            }
+        }
+        Ok(Ended::bad(FAILED, stage.attempts, wrong))
+    }
+
+    async fn all_hold(
+        &self,
+        stage: &Stage,
+        facts: &Map<'static>,
+        child: Option<&Handle>,
+        stop: &CancellationToken,
+    ) -> Result<Result<(), String>, Stopped> {
+        for check in &stage.asserts {
+            if let Err(why) = self.holds(stage, check, facts, child, stop).await? {
+                return Ok(Err(why));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The stage's turn: what the model said last, and why it failed, if it did.
+    async fn act(
+        &self,
+        run: &Arc<Execution>,
+        message: String,
+        child: Option<&Handle>,
+        stop: &CancellationToken,
+    ) -> Result<(String, Option<String>), Stopped> {
+        if stop.is_cancelled() || self.control.interrupt.is_cancelled() {
+            return Err(Stopped);
+        }
+        if let Some(child) = child {
+            let interrupt = &self.control.interrupt;
+            let worked = self
+                .shared
+                .work(child, message, Some(run.clone()), self.cause.clone(), stop, interrupt)
+                .await;
+            return match worked {
+                Err(error) => Ok((String::new(), Some(error.message))),
+                Ok(_) if stop.is_cancelled() || interrupt.is_cancelled() => Err(Stopped),
+                Ok((End::Finished, worked)) => Ok((worked.text, None)),
+                Ok((End::Stopped, worked)) => {
+                    let why = worked.error.unwrap_or_else(|| "its turn was ended".to_owned());
+                    Ok((worked.text, Some(why)))
+                }
+            };
+        }
+        let id = TurnId::from(self.shared.clock.id("t-"));
+        let turn = id.clone();
+        let said = self.session.ask(move |live| Box::pin(live.stage_begins(turn, message))).await;
+        if let Err(error) = said.and_then(std::convert::identity) {
+            return Ok((String::new(), Some(error.message)));
+        }
+        let turn = Turn {
+            shared: self.shared.clone(),
+            session: self.session.clone(),
+            id: id.clone(),
+            cause: self.cause.clone(),
+            stop: stop.clone(),
+            control: self.control.clone(),
+            execution: Some(run.clone()),
+        };
+        let end = turn.rounds().await;
+        if stop.is_cancelled() || self.control.interrupt.is_cancelled() {
+            return Err(Stopped);
+        }
+        let snapshot = self.session.snapshot();
+        let last = snapshot.messages().rev().find(|message| message.role == Role::Assistant);
+        let text = last.map(|message| message.text()).unwrap_or_default();
+        let failed = (end == End::Stopped).then(|| {
+            let error = last.and_then(|message| message.error_message.as_deref());
+            error.unwrap_or("its turn was ended").to_owned()
+        });
+        Ok((text, failed))
+    }
+
+    /// Runs stages side by side in children of their own; the first that fails ends the others.
+    async fn group(
+        &self,
+        siblings: &[Arc<Stage>],
+        join: Option<&Arc<Stage>>,
+        results: &mut Vec<(String, Value<'static>)>,
+        lines: &mut [Line],
+    ) -> Result<Ended, Stopped> {
+        let group = self.stop.child_token();
+        let before = results.clone();
+        let mut running: FuturesUnordered<_> =
+            siblings.iter().map(|stage| self.sibling(stage, &before, &group)).collect();
+        for stage in siblings {
+            mark(lines, &stage.id, "running");
+        }
+        self.show(lines, &format!("workflow {}: {} stages side by side", self.workflow.name, siblings.len()))
+            .await;
+        let mut failed: Option<(Arc<str>, Ended)> = None;
+        let mut found = Vec::new();
+        while let Some((stage, ended)) = running.next().await {
+            match ended {
+                Ok(ended) => {
+                    mark(lines, &stage.id, &ended.shown());
+                    self.write(self.ended(&stage.id, &ended)).await;
+                    if matches!(&*ended.outcome, FAILED | SKIPPED) && failed.is_none() {
+                        group.cancel();
+                        failed = Some((stage.id.clone(), ended));
+                    } else {
+                        found.push((stage.id.to_string(), ended.result));
+                    }
+                }
+                Err(Stopped) => mark(lines, &stage.id, "ended with its group"),
+            }
+            self.show(lines, &format!("workflow {}: side by side", self.workflow.name)).await;
+        }
+        if self.stop.is_cancelled() || self.control.interrupt.is_cancelled() {
+            return Err(Stopped);
+        }
+        if let Some((id, ended)) = failed {
+            let why = ended.why.unwrap_or_default();
+            return Ok(Ended::bad(FAILED, 1, format!("{id} {}: {why}", ended.outcome)));
+        }
+        // In the order of the file, whichever ended first.
+        found.sort_by_key(|(id, _)| siblings.iter().position(|stage| *stage.id == **id));
+        let mut all = Map::new();
+        for (id, result) in &found {
+            all.insert(Value::keyword(id.clone()), result.clone());
+            results.retain(|(known, _)| known != id);
+        }
+        results.extend(found);
+        match join {
+            None => Ok(Ended {
+                outcome: DONE.into(),
+                result: Value::from(all),
+                attempts: 1,
+                cap_hit: false,
+                why: None,
+            }),
+            Some(join) => {
+                mark(lines, &join.id, "running");
+                self.show(lines, &format!("workflow {}: {}", self.workflow.name, join.id)).await;
+                let ended = self.stage(join, None, results, &self.stop).await?;
+                mark(lines, &join.id, &ended.shown());
+                Ok(ended)
+            }
+        }
+    }
+
+    /// One stage of a group, in a session of its own.
+    async fn sibling<'s>(
+        &self,
+        stage: &'s Arc<Stage>,
+        results: &[(String, Value<'static>)],
+        stop: &CancellationToken,
+    ) -> (&'s Arc<Stage>, Result<Ended, Stopped>) {
+        let facts = self.session.snapshot().facts.clone();
+        let child = Child {
+            id: SessionId::from(self.shared.clock.id("s-")),
+            name: format!("{}: {}", self.workflow.name, stage.id),
+            envelope: stage.tools.clone(),
+            model: (facts.model_provider.clone(), facts.model_id.clone()),
+        };
+        let ended = match self.shared.open_child(&self.session, child).await {
+            Err(error) => Ok(Ended::bad(FAILED, 0, error.message)),
+            Ok(child) => {
+                let ended = self.stage(stage, Some(&child), results, stop).await;
+                self.shared.retire_child(&child);
+                ended
+            }
+        };
+        (stage, ended)
+    }
+
+    /// Whether a check holds, and if not, why.
+    async fn holds(
+        &self,
+        stage: &Stage,
+        check: &Check,
+        facts: &Map<'static>,
+        child: Option<&Handle>,
+        stop: &CancellationToken,
+    ) -> Result<Result<(), String>, Stopped> {
+        match check {
+            Check::Command { command, timeout } => {
+                // What the workflow was given is `$1`, as it was written.
+                let words =
+                    ["bash", "-c", command.as_str(), "workflow", self.arguments.as_str()].map(str::to_owned);
+                let cwd = PathBuf::from(&*self.session.snapshot().facts.cwd);
+                match command::execute(&words, &cwd, *timeout, facts, stop).await {
+                    Ok(_) => Ok(Ok(())),
+                    Err(Failure::Stopped) => Err(Stopped),
+                    Err(failure) => {
+                        let said = failure.output(STAGE_OUTPUT_BYTES);
+                        Ok(Err(format!("{command:?} does not hold: {failure}\n{said}").trim_end().to_owned()))
+                    }
+                }
+            }
+            Check::Result(wanted) => {
+                let result = facts.get_keyword("result");
+                let missing = wanted.iter().find(|(key, value)| {
+                    let key = key.as_keyword().unwrap_or_default();
+                    result.and_then(|result| result.get(key)) != Some(*value)
+                });
+                Ok(missing.map_or(Ok(()), |(key, value)| Err(format!("its result must have {key} {value}"))))
+            }
+            Check::Outcome(wanted) => {
+                let outcome = facts.get_keyword("outcome").and_then(Value::as_str).unwrap_or_default();
+                Ok(if outcome == &**wanted {
+                    Ok(())
+                } else {
+                    Err(format!("it came to :{outcome}, not to :{wanted}"))
+                })
+            }
+            Check::Confirm(question) => self.confirm(question, stage.patience, child, stop).await,
+        }
+    }
+
+    /// Asks the person whether to go on.
+    async fn confirm(
+        &self,
+        prompt: &str,
+        timeout: Option<Duration>,
+        child: Option<&Handle>,
+        stop: &CancellationToken,
+    ) -> Result<Result<(), String>, Stopped> {
+        let session = child.unwrap_or(&self.session);
+        let snapshot = session.snapshot();
+        let question = Question {
+            kind: Kind::Confirm,
+            payload: Map::new().with("prompt", prompt.to_owned()).with("default", false),
+            origin: Origin {
+                session: session.id.clone(),
+                offset: snapshot.offset,
+                turn: Some(TurnId::from(&*self.id)),
+                correlation: self.id.clone(),
+                child_of: session.child_of(),
+            },
+            timeout,
+            unattended: snapshot.facts.mode == Mode::Yolo,
+        };
+        let ended = stop.child_token();
+        let asking = async {
+            let _one_at_a_time = session.asking.lock().await;
+            self.shared.board.ask(question, &ended).await
+        };
+        tokio::pin!(asking);
+        let resolution = tokio::select! {
+            biased;
+            resolution = &mut asking => resolution,
+            () = self.control.interrupt.cancelled() => {
+                ended.cancel();
+                return Err(Stopped);
+            }
+            () = stop.cancelled() => {
+                let _ = asking.await;
+                return Err(Stopped);
+            }
+        };
+        Ok(match resolution {
+            Resolution::Accepted { value, .. } => match value.get_keyword("ok").and_then(Value::as_bool) {
+                Some(true) => Ok(()),
+                _ => Err(format!("the user said no to {prompt:?}")),
+            },
+            Resolution::Cancelled { .. } => Err(format!("the user dismissed {prompt:?}")),
+            Resolution::TimedOut => Err(format!("nobody answered {prompt:?} in time")),
+            Resolution::Headless => {
+                Err(format!("permission-required: confirm for {prompt:?}, and nobody is there to answer"))
+            }
+            Resolution::Withdrawn => return Err(Stopped),
+        })
+    }
+
+    fn facts(&self, stage: &Stage, execution: &str, results: &[(String, Value<'static>)]) -> Map<'static> {
+        let mut facts = Map::new();
+        facts.put("workflow", self.workflow.name.to_string());
+        facts.put("run-id", self.id.to_string());
+        facts.put("stage", stage.id.to_string());
+        facts.put("stage-execution-id", execution.to_owned());
+        facts.put("arguments", self.arguments.clone());
+        facts.put("results", Value::from(as_map(results)));
+        facts
+    }
+
+    /// A body with its places filled in.
+    fn fill(&self, body: &str, results: &[(String, Value<'static>)]) -> String {
+        workflow::render(body, |place| match place {
+            "args" => self.arguments.clone(),
+            "results" => Value::from(as_map(results)).to_string(),
+            place => {
+                let id = place.strip_prefix("results.").unwrap_or_default();
+                let found = results.iter().find(|(known, _)| known == id);
+                found.map(|(_, result)| result.to_string()).unwrap_or_default()
+            }
+        })
+    }
+
+    fn record(&self, event: &str) -> Map<'static> {
+        let mut record = Map::new();
+        record.put("session-id", self.session.id.to_value());
+        record.put("run-id", self.id.to_string());
+        record.put("workflow", self.workflow.name.to_string());
+        record.put("event", event.to_owned());
+        record
+    }
+
+    fn ended(&self, id: &str, ended: &Ended) -> Map<'static> {
+        let mut record = self.record("stage-ended");
+        record.put("stage", id.to_owned());
+        record.put("outcome", ended.outcome.to_string());
+        record.put("result", ended.result.clone());
+        record.put("attempts", i64::from(ended.attempts));
+        record.put("cap-hit", ended.cap_hit);
+        record.put_some("why", ended.why.clone());
+        record
+    }
+
+    async fn write(&self, record: Map<'static>) {
+        let body = EntryBody::Other { kind: WORKFLOW.into(), data: record };
+        let written = self.session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
+        if let Err(error) = written.and_then(std::convert::identity) {
+            tracing::warn!(%error, "the journal does not say how far the workflow is");
+        }
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut line =
+            |id: &Arc<str>, depth| lines.push(Line { id: id.clone(), depth, state: String::new() });
+        for step in &self.workflow.stages {
+            line(step.id(), 0);
+            if let Step::Parallel { siblings, join, .. } = step {
+                for stage in siblings.iter().chain(join) {
+                    line(&stage.id, 1);
+                }
+            }
+        }
+        lines
+    }
+
+    /// Shows how far the run is.
+    async fn show(&self, lines: &[Line], status: &str) {
+        let title = format!("Workflow {}", self.workflow.name);
+        let shown = lines.iter().map(|line| {
+            let mark = match line.state.as_str() {
+                "" => "○",
+                "running" => "●",
+                state if state.starts_with(FAILED) || state.starts_with("aborted") => "✗",
+                _ => "✓",
+            };
+            let state = if line.state.is_empty() { String::new() } else { format!("  {}", line.state) };
+            Value::from(format!("{}{mark} {}{state}", "  ".repeat(line.depth.saturating_add(1)), line.id))
+        });
+        let mut widget = Map::new();
+        widget.put("placement", "bottom");
+        widget.put("extension-id", EXTENSION);
+        widget.put("widget-id", WIDGET);
+        widget.put("content-lines", Value::vector(std::iter::once(Value::from(title)).chain(shown)));
+        let widgets = Map::new().with("widgets", Value::vector([Value::from(widget)]));
+        let mut statuses = Vec::new();
+        if !status.is_empty() {
+            let status = Map::new().with("extension-id", EXTENSION).with("text", status.to_owned());
+            statuses.push(Value::from(status));
+        }
+        let statuses = Map::new().with("statuses", Value::vector(statuses));
+        let progress = Progress {
+            widgets: Arc::new(widgets.clone()),
+            specs: Arc::new(specs()),
+            statuses: Arc::new(statuses.clone()),
+        };
+        self.session.progress.store(Some(Arc::new(progress)));
+        self.publish(Topic::WidgetsUpdated, widgets).await;
+        self.publish(Topic::StatusUpdated, statuses).await;
+    }
+
+    async fn notify(&self, level: &str, message: &str) {
+        self.publish(Topic::Notification, notification(self.shared.clock.id("n-"), level, message)).await;
+    }
+
+    async fn publish(&self, topic: Topic, payload: Map<'static>) {
+        let event = Event {
+            session: Some(self.session.id.clone()),
+            offset: self.session.snapshot().offset,
+            turn: None,
+            entry: None,
+            cause: self.cause.clone(),
+            body: Body::Payload(topic, Arc::new(payload)),
+        };
+        let full = self.session.show(&self.shared.hub, event);
+        tokio::select! {
+            biased;
+            () = crate::runtime::hub::room(full) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+}
+
+impl Ended {
+    /// What the widget says of it.
+    fn shown(&self) -> String {
+        let mut shown = self.outcome.to_string();
+        if self.attempts > 1 {
+            shown.push_str(&format!(" after {} attempts", self.attempts));
+        }
+        if self.cap_hit {
+            shown.push_str(", turn cap hit");
+        }
+        if let Some(why) = &self.why {
+            shown.push_str(&format!(": {}", crate::tool::one_line(why, 100)));
+        }
+        shown
+    }
+}
+
+/// What a person is told, as the payload of `ui/notification`.
+pub(super) fn notification(id: String, level: &str, message: &str) -> Map<'static> {
+    let mut payload = Map::new();
+    payload.put("id", id);
+    payload.put("message", message.to_owned());
+    payload.put("level", level.to_owned());
+    payload.put("extension-id", EXTENSION);
+    payload
+}
+
+fn specs() -> Map<'static> {
+    let mut spec = Map::new();
+    spec.put("extension-id", EXTENSION);
+    spec.put("widget-id", WIDGET);
+    spec.put("placement", "bottom");
+    spec.put("title", "Workflow");
+    Map::new().with("widget-specs", Value::vector([Value::from(spec)]))
+}
+
+fn mark(lines: &mut [Line], id: &str, state: &str) {
+    for line in lines.iter_mut().filter(|line| *line.id == *id) {
+        state.clone_into(&mut line.state);
+    }
+}
+
+fn as_map(results: &[(String, Value<'static>)]) -> Map<'static> {
+    let mut map = Map::new();
+    for (id, result) in results {
+        map.insert(Value::keyword(id.clone()), result.clone());
+    }
+    map
+}
+
+/// The newest run of a session, as its entries tell it; of one workflow, where one is named.
+pub(super) fn newest(entries: &[Arc<Entry>], session: &SessionId, named: Option<&str>) -> Option<Begun> {
+    let mut newest: Option<Begun> = None;
+    for entry in entries {
+        let EntryBody::Other { kind, data } = &entry.body else { continue };
+        let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        // A fork has entries of the session that it was made from; what ran there does not run here.
+        if &**kind != WORKFLOW || text("session-id") != session.as_str() {
+            continue;
+        }
+        match (text("event").as_str(), &mut newest) {
+            ("started", newest) if named.is_none_or(|name| name == text("workflow")) => {
+                // One that goes on has what the one before found.
+                let resumes = text("resumes");
+                let results = newest.take().filter(|begun| begun.id == resumes).map(|begun| begun.results);
+                *newest = Some(Begun {
+                    id: text("run-id"),
+                    workflow: text("workflow"),
+                    arguments: text("arguments"),
+                    results: results.unwrap_or_default(),
+                    ..Begun::default()
+                });
+            }
+            ("stage-started", Some(begun)) if begun.id == text("run-id") => begun.step = text("stage"),
+            ("stage-ended", Some(begun)) if begun.id == text("run-id") => {
+                let result = data.get_keyword("result").cloned().unwrap_or(Value::Nil);
+                let stage = text("stage");
+                begun.results.retain(|(id, _)| *id != stage);
+                begun.results.push((stage, result));
+            }
+            ("ended", Some(begun)) if begun.id == text("run-id") => begun.ended = text("outcome"),
+            ("interrupted", Some(begun)) if begun.id == text("run-id") => {
+                begun.ended = "interrupted".to_owned()
+            }
+            _ => {}
+        }
+    }
+    newest
+}
+
+/// The entry that says that a run was cut off with its process.
+pub(super) fn cut_off(session: &SessionId, begun: &Begun) -> EntryBody {
+    let mut record = Map::new();
+    record.put("session-id", session.to_value());
+    record.put("run-id", begun.id.clone());
+    record.put("workflow", begun.workflow.clone());
+    record.put("event", "interrupted");
+    record.put("stage", begun.step.clone());
+    EntryBody::Other { kind: WORKFLOW.into(), data: record }
+}
+
+impl Begun {
+    /// What a person is told of a run that was cut off.
+    pub(super) fn report(&self) -> String {
+        let done: Vec<&str> = self.results.iter().map(|(id, _)| id.as_str()).collect();
+        let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+        format!(
+            "The workflow {0} was interrupted in the stage {1}; done before: {done}. Nothing was done again. \
+             /workflow {0} --resume goes on with the stage {1}.",
+            self.workflow, self.step
+        )
+    }
+
+    /// Whether it can go on: it stopped within a step.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn resumable(self) -> Result<Self, ApiError> {
+        match self.ended.as_str() {
+            "interrupted" | "aborted" | FAILED if !self.step.is_empty() => Ok(self),
+            "" => Err(ApiError::failed("The workflow runs.")),
+            outcome => Err(ApiError::failed(format!(
+                "The last run of {} ended: {outcome}. There is nothing to go on with.",
+                self.workflow
+            ))),
+        }
+    }
+}

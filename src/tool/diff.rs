@@ -1,0 +1,100 @@
+//! Unified diffs of texts, as `diff -u` and `git diff` write them.
+
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
+
+/// The unchanged lines that are shown around a change.
+const AROUND: u32 = 3;
+
+/// A unified diff with three lines around each change, or the empty string where nothing differs. The time
+/// grows with the texts' length, whatever they hold: where the shortest diff would take long, a longer one is
+/// given.
+pub(super) fn unified(old: &str, new: &str, name: &str) -> String {
+    if old == new {
+        return String::new();
+    }
+    let input = InternedInput::new(old, new);
+    let mut diff = Diff::compute(Algorithm::Myers, &input);
+    diff.postprocess_lines(&input);
+    let before = if old.is_empty() { "/dev/null".to_owned() } else { format!("a/{name}") };
+    let mut text = format!("--- {before}\n+++ b/{name}\n");
+    let mut group: Vec<Hunk> = Vec::new();
+    for change in diff.hunks() {
+        // Changes whose surroundings would touch stand together.
+        if group.last().is_some_and(|last| change.before.start - last.before.end > 2 * AROUND) {
+            write_group(&mut text, &input, &group);
+            group.clear();
+        }
+        group.push(change);
+    }
+    write_group(&mut text, &input, &group);
+    text
+}
+
+fn write_group(text: &mut String, input: &InternedInput<&str>, group: &[Hunk]) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let lines = u32::try_from(input.before.len()).unwrap_or(u32::MAX);
+    let lead = first.before.start.min(AROUND);
+    let tail = (lines - last.before.end).min(AROUND);
+    let sides = [(&first.before, &last.before), (&first.after, &last.after)];
+    let [before, after] = sides.map(|(first, last)| first.start - lead..last.end + tail);
+    text.push_str(&format!("@@ -{} +{} @@\n", place(&before), place(&after)));
+    let mut at = before.start;
+    for change in group {
+        write_lines(text, ' ', input, &input.before, at..change.before.start);
+        write_lines(text, '-', input, &input.before, change.before.clone());
+        write_lines(text, '+', input, &input.after, change.after.clone());
+        at = change.before.end;
+    }
+    write_lines(text, ' ', input, &input.before, at..before.end);
+}
+
+/// Lines count from 1; a side without lines names the line before it.
+fn place(lines: &Range<u32>) -> String {
+    let (start, count) = (lines.start, lines.end - lines.start);
+    format!("{},{count}", start + u32::from(count > 0))
+}
+
+/// A last line without a line feed is marked as such, or the diff could not be applied.
+fn write_lines(
+    text: &mut String,
+    sign: char,
+    input: &InternedInput<&str>,
+    side: &[Token],
+    lines: Range<u32>,
+) {
+    for token in side.get(lines.start as usize..lines.end as usize).unwrap_or_default() {
+        let line = input.interner[*token];
+        text.push(sign);
+        text.push_str(line);
+        if !line.ends_with('\n') {
+            text.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_shown_with_what_is_around_them() {
+        let lines =
+            |range: std::ops::RangeInclusive<u32>| range.map(|n| format!("{n}\n")).collect::<String>();
+        let old = lines(1..=30);
+        assert_eq!(unified(&old, &old, "x"), "");
+        assert_eq!(unified("", "a\nb\n", "x"), "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+        assert_eq!(unified("a\n", "", "x"), "--- a/x\n+++ b/x\n@@ -1,1 +0,0 @@\n-a\n");
+        assert_eq!(
+            unified("a\nb", "a\nb\n", "x"),
+            "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n"
+        );
+        let new = old.replace("\n5\n", "\nfive\n").replace("\n25\n", "\n");
+        assert_eq!(
+            unified(&old, &new, "x"),
+            "--- a/x\n+++ b/x\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n\
+             @@ -22,7 +22,6 @@\n 22\n 23\n 24\n-25\n 26\n 27\n 28\n"
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! `edn-bridge doctor`, with the real binary.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use edn_bridge::edn;
+use edn_bridge::value::Owned;
+use support::{Setup, text};
+
+fn run(setup: &Setup, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = setup.command().args(arguments).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{told}");
+    (output.status.code(), told)
+}
+
+fn report(setup: &Setup) -> (Option<i32>, Owned) {
+    let (status, told) = run(setup, &["doctor", "--format", "edn"]);
+    (status, edn::read_one(told.as_bytes()).unwrap().into_owned())
+}
+
+/// State and message of the findings of an area.
+fn findings(report: &Owned, area: &str) -> Vec<(String, String)> {
+    let findings = report.get("findings").unwrap().as_slice().unwrap().iter();
+    findings
+        .filter(|finding| finding.get("area").unwrap().as_keyword() == Some(area))
+        .map(|finding| {
+            let state = finding.get("state").unwrap().as_keyword().unwrap().to_owned();
+            assert_eq!(
+                finding.get("advice").is_some(),
+                state != "ok",
+                "what to do is said where it is needed"
+            );
+            (state, text(finding, "message").to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn it_says_what_holds_and_where_it_came_from() {
+    let setup = Setup::new().script("{:turns [{:steps []}]}").env("EDN_BRIDGE_DURABILITY", "relaxed");
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{:mode :accept-edits :provider \"scripted\" :model \"m\"}").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap()).env("OPENAI_API_KEY", "canary-7f3a");
+    std::fs::create_dir_all(setup.project().join(".edn-bridge")).unwrap();
+    std::fs::write(setup.project().join(".edn-bridge/config.edn"), "{:mode :yolo}").unwrap();
+    let output = setup.command().args(["doctor", "--log", "error", "--format", "edn"]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    assert!(!told.contains("canary"), "a key's value is told");
+    let report = edn::read_one(told.as_bytes()).unwrap().into_owned();
+    assert_eq!(report.get("healthy").unwrap().as_bool(), Some(true));
+    let held = report.get("configuration").unwrap().as_slice().unwrap().to_vec();
+    let of = |key: &str| {
+        let one = held.iter().find(|one| one.get("key").unwrap().as_keyword() == Some(key)).unwrap();
+        (text(one, "value").to_owned(), text(one, "source").to_owned())
+    };
+    let file = config.to_str().unwrap().to_owned();
+    assert_eq!(of("mode"), ("accept-edits".to_owned(), file.clone()));
+    assert_eq!(of("model"), ("m".to_owned(), file));
+    assert_eq!(of("provider"), ("scripted".to_owned(), "the option --script".to_owned()));
+    assert_eq!(of("durability"), ("relaxed".to_owned(), "the variable EDN_BRIDGE_DURABILITY".to_owned()));
+    assert_eq!(of("log"), ("error".to_owned(), "the option --log".to_owned()));
+    assert_eq!(of("state-dir").1, "the option --state-dir");
+    assert_eq!(findings(&report, "durability")[0].0, "note");
+    assert!(findings(&report, "keys")[0].1.contains("OPENAI_API_KEY"));
+    assert_eq!(findings(&report, "trust")[0].0, "note");
+    assert!(
+        findings(&report, "configuration")
+            .iter()
+            .any(|(state, what)| state == "note" && what.contains(":mode"))
+    );
+    let sandbox = edn_bridge::tool::sandbox::state() == edn_bridge::tool::sandbox::State::Enforced;
+    assert_eq!(findings(&report, "sandbox")[0].0, if sandbox { "ok" } else { "note" });
+    for area in ["state", "sessions", "index", "model", "socket", "emacs", "context"] {
+        assert!(!findings(&report, area).is_empty(), "{area}: {told}");
+    }
+}
+
+#[test]
+fn what_is_broken_is_said_with_what_to_do_and_fails() {
+    let setup = Setup::new();
+    let (status, told) = run(&setup, &["doctor"]);
+    assert_eq!(status, Some(0), "{told}");
+    assert!(told.contains("Nothing is broken.") && told.contains("(the option --state-dir)"), "{told}");
+    // A session that no version reads.
+    let sessions = setup.state().join("sessions/p");
+    std::fs::create_dir_all(&sessions).unwrap();
+    std::fs::write(sessions.join("s-1.edn"), "nonsense\n").unwrap();
+    let (status, told) = report(&setup);
+    assert_eq!(status, Some(1), "{told}");
+    assert!(findings(&told, "sessions").iter().any(|(state, _)| state == "broken"), "{told}");
+
+    let setup = Setup::new();
+    std::fs::write(setup.state(), "in the way").unwrap();
+    let (status, told) = report(&setup);
+    assert_eq!((status, findings(&told, "state")[0].0.as_str()), (Some(1), "broken"), "{told}");
+
+    let setup = Setup::new().arg("--model-file").arg("/nowhere.gguf");
+    let (status, told) = report(&setup);
+    let broken = edn_bridge::provider::embedded::COMPILED_IN;
+    assert_eq!(status, Some(i32::from(broken)), "{told}");
+
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{:mode").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let (status, told) = report(&setup);
+    let (state, what) = findings(&told, "configuration").remove(0);
+    assert_eq!((status, state.as_str()), (Some(1), "broken"));
+    assert!(what.contains("user.edn"), "{what}");
+}

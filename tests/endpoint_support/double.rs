@@ -1,0 +1,221 @@
+//! A session API that keeps what it is asked, until the test says how it is answered.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use edn_bridge::catalogue::Topic;
+use edn_bridge::event::{Body, Event};
+use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
+use edn_bridge::session::{
+    ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
+    Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
+};
+use edn_bridge::value::{Map, Value};
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is answered before the call returns.
+    Now,
+    /// It is kept.
+    Later,
+    /// It is refused.
+    Refused,
+    /// It is forgotten, as by a session that ended.
+    Dropped,
+}
+
+/// A request that is kept.
+pub struct Kept {
+    pub op: &'static str,
+    pub request: Arc<str>,
+    answer: Box<dyn FnOnce(Fate) + Send>,
+}
+
+impl Kept {
+    /// Answers it.
+    pub fn end(self, fate: Fate) {
+        (self.answer)(fate);
+    }
+}
+
+/// What a request becomes, by its op and how many came before it.
+type Policy = Box<dyn Fn(&'static str, usize) -> Fate + Send + Sync>;
+
+/// The session API.
+pub struct Double {
+    policy: Policy,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    kept: VecDeque<Kept>,
+    asked: usize,
+    client: Option<Arc<dyn Client>>,
+    left: bool,
+}
+
+impl Double {
+    pub fn new(policy: impl Fn(&'static str, usize) -> Fate + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { policy: Box::new(policy), state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Waits until so many requests are kept, and takes them all.
+    pub fn take(&self, count: usize) -> Vec<Kept> {
+        let mut state = self.changed.wait_while(self.lock(), |state| state.kept.len() < count).unwrap();
+        state.kept.drain(..).collect()
+    }
+
+    /// Hands an event to the connection.
+    pub fn tell(&self, body: Body) {
+        let client = self.lock().client.clone();
+        if let Some(client) = client {
+            let _ = client.deliver(&Event {
+                session: Some(client.focused()),
+                offset: 1,
+                turn: Some(TurnId::from("t")),
+                entry: None,
+                cause: None,
+                body,
+            });
+        }
+    }
+
+    fn keep<T: Send + 'static>(&self, op: &'static str, call: &Call, reply: Reply<T>, value: T) {
+        let mut state = self.lock();
+        state.asked += 1;
+        let asked = state.asked;
+        drop(state);
+        let answer = move |fate| match fate {
+            Fate::Now | Fate::Later => reply.ok(value),
+            Fate::Refused => reply.fail(ApiError::failed("It was refused.")),
+            Fate::Dropped => drop(reply),
+        };
+        match (self.policy)(op, asked) {
+            Fate::Later => {
+                let kept = Kept { op, request: call.request.clone(), answer: Box::new(answer) };
+                self.lock().kept.push_back(kept);
+                self.changed.notify_all();
+            }
+            fate => answer(fate),
+        }
+    }
+}
+
+fn opened() -> Opened {
+    Opened { session: SessionId::from("s"), file: None }
+}
+
+/// Methods that keep their reply: name, params, the type of the answer and one of that type.
+macro_rules! kept {
+    ($($name:ident($($param:ident: $type:ty),*) -> $answer:ty = $value:expr;)*) => {
+        $(fn $name(&self, call: Call, $($param: $type,)* reply: Reply<$answer>) {
+            $(let _ = $param;)*
+            self.keep(stringify!($name), &call, reply, $value);
+        })*
+    };
+}
+
+impl SessionApi for Double {
+    fn attach(&self, _: u64, client: Arc<dyn Client>) -> SessionId {
+        self.lock().client = Some(client);
+        SessionId::from("s")
+    }
+
+    fn detach(&self, _: u64, reply: Reply<()>) {
+        // As the runtime does it, the last one to leave ends what is under way.
+        let mut state = self.lock();
+        state.client = None;
+        state.left = true;
+        let kept = std::mem::take(&mut state.kept);
+        drop(state);
+        for kept in kept {
+            kept.end(Fate::Dropped);
+        }
+        reply.ok(());
+    }
+
+    fn has_session(&self, _: &SessionId) -> bool {
+        true
+    }
+
+    fn server_info(&self, _: &SessionId) -> Map<'static> {
+        Map::new()
+    }
+
+    fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event> {
+        (topic == Topic::SessionUpdated).then(|| Event {
+            session: Some(call.session.clone()),
+            offset: 0,
+            turn: None,
+            entry: None,
+            cause: Some(call.cause()),
+            body: Body::SessionUpdated(Arc::new(Map::new())),
+        })
+    }
+
+    fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        // The answer, then the turn: words, a snapshot, and the words as a message.
+        self.keep("prompt", &call, reply, Prompted { turn: Some(TurnId::from("t")) });
+        let text: Arc<str> = prompt.message.chars().take(2000).collect::<String>().into();
+        for _ in 0..3 {
+            self.tell(Body::AssistantDelta(text.clone()));
+        }
+        self.tell(Body::SessionUpdated(Arc::new(Map::new())));
+        self.tell(Body::Error { code: edn_bridge::catalogue::ErrorCode::Failed, message: "end".into() });
+    }
+
+    kept! {
+        state() -> Map<'static> = Map::new();
+        messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
+        stats() -> Map<'static> = Map::new();
+        fork_messages() -> Vec<Arc<Message>> = Vec::new();
+        last_assistant_text() -> Option<String> = None;
+        commands() -> Vec<Value<'static>> = Vec::new();
+        models() -> Vec<Value<'static>> = Vec::new();
+        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<Value<'static>> = Vec::new();
+        query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
+        read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
+            OutputPart { text: String::new(), offset: 0, size: 0 };
+        steer(prompt: Prompt) -> Prompted = Prompted { turn: None };
+        follow_up(prompt: Prompt) -> Prompted = Prompted { turn: None };
+        abort() -> () = ();
+        interrupt() -> (bool, String) = (false, String::new());
+        abort_retry() -> () = ();
+        compact(wishes: Option<String>) -> Option<String> = None;
+        new_session(parent: Option<SessionId>) -> Opened = opened();
+        switch_session(target: SwitchTarget) -> Opened = opened();
+        fork(entry: EntryId) -> Opened = opened();
+        set_name(name: String) -> String = String::new();
+        set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
+        cycle_model(forward: bool) -> (String, String) = Default::default();
+        set_thinking_level(level: Option<ThinkingLevel>) -> ThinkingLevel = ThinkingLevel::default();
+        set_mode(mode: Mode) -> Mode = Mode::default();
+        set_auto_compaction(enabled: bool) -> bool = true;
+        set_auto_retry(enabled: bool) -> bool = true;
+        trust_project(trusted: bool) -> bool = true;
+        command(text: String) -> () = ();
+        action_result(result: ActionResult) -> () = ();
+        decide(interaction: String, approve: bool, note: Option<String>) -> () = ();
+        respond(response: Response) -> () = ();
+        resolve_dialog(dialog: String, result: Option<Value<'static>>) -> () = ();
+        login_begin(provider: Option<String>) -> Map<'static> = Map::new();
+        login_complete(input: Option<String>) -> Map<'static> = Map::new();
+        logout(provider: String) -> bool = true;
+        bash(command: String, timeout_seconds: Option<u64>) -> Map<'static> = Map::new();
+        abort_bash() -> () = ();
+        jobs(statuses: Option<Vec<String>>) -> Vec<Value<'static>> = Vec::new();
+        job(id: String) -> Value<'static> = Value::Nil;
+        cancel_job(id: String) -> Value<'static> = Value::Nil;
+        remember(text: String) -> Map<'static> = Map::new();
+        forget(note: String) -> bool = true;
+        export_html(path: Option<String>) -> String = String::new();
+        update_context(context: Map<'static>) -> () = ();
+    }
+}

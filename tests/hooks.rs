@@ -1,0 +1,369 @@
+//! Hooks over the real wire: guards, transforms and observers, their failures, trust, and reading the
+//! configuration again.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+
+use edn_bridge::value::Owned;
+use support::{Bridge, Setup, at, code, is_event, kind, text};
+
+const LOOK: &str = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo one > one"}}}
+                                        {:tool-call {:id "b" :name "bash" :arguments {:command "echo two > two"}}}]}
+                               {:steps [{:delta "end"}]}]}"#;
+const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}";
+
+/// A bridge with these hooks in the user's configuration, each with a script for `bash -c`.
+fn hooked(script: &str, hooks: &[(&str, &str)]) -> Setup {
+    let setup = Setup::new().script(script).arg("--yolo");
+    let config = setup.dir.path().join("config.edn");
+    configure(&config, hooks);
+    let config = config.to_str().unwrap().to_owned();
+    setup.arg("--config").arg(&config)
+}
+
+fn configure(config: &Path, hooks: &[(&str, &str)]) {
+    let hooks: String = hooks
+        .iter()
+        .map(|(head, script)| format!("{{{head} :command [\"bash\" \"-c\" {script:?}]}}\n"))
+        .collect();
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(config, format!("{{:hooks [{hooks}]}}")).unwrap();
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn say(bridge: &mut Bridge, message: &str) -> Owned {
+    bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"))
+}
+
+/// The turn's last message, and the state that says that it is over.
+fn end(bridge: &mut Bridge) -> Owned {
+    let last = bridge
+        .until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use");
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    last
+}
+
+/// What hooks came to, as `hook outcome`.
+fn outcomes(bridge: &Bridge) -> Vec<String> {
+    let frames = bridge.transcript.iter().filter_map(|line| line.strip_prefix("< "));
+    let frames = frames.map(|line| edn_bridge::edn::read_one(line.as_bytes()).unwrap().into_owned());
+    frames
+        .filter(|frame| is_event(frame, "turn/stage") && !data(frame, "hook").is_empty())
+        .map(|frame| format!("{} {}", data(&frame, "hook"), data(&frame, "outcome")))
+        .collect()
+}
+
+#[test]
+fn a_guard_ends_one_call_and_its_sibling_runs() {
+    let setup = hooked(
+        LOOK,
+        &[(
+            ":id \"no-two\" :stage :tool-call :point :pre :kind :guard :tools [\"bash\"]",
+            "if grep -q 'echo two'; then echo '{:decision :deny :reason \"two is too many\"}'; else echo '{:decision :allow}'; fi",
+        )],
+    );
+    let mut bridge = setup.ready();
+    say(&mut bridge, "go");
+    assert_eq!(data(&end(&mut bridge), "text"), "end");
+    assert!(setup.project().join("one").exists() && !setup.project().join("two").exists());
+    let results: Vec<&String> =
+        bridge.transcript.iter().filter(|line| line.contains(":event \"tool/result\"")).collect();
+    assert!(results[0].contains(":is-error false"), "{}", results[0]);
+    assert!(
+        results[1].contains("denied tool-call: two is too many") && results[1].contains(":is-error true")
+    );
+    let denied = bridge.transcript.iter().find(|line| line.contains(":outcome \"denied\"")).unwrap();
+    assert!(denied.contains(":tool-id \"b\"") && denied.contains(":reason \"two is too many\""), "{denied}");
+    // The model is told too: what it was sent is in the journal.
+    let told = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(told.contains("two is too many"), "{told}");
+}
+
+#[test]
+fn a_guard_at_another_stage_ends_the_turn() {
+    for stage in ["receive-input", "compose-request", "send-request", "stream-response", "render"] {
+        let setup = hooked(
+            ECHO,
+            &[
+                (
+                    &format!(":id \"first\" :stage :{stage} :point :pre :kind :guard"),
+                    "echo '{:decision :deny :reason \"not today\"}'",
+                ),
+                (
+                    &format!(":id \"second\" :stage :{stage} :point :pre :kind :guard"),
+                    "echo '{:decision :allow}'",
+                ),
+                (&format!(":id \"after\" :stage :{stage} :point :post :kind :observer"), "true"),
+            ],
+        );
+        let mut bridge = setup.ready();
+        say(&mut bridge, "secret plan");
+        let last = end(&mut bridge);
+        assert_eq!(data(&last, "stop-reason"), "error", "{stage}");
+        let error = data(&last, "error-message");
+        assert_eq!(error, format!("The hook \"first\" denied {stage}: not today"));
+        // The first deny ends the vote, the body did not run, and nothing stands after it.
+        assert_eq!(outcomes(&bridge), ["first denied"], "{stage}");
+        let passed =
+            format!(":point \"pre\" :session-id \"{}\" :stage \"{stage}\"", data(&last, "session-id"));
+        assert!(!bridge.transcript.iter().any(|line| line.contains(&passed) && !line.contains(":hook")));
+        assert_eq!(kind(&say(&mut bridge, "again")), "response", "the session goes on");
+    }
+}
+
+#[test]
+fn transforms_rewrite_in_their_order() {
+    let setup = hooked(
+        ECHO,
+        &[
+            (
+                ":id \"one\" :stage :receive-input :point :pre :kind :transform",
+                "grep -q ':message \"hello\"' && echo '{:payload {:message \"hello, one\"}}'",
+            ),
+            (
+                ":id \"two\" :stage :receive-input :point :pre :kind :transform",
+                "grep -q ':message \"hello, one\"' && echo '{:payload {:message \"hello, one, two\"}}'",
+            ),
+            (":id \"same\" :stage :receive-input :point :pre :kind :transform", "echo '{}'"),
+            (
+                ":id \"last\" :stage :render :point :pre :kind :transform",
+                "grep -q 'hello, one, two' && echo '{:payload {:text \"shown\"}}'",
+            ),
+            (":id \"sees\" :stage :render :point :post :kind :observer", "cat > seen"),
+        ],
+    );
+    let mut bridge = setup.ready();
+    say(&mut bridge, "hello");
+    assert_eq!(data(&end(&mut bridge), "text"), "shown");
+    assert_eq!(
+        outcomes(&bridge),
+        ["one rewritten", "two rewritten", "same unchanged", "last rewritten", "sees observed"]
+    );
+    let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(seen.contains(":payload {:text \"shown\"}") && seen.contains(":point :post"), "{seen}");
+    // What the user said stays as it was said; the model was sent something else.
+    let told = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(told.contains("\"hello\"") && told.contains("\"shown\"") && !told.contains("one, two"), "{told}");
+}
+
+#[test]
+fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
+    let config = Setup::new();
+    let file = config.dir.path().join("config.edn");
+    configure(
+        &file,
+        &[
+            (
+                ":id \"safer\" :stage :tool-call :point :pre :kind :transform",
+                "grep -q 'rm x' && echo '{:payload {:arguments {:command \"echo kept\"}}}' || echo '{}'",
+            ),
+            (
+                ":id \"louder\" :stage :tool-call :point :post :kind :transform",
+                "grep -q 'kept' && echo '{:payload {:result \"KEPT\"}}'",
+            ),
+        ],
+    );
+    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "rm x"}}}]} {:steps [{:delta "end"}]}]}"#;
+    let setup = Setup::new().script(script).arg("--config").arg(file.to_str().unwrap());
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("all", "subscribe", "{}");
+    say(&mut bridge, "go");
+    let question = bridge.event("interaction/requested");
+    assert_eq!(at(&question, &["data", "payload", "command"]).unwrap().as_str(), Some("echo kept"));
+    let answer = format!(
+        "{{:interaction-id {:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}",
+        data(&question, "interaction-id")
+    );
+    bridge.request("r", "interaction_respond", &answer);
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "KEPT");
+    end(&mut bridge);
+}
+
+#[test]
+fn the_tools_and_the_system_prompt_can_be_narrowed() {
+    let setup = hooked(
+        ECHO,
+        &[
+            (
+                ":id \"narrow\" :stage :compose-request :point :post :kind :transform",
+                "echo '{:payload {:system \"Be brief.\" :tools [\"read\"]}}'",
+            ),
+            (":id \"see\" :stage :compose-request :point :post :kind :observer", "cat > seen"),
+            (
+                ":id \"wider\" :stage :compose-request :point :post :kind :transform",
+                "echo '{:payload {:tools [\"read\" \"fly\"]}}'",
+            ),
+            (
+                ":id \"short\" :stage :send-request :point :pre :kind :transform",
+                "echo '{:payload {:max-output-tokens 7}}'",
+            ),
+        ],
+    );
+    let mut bridge = setup.ready();
+    say(&mut bridge, "hello");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["narrow rewritten", "wider failed", "see observed", "short rewritten"]);
+    let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(seen.contains(":system \"Be brief.\"") && seen.contains(":tools [\"read\"]"), "{seen}");
+}
+
+#[test]
+fn a_hook_that_fails_is_told_and_only_a_guard_that_fails_denies() {
+    let failing = [
+        ("exit 3", "exit status: 3"),
+        ("echo nonsense", "no map"),
+        ("sleep 1000", "longer than 500 ms"),
+        ("echo '{:decision :maybe}'", "no :decision"),
+    ];
+    for (script, expected) in failing {
+        let setup = hooked(
+            LOOK,
+            &[
+                (":id \"t\" :stage :tool-call :point :pre :kind :transform :timeout-ms 500", script),
+                (":id \"o\" :stage :tool-call :point :post :kind :observer :timeout-ms 500", "exit 9"),
+            ],
+        );
+        let mut bridge = setup.ready();
+        say(&mut bridge, "go");
+        assert_eq!(data(&end(&mut bridge), "text"), "end");
+        assert!(setup.project().join("one").exists(), "{script}");
+        let told = bridge.transcript.iter().filter(|line| line.contains("hook/failed"));
+        assert_eq!(told.count(), 4, "{}", bridge.told());
+
+        let setup =
+            hooked(LOOK, &[(":id \"g\" :stage :tool-call :point :pre :kind :guard :timeout-ms 500", script)]);
+        let mut bridge = setup.ready();
+        say(&mut bridge, "go");
+        let diagnostic = bridge.event("diagnostic");
+        assert_eq!(data(&diagnostic, "code"), "hook/failed");
+        assert!(data(&diagnostic, "message").contains(expected), "{diagnostic}");
+        assert_eq!(data(&end(&mut bridge), "text"), "end");
+        assert!(!setup.project().join("one").exists(), "{script}");
+    }
+}
+
+#[test]
+fn a_hook_sees_no_secret_of_the_environment() {
+    let setup = hooked(ECHO, &[(":id \"env\" :stage :render :point :post :kind :observer", "env > seen")])
+        .env("ANTHROPIC_API_KEY", "canary-1")
+        .env("MY_OWN_TOKEN", "canary-2");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "hello");
+    end(&mut bridge);
+    let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(seen.contains("PATH=") && !seen.contains("canary"), "{seen}");
+}
+
+#[test]
+fn a_projects_hooks_run_only_where_the_project_is_trusted() {
+    let setup = Setup::new().script(ECHO).arg("--yolo");
+    let none = setup.dir.path().join("none.edn");
+    let setup = setup.arg("--config").arg(none.to_str().unwrap());
+    let file = setup.project().join(".edn-bridge/config.edn");
+    configure(&file, &[(":id \"mine\" :stage :render :point :post :kind :observer", "true")]);
+    let mut bridge = setup.ready();
+    say(&mut bridge, "one");
+    end(&mut bridge);
+    assert!(outcomes(&bridge).is_empty());
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    say(&mut bridge, "two");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed"]);
+    bridge.ask("t", "trust_project", "{:trusted false}");
+    say(&mut bridge, "three");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed"]);
+}
+
+#[test]
+fn what_is_read_again_holds_from_the_next_stage_on() {
+    let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "touch began; while [ ! -e go ]; do sleep 0.01; done"}}}]}
+                             {:steps [{:tool-call {:id "b" :name "bash" :arguments {:command "echo two > two"}}}]}
+                             {:steps [{:delta "end"}]}]}"#;
+    let setup = hooked(script, &[]);
+    let config = setup.dir.path().join("config.edn");
+    let mut bridge = setup.ready();
+    say(&mut bridge, "go");
+    bridge.event("tool/executing");
+    configure(
+        &config,
+        &[(
+            ":id \"no\" :stage :tool-call :point :pre :kind :guard",
+            "echo '{:decision :deny :reason \"no more\"}'",
+        )],
+    );
+    bridge.ask("reload", "command", "{:text \"/reload\"}");
+    // The stage that runs is not changed: its call ends well.
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    let first = bridge.until(|frame| is_event(frame, "tool/result") || is_event(frame, "command-result"));
+    assert_eq!((text(&first, "event"), data(&first, "tool-id")), ("tool/result", "a"));
+    let told = bridge.event("command-result");
+    assert_eq!(
+        data(&told, "message"),
+        "The configuration was read again: revision 2, 0 rules, 1 hook, 2 workflows."
+    );
+    let second = bridge.event("tool/result");
+    assert!(data(&second, "result-text").contains("no more"), "{second}");
+    end(&mut bridge);
+    let journal = support::files(&setup.state())
+        .into_iter()
+        .find(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains(":type :manifest")));
+    assert!(journal.is_some(), "the journal says with which configuration the session went on");
+    // One that is wrong changes nothing.
+    std::fs::write(&config, "{:hooks [{:stage :tool-call :point :pre :kind :guard}]}").unwrap();
+    bridge.ask("again", "command", "{:text \"/reload\"}");
+    let told = bridge.event("command-result");
+    assert_eq!(data(&told, "type"), "error");
+    assert!(data(&told, "message").contains("hook 1: a hook's :command must be"), "{told}");
+}
+
+#[test]
+fn a_bridge_does_not_start_with_a_guard_that_it_does_not_understand() {
+    let setup = hooked(ECHO, &[(":stage :tool-cal :point :pre :kind :guard", "true")]);
+    let bridge = setup.serve();
+    let (status, _, errors) = bridge.finish();
+    assert!(!status.success());
+    assert!(errors.contains("hook 1: a hook's :stage must be one of receive-input"), "{errors}");
+}
+
+#[test]
+fn an_abort_does_not_wait_for_a_hook() {
+    for (head, point) in [(":stage :render", ":pre"), (":stage :tool-call", ":pre")] {
+        let head = format!(":id \"slow\" {head} :point {point} :kind :guard :timeout-ms 600000");
+        let setup = hooked(
+            if head.contains("render") { ECHO } else { LOOK },
+            &[(&head, "echo $$ > pid; sleep 1000")],
+        );
+        let mut bridge = setup.ready();
+        say(&mut bridge, "go");
+        let pid = setup.project().join("pid");
+        let deadline = std::time::Instant::now() + support::PATIENCE;
+        while std::fs::read_to_string(&pid).unwrap_or_default().is_empty() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        bridge.ask("stop", "abort", "{}");
+        let last = end(&mut bridge);
+        assert_eq!(data(&last, "stop-reason"), "aborted");
+        let pid = std::fs::read_to_string(pid).unwrap();
+        // A signal is on its way before the process has met it.
+        loop {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            if stat.is_empty() || stat.contains(") Z ") {
+                break;
+            }
+            assert!(std::time::Instant::now() < deadline, "the hook is left running: {stat}");
+            std::thread::yield_now();
+        }
+        assert_eq!(code(&bridge.ask("x", "ping", "{}")), "");
+    }
+}

@@ -1,0 +1,674 @@
+//! Hosted models over real HTTP: what servers send in their own formats, however it is cut, and whatever
+//! goes wrong on the way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use edn_bridge::auth::{Credentials, Keys};
+use edn_bridge::clock::{Clock, SystemClock};
+use edn_bridge::edn;
+use edn_bridge::http::Http;
+use edn_bridge::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, Usage};
+use edn_bridge::provider::hosted::{Hosted, spec};
+use edn_bridge::provider::{Chunk, ErrorKind, Provider as _, ProviderError, Request, ThinkingBy};
+use edn_bridge::value::{Owned, Value};
+use futures_util::StreamExt as _;
+use support::server::{Answer, End, Server};
+use support::{Bridge, Setup, at, code, is_answer, is_event, text};
+
+const ANTHROPIC: &str = include_str!("providers/anthropic.sse");
+const OPENAI: &str = include_str!("providers/openai.sse");
+const RESPONSES: &str = include_str!("providers/responses.sse");
+const GEMINI: &str = include_str!("providers/gemini.sse");
+
+/// Each protocol, with its stream.
+const STREAMS: [(&str, &str); 4] =
+    [("anthropic", ANTHROPIC), ("openai", OPENAI), ("openai-responses", RESPONSES), ("gemini", GEMINI)];
+
+/// The key that the servers are shown.
+const KEY: &str = "sk-test-0123456789";
+
+/// An answer of plain words, as each protocol ends one.
+fn words(api: &str, words: &str) -> String {
+    let words = serde_json::to_string(words).unwrap();
+    match api {
+        "anthropic" => format!(
+            "event: message_start\ndata: {{\"type\":\"message_start\",\"message\":{{\"usage\":{{\"input_tokens\":10,\"output_tokens\":1}}}}}}\n\n\
+             event: content_block_start\ndata: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"text\",\"text\":\"\"}}}}\n\n\
+             event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":{words}}}}}\n\n\
+             event: content_block_stop\ndata: {{\"type\":\"content_block_stop\",\"index\":0}}\n\n\
+             event: message_delta\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"end_turn\"}},\"usage\":{{\"output_tokens\":5}}}}\n\n\
+             event: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n"
+        ),
+        "openai" => format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"role\":\"assistant\",\"content\":{words}}},\"finish_reason\":null}}]}}\n\n\
+             data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}],\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":5}}}}\n\n\
+             data: [DONE]\n\n"
+        ),
+        "openai-responses" => format!(
+            "data: {{\"type\":\"response.output_text.delta\",\"output_index\":0,\"delta\":{words}}}\n\n\
+             data: {{\"type\":\"response.completed\",\"response\":{{\"usage\":{{\"input_tokens\":10,\"output_tokens\":5}}}}}}\n\n"
+        ),
+        _ => format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":{words}}}]}},\"finishReason\":\"STOP\"}}],\
+             \"usageMetadata\":{{\"promptTokenCount\":10,\"candidatesTokenCount\":5}}}}\r\n\r\n"
+        ),
+    }
+}
+
+/// The provider `p` of a configuration, without a bridge around it.
+fn provider(server: &Server, api: &str, more: &str) -> Hosted {
+    let text =
+        format!("{{:api :{api} :base-url \"{}\" :key-command [\"echo\" \"{KEY}\"] {more}}}", server.url());
+    let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
+    let (specs, problems) = spec::all(&[("p".to_owned(), value)]);
+    assert_eq!(problems, Vec::<String>::new());
+    let spec = specs.into_iter().find(|spec| &*spec.id == "p").unwrap();
+    let (http, clock): (_, Arc<dyn Clock>) = (Arc::new(Http::default()), Arc::new(SystemClock));
+    let credentials = Credentials::new("/nonexistent".as_ref());
+    let keys = Keys::new(
+        spec.id.clone(),
+        spec.name.clone(),
+        spec.key.clone(),
+        credentials,
+        http.clone(),
+        clock.clone(),
+    );
+    Hosted::new(spec, keys, http, clock)
+}
+
+fn request() -> Request {
+    let content = vec![Block::Text("Read note.txt.".into())];
+    let message = Message::new(EntryId::from("e1"), Role::User, content, Arc::from(""));
+    Request {
+        model: "m".to_owned(),
+        system: "Be brief.".to_owned(),
+        messages: vec![Arc::new(message)],
+        thinking: ThinkingLevel::Medium,
+        thinking_by: Some(ThinkingBy::Budget),
+        max_output_tokens: Some(64_000),
+        ..Request::default()
+    }
+}
+
+fn ask(provider: &Hosted, request: Request) -> Vec<Result<Chunk, ProviderError>> {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    executor.block_on(async {
+        tokio::time::timeout(support::PATIENCE, provider.stream(request).collect()).await.unwrap()
+    })
+}
+
+/// What an answer comes to, its pieces joined.
+#[derive(Debug, Default, PartialEq)]
+struct Heard {
+    text: String,
+    thinking: String,
+    pieces: String,
+    calls: Vec<(String, String)>,
+    usage: Option<Usage>,
+    replay: bool,
+    stop: Option<StopReason>,
+    error: Option<ErrorKind>,
+    message: String,
+}
+
+fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
+    let mut heard = Heard::default();
+    for chunk in chunks {
+        assert!(heard.stop.is_none() && heard.error.is_none(), "something came after the end");
+        match chunk {
+            Ok(Chunk::Text(text)) => heard.text.push_str(&text),
+            Ok(Chunk::Thinking(text)) => heard.thinking.push_str(&text),
+            Ok(Chunk::ToolArguments { index, delta, name, .. }) => {
+                assert_eq!((index, &*name), (0, "read"));
+                heard.pieces.push_str(&delta);
+            }
+            Ok(Chunk::ToolCall { name, arguments, .. }) => {
+                heard.calls.push((name.to_string(), arguments.to_string()));
+            }
+            Ok(Chunk::Usage(usage)) => heard.usage = Some(usage),
+            Ok(Chunk::Replay(_)) => heard.replay = true,
+            Ok(Chunk::Stop(stop)) => heard.stop = Some(stop),
+            Err(error) => {
+                heard.error = Some(error.kind);
+                heard.message = error.message;
+            }
+        }
+    }
+    heard
+}
+
+#[test]
+fn every_providers_stream_says_the_same_however_it_is_cut() {
+    for (api, stream) in STREAMS {
+        for size in [1, 2, 3, 5, 17, 64, 1000, usize::MAX] {
+            let server = Server::new([Answer::events(stream).cut(size.min(stream.len()))]);
+            let heard = hear(ask(&provider(&server, api, ""), request()));
+            let written = heard.pieces.replace(' ', "");
+            assert_eq!(written, r#"{"path":"note.txt"}"#, "{api} in pieces of {size}");
+            let cache_write = if api == "anthropic" { 200 } else { 0 };
+            let expected = Heard {
+                text: "Grüße, 世界 🎉\n\"data: x\"".to_owned(),
+                thinking: "They want the file — naïve.".to_owned(),
+                pieces: heard.pieces.clone(),
+                calls: vec![("read".to_owned(), r#"{:path "note.txt"}"#.to_owned())],
+                usage: Some(Usage {
+                    input: 212 - cache_write,
+                    output: 89,
+                    cache_read: 3000,
+                    cache_write,
+                    cost: 0.0,
+                }),
+                replay: true,
+                stop: Some(StopReason::ToolUse),
+                error: None,
+                message: String::new(),
+            };
+            let expected = if api == "anthropic" {
+                Heard { usage: expected.usage.map(|usage| Usage { input: 12, ..usage }), ..expected }
+            } else {
+                expected
+            };
+            assert_eq!(heard, expected, "{api} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn every_provider_is_asked_in_its_own_way() {
+    for (api, path, key) in [
+        ("anthropic", "/v1/messages", ("x-api-key", KEY.to_owned())),
+        ("openai", "/chat/completions", ("authorization", format!("Bearer {KEY}"))),
+        ("openai-responses", "/responses", ("authorization", format!("Bearer {KEY}"))),
+        ("gemini", "/models/m:streamGenerateContent?alt=sse", ("x-goog-api-key", KEY.to_owned())),
+    ] {
+        let server = Server::new([Answer::events(words(api, "ok"))]);
+        let image = Block::Image { mime_type: "image/png".into(), data: "iVBORw0KGgo=".into() };
+        let mut request = request();
+        request.messages.push(Arc::new(Message::new("e2".into(), Role::User, vec![image], "".into())));
+        let heard = hear(ask(&provider(&server, api, ":headers {\"x-team\" \"blue\"}"), request));
+        assert_eq!((heard.text.as_str(), heard.stop), ("ok", Some(StopReason::EndTurn)), "{api}: {heard:?}");
+        let asked = server.asked();
+        assert_eq!((asked.method.as_str(), asked.path.as_str()), ("POST", path));
+        assert_eq!((asked.line(key.0), asked.line("x-team")), (key.1.as_str(), "blue"), "{api}");
+        assert!(!asked.path.contains(KEY));
+        let body = asked.json();
+        let at = |pointer: &str| body.pointer(pointer).cloned().unwrap_or_default();
+        match api {
+            "anthropic" => {
+                assert_eq!(at("/system/0/cache_control/type"), "ephemeral");
+                assert_eq!(at("/thinking"), serde_json::json!({"type": "enabled", "budget_tokens": 10_240}));
+                assert_eq!(at("/max_tokens"), 42_240);
+                assert_eq!(at("/messages/0/content/1/source/data"), "iVBORw0KGgo=");
+                assert_eq!(at("/messages/0/content/1/cache_control/type"), "ephemeral");
+            }
+            "openai" => {
+                assert_eq!(at("/messages/0/content"), "Be brief.");
+                assert_eq!(at("/messages/1/content/1/image_url/url"), "data:image/png;base64,iVBORw0KGgo=");
+                assert_eq!((at("/reasoning_effort"), at("/max_tokens")), ("medium".into(), 32_000.into()));
+                assert_eq!(at("/stream_options/include_usage"), true);
+            }
+            "openai-responses" => {
+                assert_eq!((at("/store"), at("/instructions")), (false.into(), "Be brief.".into()));
+                assert_eq!(at("/reasoning"), serde_json::json!({"effort": "medium", "summary": "auto"}));
+                assert_eq!(at("/input/0/content/1/type"), "input_image");
+            }
+            _ => {
+                assert_eq!(at("/systemInstruction/parts/0/text"), "Be brief.");
+                assert_eq!(at("/contents/0/parts/1/inlineData/mimeType"), "image/png");
+                assert_eq!(
+                    at("/generationConfig/thinkingConfig"),
+                    serde_json::json!({"includeThoughts": true, "thinkingBudget": 8192})
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_told_apart() {
+    let limited = |millis| ErrorKind::RateLimited { retry_after: Some(Duration::from_millis(millis)) };
+    let start = words("anthropic", "half").split("event: message_delta").next().unwrap().to_owned();
+    let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let told = |event: &str| format!("{start}event: error\ndata: {event}\n\n");
+    let events = |body: &str| Answer::events(body.as_bytes().to_vec());
+    for (what, answer, kind, words) in [
+        (
+            "429 with a pause",
+            Answer::json(429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"Slow"}}"#)
+                .with("retry-after", "7"),
+            limited(7000),
+            "asks to wait (HTTP 429): Slow",
+        ),
+        (
+            "529",
+            Answer::json(529, overloaded),
+            ErrorKind::Overloaded,
+            "too much to do (HTTP 529): Overloaded",
+        ),
+        (
+            "an overload in the stream",
+            events(&told(overloaded)),
+            ErrorKind::Overloaded,
+            "too much to do: Overloaded",
+        ),
+        (
+            "a wrong key that is sent back",
+            Answer::json(401, &format!(r#"{{"error":{{"message":"Incorrect API key {KEY}"}}}}"#)),
+            ErrorKind::NotConfigured,
+            "Incorrect API key [secret]",
+        ),
+        (
+            "a key sent back in the stream",
+            events(&told(&format!(r#"{{"error":{{"message":"bad {KEY}"}}}}"#))),
+            ErrorKind::Fatal,
+            "refused: bad [secret]",
+        ),
+        (
+            "too long a prompt",
+            Answer::json(
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#,
+            ),
+            ErrorKind::ContextOverflow,
+            "prompt is too long",
+        ),
+        (
+            "a dropped connection",
+            events(&start).end(End::Dropped),
+            ErrorKind::Dropped,
+            "cannot be reached, or went away",
+        ),
+        ("an end in the middle", events(&start), ErrorKind::Dropped, "in the middle of its answer"),
+        ("silence", events(&start).end(End::Silent), ErrorKind::Dropped, "said nothing more"),
+        (
+            "an event that is no JSON",
+            events(&format!("{start}data: {{nonsense\n\n")),
+            ErrorKind::Fatal,
+            "cannot be read",
+        ),
+        (
+            "an event of another shape",
+            events(&format!("{start}data: {{\"type\":\"content_block_delta\",\"index\":\"x\"}}\n\n")),
+            ErrorKind::Fatal,
+            "cannot be read",
+        ),
+        (
+            "a piece of no call",
+            events(
+                "data: {\"type\":\"content_block_delta\",\"index\":3,\"delta\":{\"partial_json\":\"{\"}}\n\n",
+            ),
+            ErrorKind::Fatal,
+            "was not begun",
+        ),
+        (
+            "bytes that are no text",
+            Answer::events([b"data: \xff\xfe\n\n".to_vec()].concat()),
+            ErrorKind::Fatal,
+            "not UTF-8",
+        ),
+        (
+            "a page",
+            Answer {
+                head: vec![("content-type".into(), "text/html".into())],
+                ..events("<html>Log in</html>")
+            },
+            ErrorKind::Fatal,
+            "check its :base-url",
+        ),
+        (
+            "JSON that says what is wrong",
+            Answer::json(200, r#"{"error":{"message":"no such model","type":"not_found_error"}}"#),
+            ErrorKind::Fatal,
+            "refused: no such model",
+        ),
+        (
+            "a way to elsewhere",
+            Answer::json(302, "{}").with("location", "http://127.0.0.1:1/steal"),
+            ErrorKind::Fatal,
+            "elsewhere",
+        ),
+        (
+            "a bad gateway's page",
+            Answer {
+                status: 502,
+                head: vec![("content-type".into(), "text/html".into())],
+                ..events("<html>nginx</html>")
+            },
+            ErrorKind::Overloaded,
+            "(HTTP 502): no reason",
+        ),
+    ] {
+        let server = Server::new([answer]);
+        let heard = hear(ask(&provider(&server, "anthropic", ":idle-timeout-ms 300"), request()));
+        assert_eq!(heard.error, Some(kind), "{what}: {heard:?}");
+        assert!(heard.message.contains(words), "{what}: {}", heard.message);
+        assert!(!heard.message.contains(KEY), "{what}: {}", heard.message);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Server::new([]);
+    let spec = format!("{{:base-url \"http://127.0.0.1:{port}\"}}");
+    drop(server);
+    let value = edn::read_one(spec.as_bytes()).unwrap().into_owned();
+    let (specs, _) = spec::all(&[("gone".to_owned(), value)]);
+    let spec = specs.into_iter().find(|spec| &*spec.id == "gone").unwrap();
+    let (http, clock): (_, Arc<dyn Clock>) = (Arc::new(Http::default()), Arc::new(SystemClock));
+    let keys = Keys::new(
+        spec.id.clone(),
+        spec.name.clone(),
+        spec.key.clone(),
+        Credentials::new("/nonexistent".as_ref()),
+        http.clone(),
+        clock.clone(),
+    );
+    let gone = Hosted::new(spec, keys, http, clock);
+    assert!(gone.is_ready(), "it needs no key");
+    let heard = hear(ask(&gone, request()));
+    assert_eq!(heard.error, Some(ErrorKind::Dropped));
+    assert!(heard.message.contains(&format!("127.0.0.1:{port}")), "{}", heard.message);
+}
+
+#[test]
+fn an_event_cannot_ask_for_memory() {
+    let huge = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":4000000000,"id":"c","function":{"name":"read","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let server = Server::new([Answer::events(format!("{huge}\n\n"))]);
+    let heard = hear(ask(&provider(&server, "openai", ""), request()));
+    assert_eq!(heard.calls.len(), 1, "{heard:?}");
+
+    let many: String = (0..200)
+        .map(|n| format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{n},\"function\":{{\"name\":\"read\"}}}}]}}}}]}}\n\n"))
+        .collect();
+    let server = Server::new([Answer::events(many)]);
+    let mut chunks = ask(&provider(&server, "openai", ""), request());
+    let error = chunks.pop().unwrap().unwrap_err();
+    assert!(error.message.contains("more than 128 tool calls"), "{error}");
+}
+
+#[test]
+fn small_servers_differences_are_taken() {
+    let openai = |events: &[&str]| {
+        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let server = Server::new([Answer::events(body)]);
+        hear(ask(&provider(&server, "openai", ""), request()))
+    };
+    // Without an index, without an id, arguments as an object, `stop` beside a call, no [DONE].
+    let heard = openai(&[
+        r#"{"choices":[{"delta":{"content":"","tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}}]},"finish_reason":"stop"}]}"#,
+    ]);
+    assert_eq!(heard.calls, [("read".to_owned(), r#"{:path "a"}"#.to_owned())]);
+    assert_eq!(heard.stop, Some(StopReason::ToolUse));
+    // Thinking under both names is said once; parts; a null usage.
+    let heard = openai(&[
+        r#"{"choices":[{"delta":{"reasoning":"a","reasoning_content":"a"},"finish_reason":null}],"usage":null}"#,
+        r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"b"}]},{"type":"text","text":"c"}]}}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"length"}],"x_groq":{"usage":{"prompt_tokens":3,"completion_tokens":4}}}"#,
+        "[DONE]",
+    ]);
+    assert_eq!((heard.thinking.as_str(), heard.text.as_str()), ("ab", "c"));
+    assert_eq!(heard.stop, Some(StopReason::MaxTokens));
+    assert_eq!(heard.usage.map(|usage| (usage.input, usage.output)), Some((3, 4)));
+    // Arguments that are no JSON reach the tool, which refuses them.
+    let heard = openai(&[
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"read","arguments":"{oops"}}]},"finish_reason":"tool_calls"}]}"#,
+    ]);
+    assert_eq!(heard.calls, [("read".to_owned(), r#"{:unreadable-arguments "{oops"}"#.to_owned())]);
+}
+
+// Through the whole program.
+
+/// A bridge whose configuration knows a server under the name `p`, with the model `m`.
+fn bridge(server: &Server, api: &str, model: &str) -> Setup {
+    let setup = Setup::new().arg("--yolo").arg("--provider").arg("p").arg("--model").arg("m");
+    let config = setup.dir.path().join("config.edn");
+    let text = format!(
+        "{{:providers {{\"p\" {{:api :{api} :base-url \"{}\" :key-command [\"echo\" \"{KEY}\"]}}}}
+           :models [{{:provider \"p\" :id \"m\" :context-window 100000 :max-output 64000 :input [:image]
+                      :price {{:input 1.0 :output 10.0 :cache-read 0.1 :cache-write 2.0}} {model}}}]}}",
+        server.url()
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    setup.arg("--config").arg(&config)
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn end(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
+}
+
+#[test]
+fn a_turn_with_a_tool_goes_there_and_back_on_every_protocol() {
+    for (api, stream) in STREAMS {
+        let server =
+            Server::new([Answer::events(stream).cut(7), Answer::events(words(api, "It says hello."))]);
+        let setup = bridge(&server, api, ":thinking [:low :medium]");
+        std::fs::write(setup.project().join("note.txt"), "hello from the note").unwrap();
+        let mut bridge = setup.ready();
+        bridge.ask("t", "set_thinking_level", "{:level \"high\"}");
+        bridge.request("p", "prompt", "{:message \"Read it.\"}");
+        let (mut said, mut thought) = (String::new(), String::new());
+        let last = loop {
+            let frame = bridge.frame();
+            match text(&frame, "event") {
+                "assistant/delta" => said.push_str(data(&frame, "text")),
+                "assistant/thinking-delta" => thought.push_str(data(&frame, "text")),
+                "tool/result" => assert!(data(&frame, "result-text").contains("hello from the note")),
+                "assistant/message" if data(&frame, "stop-reason") != "tool-use" => break frame,
+                _ => {}
+            }
+        };
+        assert_eq!(data(&last, "stop-reason"), "end-turn", "{api}\n{}", bridge.told());
+        assert_eq!(said, "Grüße, 世界 🎉\n\"data: x\"It says hello.", "{api}");
+        assert_eq!(thought, "They want the file — naïve.", "{api}");
+        // What it cost: 1 for a million in, 10 out, 0.1 from the cache, 2 into it.
+        let stats = bridge.ask("s", "get_session_stats", "{}");
+        let cost = at(&stats, &["data", "stats", "cost"]);
+        let cost = cost.and_then(Value::as_f64).unwrap_or(-1.0);
+        let first = if api == "anthropic" { 12.0 + 400.0 } else { 212.0 };
+        let expected = (first + 890.0 + 300.0 + 10.0 + 50.0) / 1e6;
+        assert!((cost - expected).abs() < 1e-9, "{api}: {cost} instead of {expected}: {stats}");
+        let state = bridge.ask("g", "get_state", "{}");
+        assert_eq!(
+            at(&state, &["data", "state", "effective-reasoning-effort"]).and_then(Value::as_str),
+            Some("medium"),
+            "{state}"
+        );
+
+        let first = server.asked().json();
+        assert!(first["tools"].to_string().contains("ask-user"), "{api}");
+        let second = server.asked().json();
+        let at = |pointer: &str| second.pointer(pointer).cloned().unwrap_or_default();
+        match api {
+            "anthropic" => {
+                assert_eq!(at("/messages/1/content/0/signature"), "EqQBCkgHAhEM1gbcDa9GJwZA2b3h");
+                assert_eq!(at("/messages/1/content/2/id"), "toolu_01T1x1fJ34qAmk2tNTrN7Up6");
+                assert_eq!(at("/messages/2/content/0/tool_use_id"), "toolu_01T1x1fJ34qAmk2tNTrN7Up6");
+            }
+            "openai" => {
+                assert_eq!(at("/messages/2/reasoning_content"), "They want the file — naïve.");
+                assert_eq!(at("/messages/3/role"), "tool");
+                assert_eq!(at("/messages/3/tool_call_id"), "call_abc123");
+            }
+            "openai-responses" => {
+                assert_eq!(at("/input/1/encrypted_content"), "gAAAAsecretthoughts");
+                assert_eq!(at("/input/4/type"), "function_call_output");
+            }
+            _ => {
+                assert_eq!(at("/contents/1/parts/1/thoughtSignature"), "CpcBAdHtim8");
+                assert_eq!(at("/contents/2/parts/0/functionResponse/name"), "read");
+            }
+        }
+        // What is to be given again is nobody else's business.
+        let messages = bridge.ask("m", "get_messages", "{}").to_string();
+        assert!(!messages.contains("replay") && !messages.contains("signature"), "{messages}");
+    }
+}
+
+#[test]
+fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
+    let server = Server::new([
+        Answer::json(429, r#"{"error":{"message":"Slow down","type":"rate_limit_exceeded"}}"#)
+            .with("retry-after-ms", "20"),
+        Answer::json(503, r#"{"error":{"message":"Busy"}}"#).with("retry-after", "0.02"),
+        Answer::events(words("openai", "at last")),
+    ]);
+    let mut bridge = bridge(&server, "openai", "").ready();
+    bridge.request("p", "prompt", "{:message \"hi\"}");
+    let waiting =
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
+    assert_eq!(at(&waiting, &["data", "retry-attempt"]).and_then(Value::as_i64), Some(1));
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("at last", "end-turn"));
+    assert_eq!(server.all_asked().len(), 3);
+
+    // A second time is not tried once something was said.
+    let half = words("openai", "half")
+        .split("data: {\"choices\":[{\"index\":0,\"delta\":{}")
+        .next()
+        .unwrap()
+        .to_owned();
+    server.then([Answer::events(half).end(End::Dropped)]);
+    bridge.request("q", "prompt", "{:message \"again\"}");
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half", "error"));
+    assert!(data(&last, "error-message").contains("went away"), "{last}");
+    assert_eq!(server.all_asked().len(), 1);
+}
+
+#[test]
+fn an_overflow_is_answered_with_a_compaction() {
+    let long = "word ".repeat(30_000);
+    let server = Server::new([
+        Answer::events(words("openai", &long)),
+        Answer::json(
+            400,
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+        ),
+        Answer::events(words("openai", "They talked.")),
+        Answer::events(words("openai", "Yes.")),
+    ]);
+    let mut bridge = bridge(&server, "openai", "").ready();
+    bridge.request("a", "prompt", "{:message \"talk\"}");
+    end(&mut bridge);
+    bridge.request("b", "prompt", "{:message \"still there?\"}");
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("Yes.", "end-turn"), "{last}");
+    let asked = server.all_asked();
+    assert_eq!(asked.len(), 4);
+    assert!(asked[3].body.contains("They talked.") && asked[3].body.len() < asked[1].body.len() / 2);
+}
+
+#[test]
+fn an_abort_ends_the_call_at_the_server() {
+    let start = words("openai", "half")
+        .split("data: {\"choices\":[{\"index\":0,\"delta\":{}")
+        .next()
+        .unwrap()
+        .to_owned();
+    let server = Server::new([Answer::events(start).end(End::Silent)]);
+    let mut bridge = bridge(&server, "openai", "").ready();
+    bridge.request("p", "prompt", "{:message \"hi\"}");
+    bridge.event("assistant/delta");
+    bridge.request("x", "abort", "{}");
+    let last = end(&mut bridge);
+    assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half", "aborted"));
+    bridge.finish();
+}
+
+#[test]
+fn models_are_usable_where_there_is_a_key() {
+    let usable = |bridge: &mut Bridge| {
+        let answer = bridge.ask("m", "get_available_models", "{}");
+        let models = at(&answer, &["data", "models"]).and_then(|models| models.as_slice()).unwrap().to_vec();
+        let mut names: Vec<String> = models
+            .iter()
+            .filter(|model| model.get("usable").and_then(Value::as_bool) == Some(true))
+            .map(|model| text(model, "provider").to_owned())
+            .collect();
+        names.dedup();
+        names
+    };
+    let keyless = || {
+        [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "GOOGLE_API_KEY",
+            "DEEPSEEK_API_KEY",
+            "XAI_API_KEY",
+            "GROQ_API_KEY",
+            "OPENROUTER_API_KEY",
+            "MISTRAL_API_KEY",
+        ]
+        .into_iter()
+        .fold(Setup::new(), |setup, name| setup.env(name, ""))
+    };
+    let setup = keyless();
+    let mut bridge = setup.ready();
+    assert_eq!(usable(&mut bridge), Vec::<String>::new());
+    let refused = bridge.ask("c", "cycle_model", "{}");
+    assert_eq!(code(&refused), "request/unknown-model", "{refused}");
+    bridge.ask("s", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonnet-4-5\"}");
+    bridge.request("p", "prompt", "{:message \"hi\"}");
+    let last = end(&mut bridge);
+    assert!(data(&last, "error-message").contains("Set ANTHROPIC_API_KEY"), "{last}");
+
+    let setup = keyless().env("ANTHROPIC_API_KEY", KEY);
+    let mut bridge = setup.ready();
+    assert_eq!(usable(&mut bridge), ["anthropic"]);
+    let answer = bridge.ask("c", "cycle_model", "{}");
+    assert_eq!(
+        at(&answer, &["data", "model", "provider"]).and_then(Value::as_str),
+        Some("anthropic"),
+        "{answer}"
+    );
+    let names =
+        bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/authenticated-providers]\"}").to_string();
+    assert!(names.contains("anthropic") && !names.contains("openai"), "{names}");
+    let unknown = bridge.ask("u", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
+    assert_eq!(code(&unknown), "request/unknown-model");
+    assert!(unknown.to_string().contains("claude-sonnet-4-5"), "{unknown}");
+}
+
+#[test]
+fn thinking_levels_come_round_as_the_model_has_them() {
+    let server = Server::new([]);
+    let mut bridge = bridge(&server, "openai", ":thinking [:minimal :high]").ready();
+    let mut seen = Vec::new();
+    for n in 0..3 {
+        let id = format!("t{n}");
+        let answer = bridge.ask(&id, "cycle_thinking_level", "{}");
+        seen.push(data(&answer, "thinking-level").to_owned());
+    }
+    assert_eq!(seen, ["high", "minimal", "high"]);
+}
+
+#[test]
+fn commands_do_not_inherit_keys() {
+    let server = Server::new([]);
+    let setup = bridge(&server, "openai", "")
+        .env("OPENROUTER_API_KEY", "canary-openrouter")
+        .env("WORK_KEY", "canary-work");
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(
+        &config,
+        "{:providers {\"work\" {:base-url \"https://w.example/v1\" :key-variables [\"WORK_KEY\"]}}}",
+    )
+    .unwrap();
+    let mut bridge = setup.ready();
+    bridge.request("b", "bash", "{:command \"env; echo done\"}");
+    let answer = bridge.until(|frame| is_answer(frame, "b"));
+    assert!(data(&answer, "output").contains("done"), "{answer}");
+    assert!(!answer.to_string().contains("canary"), "{answer}");
+}

@@ -1,0 +1,277 @@
+//! Races for one question: answers in the same instant, interactors that leave and come, a turn that ends;
+//! thousands of schedules made from seeds, and some with real threads.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+
+use edn_bridge::catalogue::{ErrorCode, Topic};
+use edn_bridge::clock::SystemClock;
+use edn_bridge::event::Event;
+use edn_bridge::interaction::audit::{self, Audit};
+use edn_bridge::interaction::{Audience, Board, Kind, Origin, Question, Resolution};
+use edn_bridge::message::SessionId;
+use edn_bridge::session::{Client, Pressure, Reply, Response};
+use edn_bridge::value::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+/// Random numbers that a seed makes anew.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+/// A connection that notes what it is shown.
+#[derive(Default)]
+struct Person {
+    here: AtomicBool,
+    /// `requested` or `answered`, and the question.
+    shown: Mutex<Vec<(Topic, String)>>,
+}
+
+impl Client for Person {
+    fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
+        true
+    }
+    fn deliver(&self, event: &Event) -> Pressure {
+        let id = event.payload().get_keyword("interaction-id").and_then(Value::as_str).unwrap().to_owned();
+        self.shown.lock().unwrap().push((event.body.topic(), id));
+        Pressure::Fine
+    }
+    fn focus(&self, _: SessionId) {}
+    fn focused(&self) -> SessionId {
+        SessionId::from("s")
+    }
+    fn is_interactor(&self) -> bool {
+        self.here.load(Ordering::SeqCst)
+    }
+    fn close(&self) {}
+}
+
+#[derive(Default)]
+struct People(Vec<Arc<Person>>);
+
+impl Audience for People {
+    fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
+        let here = self.0.iter().enumerate().filter(|(_, person)| person.here.load(Ordering::SeqCst));
+        here.map(|(place, person)| (place as u64, person.clone() as Arc<dyn Client>)).collect()
+    }
+}
+
+fn people(count: usize) -> Arc<People> {
+    let people = People((0..count).map(|_| Arc::new(Person::default())).collect());
+    for person in &people.0 {
+        person.here.store(true, Ordering::SeqCst);
+    }
+    Arc::new(people)
+}
+
+fn question() -> Question {
+    Question {
+        kind: Kind::Confirm,
+        payload: Map::new().with("prompt", "?").with("default", false),
+        origin: Origin {
+            session: SessionId::from("s"),
+            offset: 0,
+            turn: None,
+            correlation: "t".into(),
+            child_of: None,
+        },
+        timeout: None,
+        unattended: false,
+    }
+}
+
+fn answer(id: &str, ok: bool) -> Response {
+    let value = Some(Map::new().with("ok", ok));
+    Response { interaction_id: id.to_owned(), accepted: true, value, note: None }
+}
+
+/// What became of the answers: who was told that theirs counts, and the codes of the others.
+#[derive(Default)]
+struct Told {
+    won: Vec<(String, bool)>,
+    lost: Vec<ErrorCode>,
+}
+
+fn respond(board: &Board, connection: u64, id: &str, ok: bool, told: &Arc<Mutex<Told>>) {
+    let (told, name) = (told.clone(), id.to_owned());
+    board.respond(
+        connection,
+        answer(id, ok),
+        Reply::new(move |result| {
+            let mut told = told.lock().unwrap();
+            match result {
+                Ok(()) => told.won.push((name, ok)),
+                Err(error) => told.lost.push(error.code),
+            }
+        }),
+    );
+}
+
+/// Each person sees a question, then its end, and only then the next.
+fn check_queues(people: &People, seed: usize) {
+    for (place, person) in people.0.iter().enumerate() {
+        let mut open: Option<String> = None;
+        for (topic, id) in person.shown.lock().unwrap().iter() {
+            match topic {
+                Topic::InteractionRequested => {
+                    // One that came back is shown again what it had not answered.
+                    assert!(open.is_none() || open.as_ref() == Some(id), "seed {seed}: person {place}");
+                    open = Some(id.clone());
+                }
+                Topic::SessionResumed => open = None,
+                _ if open.as_ref() == Some(id) => open = None,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_schedule_has_one_end_for_each_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let schedules = 2_000;
+    let mut asked = 0;
+    for seed in 0..schedules {
+        let mut dice = Dice(seed as u64 * 2 + 4711);
+        let people = people(1 + dice.roll(3));
+        let audit = Audit::new(dir.path());
+        let board = Arc::new(Board::new(people.clone(), audit, Arc::new(SystemClock)));
+        let told = Arc::new(Mutex::new(Told::default()));
+        let executor =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let count = 1 + dice.roll(2);
+        asked += count;
+        let ends: Vec<Resolution> = executor.block_on(async {
+            let mut stops = Vec::new();
+            let mut asking = Vec::new();
+            for n in 0..count {
+                let (board, stop) = (board.clone(), CancellationToken::new());
+                stops.push(stop.clone());
+                let question = Question {
+                    timeout: (n == 1).then_some(std::time::Duration::from_secs(3600)),
+                    ..question()
+                };
+                asking.push(tokio::spawn(async move { board.ask(question, &stop).await }));
+            }
+            // Whatever the dice say happens, until every question has its end.
+            for step in 0.. {
+                for _ in 0..dice.roll(4) {
+                    tokio::task::yield_now().await;
+                }
+                if asking.iter().all(|asking| asking.is_finished()) {
+                    break;
+                }
+                let place = dice.roll(people.0.len());
+                let (connection, person) = (place as u64, &people.0[place]);
+                let shown: Vec<String> = person
+                    .shown
+                    .lock()
+                    .unwrap()
+                    .iter()
+                    .map(|(_, id)| id.clone())
+                    .filter(|id| !id.is_empty())
+                    .collect();
+                match dice.roll(10) {
+                    0..5 if !shown.is_empty() => {
+                        let id = &shown[dice.roll(shown.len())];
+                        respond(&board, connection, id, dice.roll(2) == 0, &told);
+                    }
+                    5 => {
+                        person.here.store(false, Ordering::SeqCst);
+                        board.left(connection);
+                        // Who is gone is told nothing, and begins anew.
+                        person.shown.lock().unwrap().push((Topic::SessionResumed, String::new()));
+                    }
+                    6 => {
+                        person.here.store(true, Ordering::SeqCst);
+                        let client: Arc<dyn Client> = person.clone();
+                        if let Some(event) = board.joined(connection, &client) {
+                            let _ = client.deliver(&event);
+                        }
+                    }
+                    7 if step > 20 => stops[dice.roll(stops.len())].cancel(),
+                    8 if step > 20 => tokio::time::advance(std::time::Duration::from_secs(3600)).await,
+                    _ => {}
+                }
+                assert!(step < 100_000, "seed {seed}: no end");
+            }
+            let mut ends = Vec::new();
+            for asking in asking {
+                ends.push(asking.await.unwrap());
+            }
+            ends
+        });
+        let told = told.lock().unwrap();
+        // As many answers count as questions were answered, each with the value that counts.
+        let mut won: Vec<bool> = told.won.iter().map(|(_, ok)| *ok).collect();
+        let mut accepted: Vec<bool> = ends
+            .iter()
+            .filter_map(|end| match end {
+                Resolution::Accepted { value, .. } => value.get_keyword("ok").and_then(Value::as_bool),
+                _ => None,
+            })
+            .collect();
+        won.sort();
+        accepted.sort();
+        assert_eq!(won, accepted, "seed {seed}: {ends:?}");
+        let names: std::collections::BTreeSet<&String> = told.won.iter().map(|(id, _)| id).collect();
+        assert_eq!(names.len(), told.won.len(), "seed {seed}: one question, one answer");
+        assert!(told.lost.iter().all(|code| *code == ErrorCode::InteractionAlreadyAnswered), "seed {seed}");
+        check_queues(&people, seed);
+    }
+    assert_eq!(audit::verify(&audit::path(dir.path())).unwrap(), asked, "one record for each question");
+}
+
+#[test]
+fn of_two_answers_in_the_same_instant_one_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let executor =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    for round in 0..300 {
+        let people = people(2);
+        let board = Arc::new(Board::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        let asking = {
+            let board = board.clone();
+            executor.spawn(async move { board.ask(question(), &CancellationToken::new()).await })
+        };
+        let id = loop {
+            if let Some((_, id)) = people.0[1].shown.lock().unwrap().first() {
+                break id.clone();
+            }
+            std::thread::yield_now();
+        };
+        let told = Arc::new(Mutex::new(Told::default()));
+        let barrier = Arc::new(Barrier::new(2));
+        let answering: Vec<_> = (0..2u64)
+            .map(|connection| {
+                let (board, told, id, barrier) = (board.clone(), told.clone(), id.clone(), barrier.clone());
+                std::thread::spawn(move || {
+                    barrier.wait();
+                    respond(&board, connection, &id, connection == 0, &told);
+                })
+            })
+            .collect();
+        for thread in answering {
+            thread.join().unwrap();
+        }
+        let Resolution::Accepted { value, .. } = executor.block_on(asking).unwrap() else { panic!() };
+        let told = told.lock().unwrap();
+        assert_eq!(told.won.len(), 1, "round {round}");
+        assert_eq!(value.get_keyword("ok").and_then(Value::as_bool), Some(told.won[0].1));
+        assert_eq!(told.lost, [ErrorCode::InteractionAlreadyAnswered]);
+        for person in &people.0 {
+            let shown = person.shown.lock().unwrap();
+            let topics: Vec<Topic> = shown.iter().map(|(topic, _)| *topic).collect();
+            assert_eq!(topics, [Topic::InteractionRequested, Topic::InteractionAnswered]);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Logins over the real wire, against an authorisation server on loopback: a page with PKCE and a callback, a
+//! pasted code, a code for a device, a pasted key; renewing, and logging out.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::os::unix::fs::MetadataExt as _;
+
+use base64::Engine as _;
+use edn_bridge::value::{Owned, Value};
+use sha2::Digest as _;
+use support::server::{Answer, Asked, End, Server};
+use support::{Bridge, Setup, at, code, is_event, server, text};
+
+/// A bridge with a provider `p` that is logged in at by `login`, an EDN map without its braces.
+fn setup(models: &Server, login: &str) -> Setup {
+    let setup = Setup::new().arg("--provider").arg("p").arg("--model").arg("m");
+    let config = setup.dir.path().join("config.edn");
+    let text = format!(
+        "{{:providers {{\"p\" {{:name \"Example\" :base-url \"{}\" :login {{:client-id \"my-client\" {login}}}}}
+                        \"k\" {{:name \"Keyed\" :base-url \"{}\" :key-variables [\"NO_SUCH_KEY\"] :key-url \"https://k.example/keys\"}}}}}}",
+        models.url(),
+        models.url()
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    setup.arg("--config").arg(&config)
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn flag(frame: &Owned, key: &str) -> Option<bool> {
+    at(frame, &["data", key]).and_then(Value::as_bool)
+}
+
+/// Parameters of an address or a form.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let query = text.split_once('?').map_or(text, |(_, query)| query);
+    edn_bridge::http::Url::parse(&format!("http://x/?{query}"))
+        .unwrap()
+        .query_pairs()
+        .map(|(key, value)| (key.into_owned(), value.into_owned()))
+        .collect()
+}
+
+fn pair(pairs: &[(String, String)], key: &str) -> String {
+    pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+fn form(asked: &Asked) -> Vec<(String, String)> {
+    pairs(&format!("?{}", asked.body))
+}
+
+fn tokens(access: &str, more: &str) -> Answer {
+    Answer::json(200, &format!(r#"{{"access_token":"{access}","token_type":"Bearer"{more}}}"#))
+}
+
+fn hello() -> Answer {
+    Answer::events(
+        "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+    )
+}
+
+/// Asks the model and returns what it was shown as a key.
+fn shown_key(bridge: &mut Bridge, models: &Server) -> String {
+    bridge.request("hi", "prompt", "{:message \"hi\"}");
+    let last = bridge.event("assistant/message");
+    assert_eq!(data(&last, "text"), "hello", "{last}\n{}", bridge.told());
+    models.asked().line("authorization").to_owned()
+}
+
+#[test]
+fn a_browser_comes_back_with_a_code() {
+    let (models, auth) = (
+        Server::new([hello()]),
+        Server::new([tokens("at-1", ",\"expires_in\":3600,\"refresh_token\":\"rt-1\"")]),
+    );
+    let login = format!(
+        ":authorize-url \"{0}/authorize?x=1\" :token-url \"{0}/token\" :scopes [\"models:use\" \"offline\"] :extra {{\"audience\" \"a\"}}",
+        auth.url()
+    );
+    let setup = setup(&models, &login);
+    let mut bridge = setup.ready();
+    let none = bridge.ask("0", "login_complete", "{}");
+    assert_eq!(code(&none), "request/no-pending-login");
+    let begun = bridge.ask("1", "login_begin", "{:provider \"p\"}");
+    assert_eq!(
+        (flag(&begun, "uses-callback-server"), flag(&begun, "pending-login")),
+        (Some(true), Some(true)),
+        "{begun}"
+    );
+    assert_eq!(at(&begun, &["data", "provider", "name"]).and_then(Value::as_str), Some("Example"));
+    let page = pairs(data(&begun, "url"));
+    assert_eq!(
+        ["x", "response_type", "client_id", "scope", "audience", "code_challenge_method"]
+            .map(|key| pair(&page, key)),
+        ["1", "code", "my-client", "models:use offline", "a", "S256"]
+    );
+    // The completion waits for the browser; another's code is not taken.
+    bridge.request("2", "login_complete", "{}");
+    let back = pair(&page, "redirect_uri");
+    assert!(back.starts_with("http://127.0.0.1:"), "{back}");
+    assert!(server::get(&format!("{back}?code=evil&state=other")).contains("400"));
+    assert!(auth.all_asked().is_empty());
+    let seen = server::get(&format!("{back}?code=the-code&state={}", pair(&page, "state")));
+    assert!(seen.starts_with("HTTP/1.1 200") && !seen.contains("the-code"), "{seen}");
+    let done = bridge.answer("2");
+    assert_eq!(flag(&done, "logged-in"), Some(true), "{done}");
+    let asked = auth.asked();
+    let sent = form(&asked);
+    assert_eq!(asked.path, "/token");
+    assert_eq!(
+        ["grant_type", "code", "client_id", "redirect_uri"].map(|key| pair(&sent, key)),
+        ["authorization_code", "the-code", "my-client", back.as_str()]
+    );
+    let proof = sha2::Sha256::digest(pair(&sent, "code_verifier"));
+    let proof = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(proof);
+    assert_eq!(proof, pair(&page, "code_challenge"));
+    let file = setup.state().join("credentials.edn");
+    assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-1");
+    // Completed once.
+    assert_eq!(code(&bridge.ask("3", "login_complete", "{}")), "request/no-pending-login");
+    assert_eq!(flag(&bridge.ask("4", "logout", "{:provider \"p\"}"), "logged-out"), Some(true));
+    assert_eq!(flag(&bridge.ask("5", "logout", "{:provider \"p\"}"), "logged-out"), Some(false));
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("at-1"));
+}
+
+#[test]
+fn a_code_is_pasted_where_the_browser_cannot_come_back() {
+    let (models, auth) = (Server::new([hello()]), Server::new([tokens("at-2", "")]));
+    let login = format!(
+        ":authorize-url \"{0}/authorize\" :token-url \"{0}/token\" :redirect-url \"https://p.example/shown\"",
+        auth.url()
+    );
+    let mut bridge = setup(&models, &login).ready();
+    let begun = bridge.ask("1", "login_begin", "{}");
+    assert_eq!(flag(&begun, "uses-callback-server"), Some(false), "{begun}");
+    let state = pair(&pairs(data(&begun, "url")), "state");
+    for (input, expected) in [
+        ("{}", "request/invalid-params"),
+        ("{:input \"\"}", "request/invalid-params"),
+        ("{:input \"two words\"}", "request/invalid-params"),
+        ("{:input \"code#other-state\"}", "request/invalid-params"),
+    ] {
+        assert_eq!(code(&bridge.ask("2", "login_complete", input)), expected, "{input}");
+    }
+    let done = bridge.ask(
+        "3",
+        "login_complete",
+        &format!("{{:input \"https://p.example/shown?code=abc&state={state}\"}}"),
+    );
+    assert_eq!(flag(&done, "logged-in"), Some(true), "{done}");
+    assert_eq!(pair(&form(&auth.asked()), "code"), "abc");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-2");
+}
+
+#[test]
+fn a_device_shows_a_code_and_waits() {
+    let (models, auth) = (
+        Server::new([hello()]),
+        Server::new([
+            Answer::json(
+                200,
+                r#"{"device_code":"dc-secret","user_code":"WDJB-MJHT","verification_uri":"https://p.example/device","expires_in":600,"interval":0}"#,
+            ),
+            Answer::json(400, r#"{"error":"authorization_pending"}"#),
+            tokens("at-3", ""),
+        ]),
+    );
+    let login = format!(":device-url \"{0}/device\" :token-url \"{0}/token\"", auth.url());
+    let mut bridge = setup(&models, &login).ready();
+    let begun = bridge.ask("1", "login_begin", "{:provider :p}");
+    assert_eq!(
+        (data(&begun, "url"), data(&begun, "user-code")),
+        ("https://p.example/device", "WDJB-MJHT"),
+        "{begun}"
+    );
+    assert!(!data(&begun, "expires-at").is_empty() && !begun.to_string().contains("dc-secret"), "{begun}");
+    let done = bridge.ask("2", "login_complete", "{}");
+    assert_eq!(flag(&done, "logged-in"), Some(true), "{done}");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-3");
+    assert_eq!(auth.all_asked().len(), 3);
+}
+
+#[test]
+fn the_command_sees_a_login_through() {
+    let (models, auth) = (Server::new([hello()]), Server::new([tokens("at-4", "")]));
+    let login = format!(":authorize-url \"{0}/authorize\" :token-url \"{0}/token\"", auth.url());
+    let mut bridge = setup(&models, &login).ready();
+    bridge.ask("1", "command", "{:text \"/login p\"}");
+    let told = bridge.event("command-result");
+    assert_eq!(data(&told, "type"), "login_start", "{told}");
+    let url = data(&told, "message").split(' ').find(|word| word.starts_with("http")).unwrap().to_owned();
+    let page = pairs(&url);
+    server::get(&format!("{}?code=c&state={}", pair(&page, "redirect_uri"), pair(&page, "state")));
+    assert_eq!(data(&bridge.event("command-result"), "message"), "You are logged in at Example.");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-4");
+    bridge.ask("2", "command", "{:text \"/logout p\"}");
+    assert_eq!(data(&bridge.event("command-result"), "message"), "Logged out.");
+}
+
+#[test]
+fn a_key_is_pasted_and_asked_for_without_being_shown() {
+    let models = Server::new([hello()]);
+    let login = ":device-url \"https://p.example/d\" :token-url \"https://p.example/t\"";
+    let setup = setup(&models, login);
+    let mut bridge = setup.ready();
+    let begun = bridge.ask("1", "login_begin", "{:provider \"k\"}");
+    assert_eq!(data(&begun, "url"), "https://k.example/keys");
+    assert_eq!(code(&bridge.ask("2", "login_complete", "{}")), "request/invalid-params");
+    assert_eq!(flag(&bridge.ask("3", "login_complete", "{:input \" sk-pasted \"}"), "logged-in"), Some(true));
+    bridge.ask("4", "set_model", "{:provider \"p\" :model-id \"m\"}");
+    assert!(
+        std::fs::read_to_string(setup.state().join("credentials.edn")).unwrap().contains("\"sk-pasted\"")
+    );
+    assert_eq!(flag(&bridge.ask("5", "logout", "{:provider \"k\"}"), "logged-out"), Some(true));
+
+    // The command asks an interactor.
+    let mut bridge = setup.serve();
+    bridge.ask(
+        "h",
+        "handshake",
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}",
+    );
+    bridge.ask("s", "subscribe", "{}");
+    bridge.ask("1", "command", "{:text \"/login k\"}");
+    let asked = bridge.event("interaction/requested");
+    assert_eq!(data(&asked, "kind"), "auth.password", "{asked}");
+    let id = data(&asked, "interaction-id").to_owned();
+    bridge.ask(
+        "2",
+        "interaction_respond",
+        &format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:secret \"sk-asked\"}}}}"),
+    );
+    let told = bridge.until(|frame| is_event(frame, "command-result") && data(frame, "type") == "text");
+    assert_eq!(data(&told, "message"), "You are logged in at Keyed.");
+    let sent_away =
+        bridge.transcript.iter().filter(|line| line.starts_with("< ")).any(|line| line.contains("sk-asked"));
+    assert!(!sent_away, "{}", bridge.told());
+}
+
+#[test]
+fn tokens_are_renewed_before_their_end_and_when_they_are_refused() {
+    let refused = Answer::json(401, r#"{"error":{"message":"expired"}}"#);
+    let (models, auth) = (
+        Server::new([hello(), refused, hello()]),
+        Server::new([
+            tokens("at-1", ",\"expires_in\":30,\"refresh_token\":\"rt-1\""),
+            tokens("at-2", ",\"expires_in\":3600"),
+            tokens("at-3", ",\"expires_in\":3600,\"refresh_token\":\"rt-3\""),
+        ]),
+    );
+    let login = format!(":authorize-url \"{0}/authorize\" :token-url \"{0}/token\"", auth.url());
+    let setup = setup(&models, &login);
+    let mut bridge = setup.ready();
+    let begun = bridge.ask("1", "login_begin", "{:provider \"p\"}");
+    let page = pairs(data(&begun, "url"));
+    bridge.ask("2", "login_complete", &format!("{{:input \"c#{}\"}}", pair(&page, "state")));
+    // It ends within the minute: renewed before the call.
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-2");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-2");
+    assert_eq!(models.asked().line("authorization"), "Bearer at-3");
+    auth.asked();
+    let renewals = [auth.asked(), auth.asked()].map(|asked| {
+        let sent = form(&asked);
+        format!("{} {}", pair(&sent, "grant_type"), pair(&sent, "refresh_token"))
+    });
+    // The server gave no new one the first time, so that the old one stood.
+    assert_eq!(renewals, ["refresh_token rt-1", "refresh_token rt-1"]);
+    assert!(std::fs::read_to_string(setup.state().join("credentials.edn")).unwrap().contains("rt-3"));
+}
+
+#[test]
+fn what_goes_wrong_with_a_login_is_said() {
+    let models = Server::new([]);
+    let auth = Server::new([Answer::json(
+        400,
+        r#"{"error":"invalid_grant","error_description":"the code the-code is old"}"#,
+    )]);
+    let login = format!(":authorize-url \"{0}/authorize\" :token-url \"{0}/token\"", auth.url());
+    let mut bridge = setup(&models, &login).ready();
+    let refused = bridge.ask("1", "login_begin", "{:provider \"nobody\"}");
+    assert_eq!(code(&refused), "request/invalid-params", "{refused}");
+    bridge.ask("2", "login_begin", "{:provider \"p\"}");
+    let failed = bridge.ask("3", "login_complete", "{:input \"the-code\"}");
+    assert_eq!(code(&failed), "runtime/failed");
+    let message = text(&failed, "error-message");
+    assert!(message.contains("is old") && !message.contains("the-code"), "{message}");
+
+    // The page's own refusal, through the browser.
+    let begun = bridge.ask("4", "login_begin", "{:provider \"p\"}");
+    let page = pairs(data(&begun, "url"));
+    bridge.request("5", "login_complete", "{}");
+    server::get(&format!(
+        "{}?error=access_denied&state={}",
+        pair(&page, "redirect_uri"),
+        pair(&page, "state")
+    ));
+    assert!(text(&bridge.answer("5"), "error-message").contains("access_denied"));
+
+    // A server that answers nonsense, or is not there.
+    auth.then([Answer::json(200, "{\"access_token\": 7}"), Answer::json(200, "").end(End::Dropped)]);
+    for expected in ["cannot be read", "failed"] {
+        bridge.ask("6", "login_begin", "{:provider \"p\"}");
+        let failed = bridge.ask("7", "login_complete", "{:input \"c\"}");
+        assert!(text(&failed, "error-message").contains(expected), "{failed}");
+    }
+    // A login of another connection is not this one's, and a new one puts an end to the old.
+    bridge.ask("8", "login_begin", "{:provider \"p\"}");
+    bridge.request("9", "login_complete", "{}");
+    bridge.ask("10", "login_begin", "{:provider \"k\"}");
+    assert_eq!(code(&bridge.answer("9")), "request/no-pending-login");
+}

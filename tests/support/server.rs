@@ -1,0 +1,219 @@
+//! A small HTTP server on loopback: it answers what a test lays down, piece by piece, and keeps what it was asked.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The method.
+    pub method: String,
+    /// The path, with what follows a question mark.
+    pub path: String,
+    /// The head's lines, their names in lower case.
+    pub head: Vec<(String, String)>,
+    /// The body.
+    pub body: String,
+}
+
+impl Asked {
+    /// A line of the head; empty where there is none.
+    pub fn line(&self, name: &str) -> &str {
+        self.head.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+/// How an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As it should.
+    Well,
+    /// The connection is closed in the middle.
+    Dropped,
+    /// Nothing more comes, and the connection stays.
+    Silent,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The head's lines.
+    pub head: Vec<(String, String)>,
+    /// The body; each part is sent on its own.
+    pub parts: Vec<Vec<u8>>,
+    /// How it ends.
+    pub end: End,
+}
+
+impl Answer {
+    /// A stream of events as one part.
+    pub fn events(body: impl Into<Vec<u8>>) -> Self {
+        let head = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+        Self { status: 200, head, parts: vec![body.into()], end: End::Well }
+    }
+
+    /// A piece of JSON.
+    pub fn json(status: u16, body: &str) -> Self {
+        let head = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Self { status, head, parts: vec![body.as_bytes().to_vec()], end: End::Well }
+    }
+
+    /// A further line of the head.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.head.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same body in pieces of that many bytes, wherever that cuts it.
+    pub fn cut(mut self, size: usize) -> Self {
+        let whole = self.parts.concat();
+        self.parts = whole.chunks(size).map(<[u8]>::to_vec).collect();
+        self
+    }
+
+    /// The same, with another end.
+    pub fn end(mut self, end: End) -> Self {
+        self.end = end;
+        self
+    }
+}
+
+/// A running server. Ends with the process.
+pub struct Server {
+    port: u16,
+    asked: Receiver<Asked>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    last: Arc<Mutex<Option<Answer>>>,
+}
+
+impl Server {
+    /// A server that gives these answers, one to each request, and the last of them again and again.
+    pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, asked) = channel();
+        let answers: Arc<Mutex<VecDeque<Answer>>> = Arc::new(Mutex::new(answers.into_iter().collect()));
+        let last = Arc::new(Mutex::new(None));
+        let (plan, again) = (answers.clone(), last.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let (sender, plan, again) = (sender.clone(), plan.clone(), again.clone());
+                std::thread::spawn(move || serve(stream, &sender, &plan, &again));
+            }
+        });
+        Self { port, asked, answers, last }
+    }
+
+    /// Its address, without a path.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Adds answers to come.
+    pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.answers.lock().unwrap().extend(answers);
+    }
+
+    /// The next request that came.
+    pub fn asked(&self) -> Asked {
+        self.asked.recv_timeout(super::PATIENCE).expect("nothing was asked")
+    }
+
+    /// The requests that came already.
+    pub fn all_asked(&self) -> Vec<Asked> {
+        self.asked.try_iter().collect()
+    }
+}
+
+fn serve(
+    stream: TcpStream,
+    sender: &Sender<Asked>,
+    plan: &Mutex<VecDeque<Answer>>,
+    again: &Mutex<Option<Answer>>,
+) {
+    let _ = stream.set_nodelay(true);
+    let Ok(mut writer) = stream.try_clone() else { return };
+    let mut reader = BufReader::new(stream);
+    while let Some(asked) = read(&mut reader) {
+        let _ = sender.send(asked);
+        let answer = {
+            let mut last = again.lock().unwrap();
+            if let Some(next) = plan.lock().unwrap().pop_front() {
+                *last = Some(next);
+            }
+            last.clone()
+        };
+        let Some(answer) = answer else { return };
+        if write(&mut writer, &answer).is_err() || answer.end == End::Dropped {
+            let _ = writer.shutdown(std::net::Shutdown::Both);
+            return;
+        }
+        if answer.end == End::Silent {
+            // Until the other side has had enough.
+            let _ = reader.read(&mut [0]);
+            return;
+        }
+    }
+}
+
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        head.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    let length = head.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
+    reader.read_exact(&mut body).ok()?;
+    Some(Asked { method, path, head, body: String::from_utf8(body).ok()? })
+}
+
+fn write(writer: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} Status\r\ntransfer-encoding: chunked\r\n", answer.status);
+    for (name, value) in &answer.head {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    writer.write_all(format!("{head}\r\n").as_bytes())?;
+    for part in &answer.parts {
+        // In one write with its frame, so that it is a part of its own on the other side too.
+        let framed = [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat();
+        writer.write_all(&framed)?;
+        writer.flush()?;
+    }
+    if answer.end == End::Well {
+        writer.write_all(b"0\r\n\r\n")?;
+    }
+    writer.flush()
+}
+
+/// Asks a server and returns the answer's head and body: a browser's part in a login.
+pub fn get(url: &str) -> String {
+    let rest = url.strip_prefix("http://").unwrap();
+    let (host, path) = rest.split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}

@@ -1,0 +1,380 @@
+//! Workflows over the real wire: stages, groups, gates, assertions, retries, grants, a crash in the middle.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use edn_bridge::value::Owned;
+use support::{Bridge, Setup, at, code, is_event};
+
+/// A bridge whose user has this workflow, named `w`.
+fn with(script: &str, workflow: &str) -> Setup {
+    let setup = Setup::new().script(script);
+    let folder = setup.dir.path().join("user/workflows");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("w.edn"), workflow).unwrap();
+    let config = setup.dir.path().join("user/config.edn");
+    let config = config.to_str().unwrap().to_owned();
+    setup.arg("--config").arg(&config)
+}
+
+fn typed(setup: &Setup) -> Bridge {
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("all", "subscribe", "{}");
+    bridge
+}
+
+fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+fn start(bridge: &mut Bridge, line: &str) -> Owned {
+    bridge.ask("w", "command", &format!("{{:text {line:?}}}"));
+    bridge.event("command-result")
+}
+
+/// What the person is told at the end.
+fn end(bridge: &mut Bridge) -> String {
+    let told =
+        bridge.until(|frame| is_event(frame, "ui/notification") && data(frame, "message").contains("ended"));
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    data(&told, "message").to_owned()
+}
+
+fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) {
+    let id = data(question, "interaction-id");
+    bridge.ask(
+        "r",
+        "interaction_respond",
+        &format!("{{:interaction-id {id:?} :status \"accepted\" {rest}}}"),
+    );
+}
+
+/// The lines of the newest widget.
+fn widget(bridge: &Bridge) -> String {
+    let line = bridge.transcript.iter().rev().find(|line| line.contains("ui/widgets-updated")).unwrap();
+    line.clone()
+}
+
+/// The session's journal.
+fn journal(setup: &Setup) -> String {
+    let files = support::files(&setup.state()).into_iter();
+    files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
+}
+
+fn call(name: &str, arguments: &str) -> String {
+    format!("{{:steps [{{:tool-call {{:name {name:?} :arguments {arguments}}}}}]}}")
+}
+
+#[test]
+fn stages_follow_each_other_by_their_outcomes() {
+    let script = format!(
+        "{{:turns [{} {} {{:steps [{{:delta \"said\"}}]}}]}}",
+        call("complete-stage", r#"{:outcome "fly"}"#),
+        call("complete-stage", r#"{:outcome "good" :summary "seen it"}"#),
+    );
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :look :body "Look at {{args}}." :gate [{:command "while [ ! -e go ]; do sleep 0.01; done"}] :completion {:summary :string} :outcomes [:good :bad]
+                      :next {:good :tell, :bad :never}}
+                     {:id :never :body "x"}
+                     {:id :tell :body "Tell {{results.look}}." :assert [{:command "cat > facts"}] :next :end}]}"#,
+    );
+    let mut bridge = typed(&setup);
+    assert_eq!(data(&start(&mut bridge, "/workflow w the code"), "message"), "Workflow w began.");
+    // The session is taken: a prompt has to wait.
+    let refused = bridge.ask("p", "prompt", "{:message \"hello\"}");
+    assert_eq!(code(&refused), "request/session-not-idle");
+    std::fs::write(setup.project().join("go"), "").unwrap();
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    let shown = widget(&bridge);
+    for line in ["✓ look  good", "○ never", "✓ tell  done"] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let told = bridge.transcript.iter();
+    assert!(told.clone().any(|line| line.contains("The outcome must be one of done, good, bad.")));
+    assert!(told.clone().any(|line| line.contains("ui/status-updated") && line.contains("workflow w: look")));
+    assert!(told.clone().any(|line| line.contains("ui/widget-specs-updated")));
+    let facts = std::fs::read_to_string(setup.project().join("facts")).unwrap();
+    assert!(
+        facts.contains(":results {:look {:summary \"seen it\"}}") && facts.contains("the code"),
+        "{facts}"
+    );
+    // Who subscribes later is shown how far it is.
+    bridge.request("again", "subscribe", "{:topics [\"ui/widgets-updated\"]}");
+    assert!(bridge.event("ui/widgets-updated").to_string().contains("✓ tell"));
+}
+
+#[test]
+fn an_attempt_that_does_not_hold_is_made_again_with_what_was_wrong() {
+    let script = format!(
+        "{{:turns [{{:steps [{{:delta \"no\"}}]}} {} {{:steps [{{:delta \"done\"}}]}} {{:steps [{{:echo :last-user}}]}}]}}",
+        call("bash", r#"{:command "touch fixed"}"#)
+    );
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :fix :body "Fix it." :tools ["bash"] :retry {:max-attempts 2}
+                      :assert [{:command "echo it is not fixed; test -e fixed"}]}]}"#,
+    );
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert!(widget(&bridge).contains("done after 2 attempts"), "{}", widget(&bridge));
+    let told = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(told.contains("attempt 2 of 2") && told.contains("it is not fixed"), "{told}");
+    assert!(
+        !bridge.told().contains(":event \"interaction/requested\""),
+        "a stage's own tools are not asked about"
+    );
+
+    std::fs::remove_file(setup.project().join("fixed")).unwrap();
+    start(&mut bridge, "/workflow w");
+    let ended = end(&mut bridge);
+    assert!(ended.starts_with("Workflow w ended: failed") && ended.contains("does not hold"), "{ended}");
+}
+
+#[test]
+fn a_turn_cap_is_an_end_like_any_other() {
+    let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "echo x >> calls"}"#));
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["bash"] :turn-cap 3}]}"#);
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("calls")).unwrap().lines().count(), 3);
+    assert!(journal(&setup).contains(":cap-hit true"));
+    assert!(widget(&bridge).contains("turn cap hit"));
+}
+
+#[test]
+fn a_closed_gate_skips_its_stage() {
+    let workflow = r#"{:stages [{:id :a :body "x" :gate [{:confirm "Really?"}] :interaction-timeout-ms 200
+                                :next {:done :b, :skipped :b}}
+                               {:id :b :body "x" :gate [{:command "test -e open"}]}]}"#;
+    let setup = with("{:turns [{:steps [{:delta \"ok\"}]}]}", workflow);
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    // Nobody answers in the time that the workflow gives.
+    let question = bridge.event("interaction/requested");
+    assert_eq!(data(&question, "kind"), "confirm");
+    let ended = end(&mut bridge);
+    assert!(ended.starts_with("Workflow w ended: skipped (\"test -e open\" does not hold"), "{ended}");
+    assert!(widget(&bridge).contains("nobody answered"), "{}", widget(&bridge));
+    std::fs::write(setup.project().join("open"), "").unwrap();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    respond(&mut bridge, &question, ":value {:ok true}");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+}
+
+#[test]
+fn a_group_works_side_by_side_and_is_joined() {
+    let script = format!(
+        "{{:turns [{} {} {} {}]}}",
+        call("complete-stage", r#"{:findings ["f"]}"#),
+        call("complete-stage", r#"{:findings ["f"]}"#),
+        call("complete-stage", r#"{:findings ["f"]}"#),
+        call("complete-stage", r#"{:review "all good" :blocking false}"#),
+    );
+    let setup = Setup::new().script(&script);
+    std::process::Command::new("git").arg("init").arg("-q").current_dir(setup.project()).status().unwrap();
+    let mut bridge = typed(&setup);
+    // The one that the program brings.
+    start(&mut bridge, "/workflow review-diff");
+    assert_eq!(end(&mut bridge), "Workflow review-diff ended: done.");
+    let shown = widget(&bridge);
+    for line in ["✓ readers  done", "  ✓ correctness  done", "  ✓ tests", "  ✓ clarity", "  ✓ review  done"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    // The readers worked below the session, the one who joined in it, with what they found.
+    let listed = bridge.ask("l", "list_sessions", "{}").to_string();
+    assert!(listed.contains("review-diff: tests") && listed.contains(":parent-session-id \"s-"), "{listed}");
+    assert!(journal(&setup).contains(":review \"all good\""));
+}
+
+#[test]
+fn one_that_fails_ends_its_group() {
+    let slow = call("bash", r#"{:command "touch began; while [ ! -e never ]; do sleep 0.01; done"}"#);
+    let script = format!("{{:turns [{slow} {slow}]}}");
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :g :parallel [{:id :slow :body "x" :tools ["bash"]}
+                                        {:id :bad :body "x" :gate [{:command "while [ ! -e began ]; do sleep 0.01; done; false"}]}]
+                      :join {:id :j :body "x"}}]}"#,
+    );
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    let ended = end(&mut bridge);
+    assert!(ended.starts_with("Workflow w ended: failed (bad skipped"), "{ended}");
+    let shown = widget(&bridge);
+    assert!(shown.contains("slow  ended with its group") && shown.contains("○ j"), "{shown}");
+}
+
+#[test]
+fn the_command_decides_whether_a_test_is_fixed() {
+    let script = format!(
+        "{{:turns [{} {} {} {} {}]}}",
+        call("complete-stage", r#"{:outcome "found" :cause "a.txt:1"}"#),
+        call("complete-stage", r#"{:summary "I fixed it"}"#),
+        call("write", r#"{:path "a.txt" :content "right"}"#),
+        call("complete-stage", r#"{:summary "now really"}"#),
+        "{:steps [{:delta \"x\"}]}"
+    );
+    let setup = Setup::new().script(&script);
+    std::fs::write(setup.project().join("a.txt"), "wrong").unwrap();
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow fix-test grep -q right a.txt");
+    assert_eq!(end(&mut bridge), "Workflow fix-test ended: done.");
+    let shown = widget(&bridge);
+    assert!(
+        shown.contains("✓ reproduce  found") && shown.contains("✓ repair  done after 2 attempts"),
+        "{shown}"
+    );
+    // Nothing to do where the command does not fail.
+    start(&mut bridge, "/workflow fix-test true");
+    assert!(end(&mut bridge).starts_with("Workflow fix-test ended: skipped"));
+}
+
+#[test]
+fn a_grant_is_for_one_call_and_no_other() {
+    let write = call("write", r#"{:path "out" :content "1"}"#);
+    let other = call("write", r#"{:path "out" :content "2"}"#);
+    let text = "{:steps [{:delta \"end\"}]}";
+    // The same call twice, one with other arguments; then the next attempt, and the next stage.
+    let script = format!("{{:turns [{write} {write} {other} {text} {write} {text} {write} {text}]}}");
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :a :body "x" :retry {:max-attempts 2}
+                      :assert [{:command "cat > now; test -e seen || cp now seen; test -e twice || { touch twice; false; }"}]}
+                     {:id :b :body "x"}]}"#,
+    );
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    let mut seen: Vec<(String, String, i64, String)> = Vec::new();
+    let mut asked = Vec::new();
+    let field = |question: &Owned, key: &str| at(question, &["data", "payload", key]).unwrap().clone();
+    for n in 0..5 {
+        let question = bridge.event("interaction/requested");
+        assert_eq!(data(&question, "kind"), "grant-stage-tool");
+        let text = |key: &str| field(&question, key).as_str().unwrap().to_owned();
+        seen.push((
+            text("proposal-id"),
+            text("args-digest"),
+            field(&question, "attempt").as_i64().unwrap(),
+            text("stage-execution-id"),
+        ));
+        assert!(!question.to_string().contains(":content"), "the arguments do not cross: {question}");
+        // Only the first is approved.
+        let outcome = if n == 0 { "approve" } else { "deny" };
+        respond(
+            &mut bridge,
+            &question,
+            &format!(":value {{:outcome {outcome:?}}} :note \"please be careful\""),
+        );
+        asked.push(data(&question, "interaction-id").to_owned());
+    }
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    for late in asked {
+        let params =
+            format!("{{:interaction-id {late:?} :status \"accepted\" :value {{:outcome \"approve\"}}}}");
+        assert_eq!(
+            code(&bridge.ask("late", "interaction_respond", &params)),
+            "request/interaction-already-answered"
+        );
+    }
+    let proposals: std::collections::BTreeSet<_> = seen.iter().map(|(proposal, ..)| proposal).collect();
+    assert_eq!(proposals.len(), 5, "each proposal is asked about: {seen:?}");
+    assert_eq!(seen[0].1, seen[1].1, "the digest is of the arguments");
+    assert_ne!(seen[0].1, seen[2].1);
+    assert_eq!(seen.iter().map(|(_, _, attempt, _)| *attempt).collect::<Vec<_>>(), [0, 0, 0, 1, 0]);
+    assert_eq!(seen[0].3, seen[3].3, "one execution, two attempts");
+    assert_ne!(seen[0].3, seen[4].3, "a sibling stage is another execution");
+    let results = bridge.transcript.iter().filter(|line| line.contains(":event \"tool/result\""));
+    let denied: Vec<bool> = results.map(|line| line.contains("denied-tool-call")).collect();
+    assert_eq!(denied, [false, true, true, true, true]);
+    assert_eq!(std::fs::read_to_string(setup.project().join("out")).unwrap(), "1");
+    // The assertion saw what was granted, and what the person added.
+    let facts = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(facts.contains(":outcome \"approve\"") && facts.contains("please be careful"), "{facts}");
+}
+
+#[test]
+fn a_grant_is_denied_where_nobody_is_there() {
+    let script = format!(
+        "{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}",
+        call("write", r#"{:path "out" :content "1"}"#)
+    );
+    let setup = with(&script, r#"{:stages [{:id :a :body "x" :tools ["read"]}]}"#);
+    let mut bridge = setup.ready();
+    start(&mut bridge, "/workflow w");
+    let result = bridge.event("tool/result");
+    assert!(data(&result, "result-text").contains("Nobody is there to grant it"), "{result}");
+    // The turn goes on: the model was told.
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert!(!setup.project().join("out").exists());
+}
+
+#[test]
+fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
+    let write = call("write", r#"{:path "out" :content "1"}"#);
+    let script = format!("{{:turns [{} {write}]}}", call("complete-stage", r#"{:summary "found it"}"#));
+    let workflow = r#"{:stages [{:id :a :body "x" :completion {:summary :string} :assert [{:command "echo x >> a"}]}
+                               {:id :b :body "{{results.a}} {{args}}" :next :end}]}"#;
+    let mut setup = with(&script, workflow);
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w it");
+    let question = bridge.event("interaction/requested");
+    let session = data(&question, "session-id").to_owned();
+    bridge.kill();
+    // The script begins anew with the process.
+    setup.script = Some(format!("{{:turns [{write} {{:steps [{{:delta \"end\"}}]}}]}}"));
+    let mut bridge = typed(&setup);
+    bridge.request("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    let told = bridge.event("ui/notification");
+    let message = data(&told, "message");
+    assert!(message.contains("interrupted in the stage b; done before: a."), "{message}");
+    assert!(journal(&setup).contains(":event \"interrupted\""));
+    // Nothing is done again by itself, and nothing was granted: the person is asked anew.
+    assert_eq!(
+        at(&bridge.ask("g", "get_state", "{}"), &["data", "state", "phase"]).unwrap().to_string(),
+        "\"idle\""
+    );
+    let began = start(&mut bridge, "/workflow w --resume");
+    assert_eq!(data(&began, "message"), "Workflow w goes on with the stage b.");
+    let again = bridge.event("interaction/requested");
+    assert_ne!(
+        at(&again, &["data", "payload", "stage-execution-id"]),
+        at(&question, &["data", "payload", "stage-execution-id"])
+    );
+    respond(&mut bridge, &again, ":value {:outcome \"deny\"}");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "x\n", "the stage a ran once");
+}
+
+#[test]
+fn what_cannot_be_run_is_said_with_its_place() {
+    let setup = with("{:turns [{:steps []}]}", "{:stages\n [{:id :a :body \"x\"\n   :tool []}]}");
+    let mut bridge = typed(&setup);
+    let told = start(&mut bridge, "/workflow w");
+    assert_eq!(data(&told, "type"), "error");
+    assert!(data(&told, "message").contains("w.edn:3:10: a stage has no :tool"), "{told}");
+    let told = start(&mut bridge, "/workflow v");
+    assert_eq!(data(&told, "message"), "There is no workflow \"v\"; there are fix-test, review-diff, w.");
+    let told = start(&mut bridge, "/workflow fix-test --resume");
+    assert_eq!(data(&told, "message"), "The workflow fix-test did not run in this session.");
+}
+
+#[test]
+fn a_run_is_aborted_with_its_turn() {
+    let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "touch began; sleep 1000"}"#));
+    let setup = with(&script, r#"{:stages [{:id :a :body "x" :tools ["bash"]} {:id :b :body "x"}]}"#);
+    let mut bridge = typed(&setup);
+    start(&mut bridge, "/workflow w");
+    bridge.event("tool/executing");
+    bridge.ask("stop", "abort", "{}");
+    assert_eq!(end(&mut bridge), "Workflow w ended: aborted.");
+    assert_eq!(support::kind(&bridge.ask("p", "prompt", "{:message \"hi\"}")), "response");
+}
