@@ -21,60 +21,16 @@
 
 #[path = "../tests/endpoint_support/lines.rs"]
 mod lines;
+mod support;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use edn_bridge::limits::{MAX_DEPTH, MAX_LINE_BYTES};
+use support::{Dice, Peer, quantile};
 
-const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
 const STATE: &str = "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n";
-
-struct Good {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    line: String,
-}
-
-impl Good {
-    fn ask(&mut self, text: &str) -> Duration {
-        let begun = Instant::now();
-        self.stdin.write_all(text.as_bytes()).unwrap();
-        self.line.clear();
-        self.stdout.read_line(&mut self.line).unwrap();
-        assert!(self.line.contains(":kind :response"), "{}", self.line);
-        begun.elapsed()
-    }
-
-    fn resident(&self) -> usize {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    }
-}
-
-/// The same numbers in every run (xorshift64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.roll() % bound as u64) as usize
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most) + 1).map(|_| self.roll() as u8).collect()
-    }
-}
 
 /// Some lines, each with its line feed, and how many they are.
 fn bad(dice: &mut Dice, place: usize) -> (Vec<u8>, usize) {
@@ -115,9 +71,16 @@ fn bad(dice: &mut Dice, place: usize) -> (Vec<u8>, usize) {
     (out, count)
 }
 
+/// One round trip of the good connection.
+fn state(good: &mut Peer) -> Duration {
+    let took = good.ask(STATE);
+    assert!(good.last().contains(":kind :response"), "{}", good.last());
+    took
+}
+
 fn quantiles(mut times: Vec<Duration>) -> [f64; 3] {
     times.sort();
-    [0.5, 0.99, 0.999].map(|part| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e6)
+    [0.5, 0.99, 0.999].map(|part| quantile(&times, part).as_secs_f64() * 1e6)
 }
 
 fn number(name: &str, default: usize) -> usize {
@@ -127,36 +90,17 @@ fn number(name: &str, default: usize) -> usize {
 fn main() {
     let wanted = number("EDN_BRIDGE_HOSTILE_LINES", 100_000);
     let mut dice = Dice(number("EDN_BRIDGE_HOSTILE_SEED", 10).max(1) as u64);
-    let dir = tempfile::tempdir().unwrap();
-    let script = dir.path().join("script.edn");
-    std::fs::write(&script, "{:turns [{:steps [{:echo :last-user}]}]}").unwrap();
-    let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
-    let mut child = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()))
-        .args(["serve", "--durability", "relaxed", "--script"])
-        .arg(&script)
-        .arg("--state-dir")
-        .arg(dir.path().join("state"))
-        .arg("--cwd")
-        .arg(dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdin = child.stdin.take().unwrap();
-    let stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut good = Good { child, stdin, stdout, line: String::new() };
-    good.ask(HANDSHAKE);
+    let mut good = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &["--durability", "relaxed"]);
+    good.ask(support::HANDSHAKE);
     for _ in 0..5_000 {
-        good.ask(STATE);
+        state(&mut good);
     }
     let idle = good.resident();
-    let alone: Vec<Duration> = (0..20_000).map(|_| good.ask(STATE)).collect();
+    let alone: Vec<Duration> = (0..20_000).map(|_| state(&mut good)).collect();
 
-    let socket = std::fs::read_dir(dir.path().join("state/run")).unwrap().next().unwrap().unwrap().path();
-    let mut hostile = UnixStream::connect(socket).unwrap();
-    hostile.write_all(HANDSHAKE.as_bytes()).unwrap();
+    let mut hostile = good.guest();
     let answers = BufReader::new(hostile.try_clone().unwrap());
-    let (done, sent) = (AtomicBool::new(false), AtomicUsize::new(1));
+    let (done, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
     let answered = AtomicUsize::new(0);
     let mut beside = Vec::new();
     let mut peak = idle;
@@ -197,7 +141,7 @@ fn main() {
         let patience = Instant::now() + Duration::from_secs(600);
         while !done.load(Ordering::Acquire) || answered.load(Ordering::Relaxed) < sent.load(Ordering::Relaxed)
         {
-            beside.push(good.ask(STATE));
+            beside.push(state(&mut good));
             if beside.len() % 500 == 0 {
                 peak = peak.max(good.resident());
             }
@@ -226,8 +170,5 @@ fn main() {
         beside[1] / alone[1],
         beside[2] / alone[2]
     );
-    drop(good.stdin);
-    let mut rest = Vec::new();
-    good.stdout.read_to_end(&mut rest).unwrap();
-    assert!(good.child.wait().unwrap().success(), "it ends as it should");
+    assert!(good.end().success(), "it ends as it should");
 }

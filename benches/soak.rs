@@ -21,12 +21,13 @@
 
 #[path = "../tests/endpoint_support/lines.rs"]
 mod lines;
+mod support;
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{ChildStdin, ChildStdout, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -102,18 +103,8 @@ fn main() -> ExitCode {
         PathBuf::from(std::env::var("EDN_BRIDGE_SOAK_DIR").unwrap_or_else(|_| "target/soak".to_owned()));
     std::fs::create_dir_all(&out).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let script = dir.path().join("script.edn");
-    std::fs::write(&script, SCRIPT).unwrap();
-    let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
-    let mut child = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()))
-        .args(["serve", "--yolo", "--durability", "relaxed", "--script"])
-        .arg(&script)
-        .arg("--state-dir")
-        .arg(dir.path().join("state"))
-        .arg("--cwd")
-        .arg(dir.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+    let mut child = support::serve(dir.path(), SCRIPT)
+        .args(["--yolo", "--durability", "relaxed"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
@@ -255,7 +246,7 @@ fn stop_reading(socket: &Path, over: &AtomicBool) {
 
 /// A guest that speaks badly, a hundred lines a second.
 fn send_badly(socket: &Path, over: &AtomicBool) {
-    let mut seed = 10u64;
+    let mut dice = support::Dice(10);
     while !over.load(Ordering::Acquire) {
         let Ok(stream) = UnixStream::connect(socket) else { continue };
         let mut output = stream.try_clone().unwrap();
@@ -266,15 +257,7 @@ fn send_badly(socket: &Path, over: &AtomicBool) {
             });
             let mut stream = stream;
             for _ in 0..100 {
-                let choices: Vec<u8> = (0..200)
-                    .map(|_| {
-                        seed ^= seed << 13;
-                        seed ^= seed >> 7;
-                        seed ^= seed << 17;
-                        seed as u8
-                    })
-                    .collect();
-                let mut input = lines::input(&choices);
+                let mut input = lines::input(&dice.bytes(200));
                 input.push(b'\n');
                 if over.load(Ordering::Acquire) || stream.write_all(&input).is_err() {
                     break;

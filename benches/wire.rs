@@ -18,10 +18,13 @@
     reason = "a benchmark"
 )]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+mod support;
+
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use support::{HANDSHAKE, Peer, quantile};
 
 const STARTS: usize = 60;
 const ROUNDS: usize = 20_000;
@@ -31,101 +34,6 @@ const STOPPED: Duration = Duration::from_secs(10);
 const GUESTS: usize = 200;
 const PROMPTS: usize = 500;
 const SESSIONS: usize = 1_000;
-
-const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
-
-struct Peer {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-    line: String,
-    /// The state folder, which lives as long as the process.
-    dir: tempfile::TempDir,
-}
-
-impl Peer {
-    fn bridge(script: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("script.edn");
-        std::fs::write(&path, script).unwrap();
-        let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
-        let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
-        command.arg("serve").arg("--script").arg(path).arg("--state-dir").arg(dir.path().join("state"));
-        command.arg("--cwd").arg(dir.path());
-        Self::start(command, dir)
-    }
-
-    fn cat() -> Self {
-        Self::start(Command::new("cat"), tempfile::tempdir().unwrap())
-    }
-
-    fn start(mut command: Command, dir: tempfile::TempDir) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
-        let stdin = child.stdin.take().unwrap();
-        let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
-        Self { child, stdin, stdout, line: String::new(), dir }
-    }
-
-    fn send(&mut self, text: &str) {
-        self.stdin.write_all(text.as_bytes()).unwrap();
-    }
-
-    fn line(&mut self) -> &str {
-        self.line.clear();
-        self.stdout.read_line(&mut self.line).unwrap();
-        assert!(!self.line.is_empty(), "the peer ended");
-        &self.line
-    }
-
-    fn ask(&mut self, text: &str) -> Duration {
-        let begun = Instant::now();
-        self.send(text);
-        self.line();
-        begun.elapsed()
-    }
-
-    /// A further connection, over the socket, with its handshake done.
-    fn guest(&self) -> UnixStream {
-        let run = self.dir.path().join("state/run");
-        let until = Instant::now() + Duration::from_secs(10);
-        loop {
-            let socket = std::fs::read_dir(&run).into_iter().flatten().flatten().next();
-            if let Some(mut stream) = socket.and_then(|socket| UnixStream::connect(socket.path()).ok()) {
-                stream.write_all(HANDSHAKE.as_bytes()).unwrap();
-                let mut line = [0u8; 4096];
-                let count = stream.read(&mut line).unwrap();
-                assert!(line[..count].ends_with(b"\n"), "one whole answer");
-                return stream;
-            }
-            assert!(Instant::now() < until, "no socket");
-        }
-    }
-
-    /// Of the resident memory the part that is the process's own, in bytes: the rest are pages of the
-    /// program's file and its libraries, as many as the system found it handy to map.
-    fn own(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0");
-        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
-    }
-
-    /// Resident memory in bytes.
-    fn resident(&self) -> usize {
-        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn quantile(sorted: &[Duration], part: f64) -> Duration {
-    sorted[((sorted.len() - 1) as f64 * part) as usize]
-}
 
 fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> Vec<Duration> {
     times.sort();
@@ -158,7 +66,7 @@ fn main() {
     for _ in 0..STARTS {
         for (bridged, into) in [(false, &mut cat), (true, &mut bridge)] {
             let begun = Instant::now();
-            let mut peer = if bridged { Peer::bridge(idle) } else { Peer::cat() };
+            let mut peer = if bridged { Peer::bridge(idle, &[]) } else { Peer::cat() };
             peer.ask(HANDSHAKE);
             into.push(begun.elapsed());
         }
@@ -170,7 +78,7 @@ fn main() {
         "\n| round trip over pipes | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
     );
     let mut cat = Peer::cat();
-    let mut peer = Peer::bridge(idle);
+    let mut peer = Peer::bridge(idle, &[]);
     peer.ask(HANDSHAKE);
     let (memory, own) = (peer.resident(), peer.own());
     let requests = [
@@ -199,7 +107,7 @@ fn main() {
     for (name, mut peer) in [
         ("cat", Peer::cat()),
         ("edn-bridge, ping", {
-            let mut peer = Peer::bridge(idle);
+            let mut peer = Peer::bridge(idle, &[]);
             peer.ask(HANDSHAKE);
             peer
         }),
@@ -207,7 +115,8 @@ fn main() {
         println!("| {name} | {:.0} |", pipelined(&mut peer));
     }
 
-    let mut peer = Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"));
+    let mut peer =
+        Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"), &[]);
     peer.ask(HANDSHAKE);
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
@@ -253,7 +162,7 @@ fn main() {
 /// From a prompt to the first word of its answer, with everything in between: the message on disk, the
 /// turn's stages, the provider's first byte, the wire.
 fn first_word() {
-    let mut peer = Peer::bridge("{:turns [{:steps [{:delta \"word\"}]}]}");
+    let mut peer = Peer::bridge("{:turns [{:steps [{:delta \"word\"}]}]}", &[]);
     peer.ask(HANDSHAKE);
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     let mut taken = Vec::new();
@@ -270,7 +179,8 @@ fn first_word() {
 
 /// A client that stops reading in the middle of a turn, and another one beside it.
 fn stopped() {
-    let mut peer = Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"));
+    let mut peer =
+        Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"), &[]);
     peer.ask(HANDSHAKE);
     let before = peer.resident();
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
@@ -321,7 +231,7 @@ fn stopped() {
 
 /// What a connection and a session cost that nothing happens to.
 fn many() {
-    let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}");
+    let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
     peer.ask(HANDSHAKE);
     let none = peer.resident();
     let guests: Vec<UnixStream> = (0..GUESTS).map(|_| peer.guest()).collect();
@@ -349,7 +259,7 @@ fn pipelined(peer: &mut Peer) -> f64 {
     // Far below the bound of pending requests' lifetime: a ping is answered as it is read.
     let request = "{:id \"p\" :kind :request :op \"ping\" :params {}}\n";
     let burst = request.repeat(PIPELINED);
-    let mut stdin = peer.stdin.try_clone();
+    let mut stdin = peer.input();
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let stdin = &mut stdin;
@@ -364,16 +274,4 @@ fn pipelined(peer: &mut Peer) -> f64 {
         }
     });
     PIPELINED as f64 / begun.elapsed().as_secs_f64()
-}
-
-/// A second handle on a process's standard input, for writing from another thread.
-trait TryClone {
-    fn try_clone(&self) -> std::fs::File;
-}
-
-impl TryClone for ChildStdin {
-    fn try_clone(&self) -> std::fs::File {
-        use std::os::fd::AsFd as _;
-        std::fs::File::from(self.as_fd().try_clone_to_owned().unwrap())
-    }
 }

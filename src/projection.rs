@@ -339,18 +339,17 @@ pub fn usage(facts: &SessionFacts) -> Map<'static> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn facts(id: &str, parent: Option<&str>) -> Arc<SessionFacts> {
-        Arc::new(SessionFacts {
+impl SessionFacts {
+    /// A session that nothing has happened to.
+    pub(crate) fn empty(id: &str) -> Self {
+        Self {
             id: SessionId::from(id),
             file: None,
-            name: Some(id.into()),
+            name: None,
             first_message: None,
             cwd: "/".into(),
             git_branch: None,
-            parent: parent.map(SessionId::from),
+            parent: None,
             created_at: "".into(),
             phase: Phase::Idle,
             pending_messages: 0,
@@ -372,7 +371,17 @@ mod tests {
             usage: Usage::default(),
             context_tokens: 0,
             message_count: 0,
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(id: &str, parent: Option<&str>) -> Arc<SessionFacts> {
+        let parent = parent.map(SessionId::from);
+        Arc::new(SessionFacts { name: Some(id.into()), parent, ..SessionFacts::empty(id) })
     }
 
     #[test]

@@ -8,10 +8,8 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use edn_bridge::value::Owned;
 use support::server::{Answer, Server};
-use support::{Bridge, Setup, at, files, is_event};
-
+use support::{Bridge, Setup, data, end_of_turn, files, is_event};
 /// Where a secret enters, and the canary there.
 const CANARIES: [(&str, &str); 11] = [
     ("a key in the environment", "canary-environment-0001"),
@@ -31,19 +29,11 @@ fn canary(entry: &str) -> &'static str {
     CANARIES.iter().find(|(known, _)| known.contains(entry)).unwrap().1
 }
 
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
-fn end(bridge: &mut Bridge) {
-    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use");
-}
-
 /// Asks a provider's model for something.
 fn ask(bridge: &mut Bridge, provider: &str) {
     bridge.ask("model", "set_model", &format!("{{:provider {provider:?} :model-id \"m\"}}"));
     bridge.request("prompt", "prompt", "{:message \"hi\"}");
-    end(bridge);
+    end_of_turn(bridge);
 }
 
 /// What was found, place by place: how many bytes were searched, and which canaries were there.

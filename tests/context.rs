@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_event, text};
+use support::{Bridge, Setup, at, code, data, is_event, text};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
 
@@ -20,10 +20,6 @@ fn put(folder: &Path, path: &str, text: &str) {
     let path = folder.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
-}
-
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
 }
 
 fn idle(bridge: &mut Bridge) {

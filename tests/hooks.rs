@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_event, kind, text};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind, text};
 
 const LOOK: &str = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo one > one"}}}
                                         {:tool-call {:id "b" :name "bash" :arguments {:command "echo two > two"}}}]}
@@ -33,18 +33,13 @@ fn configure(config: &Path, hooks: &[(&str, &str)]) {
     std::fs::write(config, format!("{{:hooks [{hooks}]}}")).unwrap();
 }
 
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
 fn say(bridge: &mut Bridge, message: &str) -> Owned {
     bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"))
 }
 
 /// The turn's last message, and the state that says that it is over.
 fn end(bridge: &mut Bridge) -> Owned {
-    let last = bridge
-        .until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use");
+    let last = end_of_turn(bridge);
     bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
     last
 }

@@ -15,10 +15,10 @@ use edn_bridge::http::Http;
 use edn_bridge::message::{Block, EntryId, Message, Role, StopReason, ThinkingLevel, Usage};
 use edn_bridge::provider::hosted::{Hosted, spec};
 use edn_bridge::provider::{Chunk, ErrorKind, Provider as _, ProviderError, Request, ThinkingBy};
-use edn_bridge::value::{Owned, Value};
+use edn_bridge::value::Value;
 use futures_util::StreamExt as _;
 use support::server::{Answer, End, Server};
-use support::{Bridge, Setup, at, code, is_answer, is_event, text};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, text};
 
 const ANTHROPIC: &str = include_str!("providers/anthropic.sse");
 const OPENAI: &str = include_str!("providers/openai.sse");
@@ -439,14 +439,6 @@ fn bridge(server: &Server, api: &str, model: &str) -> Setup {
     setup.arg("--config").arg(&config)
 }
 
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
-fn end(bridge: &mut Bridge) -> Owned {
-    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
-}
-
 #[test]
 fn a_turn_with_a_tool_goes_there_and_back_on_every_protocol() {
     for (api, stream) in STREAMS {
@@ -528,7 +520,7 @@ fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
     let waiting =
         bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
     assert_eq!(at(&waiting, &["data", "retry-attempt"]).and_then(Value::as_i64), Some(1));
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("at last", "end-turn"));
     assert_eq!(server.all_asked().len(), 3);
 
@@ -540,7 +532,7 @@ fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
         .to_owned();
     server.then([Answer::events(half).end(End::Dropped)]);
     bridge.request("q", "prompt", "{:message \"again\"}");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half", "error"));
     assert!(data(&last, "error-message").contains("went away"), "{last}");
     assert_eq!(server.all_asked().len(), 1);
@@ -560,9 +552,9 @@ fn an_overflow_is_answered_with_a_compaction() {
     ]);
     let mut bridge = bridge(&server, "openai", "").ready();
     bridge.request("a", "prompt", "{:message \"talk\"}");
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     bridge.request("b", "prompt", "{:message \"still there?\"}");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("Yes.", "end-turn"), "{last}");
     let asked = server.all_asked();
     assert_eq!(asked.len(), 4);
@@ -581,7 +573,7 @@ fn an_abort_ends_the_call_at_the_server() {
     bridge.request("p", "prompt", "{:message \"hi\"}");
     bridge.event("assistant/delta");
     bridge.request("x", "abort", "{}");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half", "aborted"));
     bridge.finish();
 }
@@ -621,7 +613,7 @@ fn models_are_usable_where_there_is_a_key() {
     assert_eq!(code(&refused), "request/unknown-model", "{refused}");
     bridge.ask("s", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonnet-4-5\"}");
     bridge.request("p", "prompt", "{:message \"hi\"}");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert!(data(&last, "error-message").contains("Set ANTHROPIC_API_KEY"), "{last}");
 
     let setup = keyless().env("ANTHROPIC_API_KEY", KEY);

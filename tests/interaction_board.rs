@@ -6,7 +6,7 @@ mod support;
 
 use edn_bridge::interaction::audit;
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_event, kind};
+use support::{Bridge, Setup, at, code, data, end_of_turn, kind};
 
 const TWO: &str = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo $A"}}}
                                        {:tool-call {:id "b" :name "bash" :arguments {:command "echo $B"}}}]}
@@ -31,14 +31,6 @@ fn with(setup: &Setup, features: &str, topics: &str) -> Bridge {
     bridge
 }
 
-fn typed(setup: &Setup) -> Bridge {
-    with(setup, "\"interactor\"", "")
-}
-
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
 fn go(bridge: &mut Bridge) -> Owned {
     bridge.ask("p", "prompt", "{:message \"go\"}")
 }
@@ -48,14 +40,10 @@ fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) -> Owned {
     bridge.ask("r", "interaction_respond", &format!("{{:interaction-id {id:?} {rest}}}"))
 }
 
-fn end(bridge: &mut Bridge) -> Owned {
-    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
-}
-
 #[test]
 fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
     let setup = Setup::new().script(TWO);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     let turn = go(&mut bridge);
     let mut asked = Vec::new();
     for id in ["a", "b"] {
@@ -72,7 +60,7 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
         assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("accepted", "connection-1"));
         asked.push(question);
     }
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     for question in asked {
         let late = respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
         assert_eq!(code(&late), "request/interaction-already-answered");
@@ -90,13 +78,13 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
 #[test]
 fn one_call_can_be_denied_and_its_sibling_runs() {
     let setup = Setup::new().script(TWO);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     let first = bridge.event("interaction/requested");
     respond(&mut bridge, &first, ":status \"cancelled\" :note \"no time\"");
     let second = bridge.event("interaction/requested");
     respond(&mut bridge, &second, ":status \"accepted\" :value {:outcome \"approve\" :scope \"session\"}");
-    assert_eq!(data(&end(&mut bridge), "text"), "end");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
     // The result of the first may have come before the second was asked about.
     let results: Vec<&String> =
         bridge.transcript.iter().filter(|line| line.contains(":event \"tool/result\"")).collect();
@@ -113,13 +101,13 @@ fn one_call_can_be_denied_and_its_sibling_runs() {
 fn a_question_goes_with_its_turn() {
     for (op, reason) in [("abort", "aborted"), ("interrupt", "interrupted")] {
         let setup = Setup::new().script(TWO);
-        let mut bridge = typed(&setup);
+        let mut bridge = setup.interactor();
         go(&mut bridge);
         let question = bridge.event("interaction/requested");
         bridge.request("stop", op, "{}");
         let told = bridge.event("interaction/answered");
         assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("cancelled", "core"));
-        assert_eq!(data(&end(&mut bridge), "stop-reason"), reason);
+        assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), reason);
         let late = respond(&mut bridge, &question, ":status \"cancelled\"");
         assert_eq!(code(&late), "request/interaction-already-answered");
         assert!(!bridge.told().contains(":event \"tool/executing\""));
@@ -180,7 +168,7 @@ fn without_anyone_to_ask_the_turn_halts_and_says_what_to_do() {
         let setup = Setup::new().script(script);
         let mut bridge = with(&setup, "", "");
         let turn = go(&mut bridge);
-        let last = end(&mut bridge);
+        let last = end_of_turn(&mut bridge);
         let error = data(&last, "error-message");
         assert_eq!(data(&last, "stop-reason"), "error");
         assert!(
@@ -200,13 +188,13 @@ fn with_yolo_questions_have_their_usual_answers() {
     go(&mut bridge);
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "");
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "red");
-    assert_eq!(data(&end(&mut bridge), "text"), "end");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
 }
 
 #[test]
 fn who_becomes_an_interactor_later_is_shown_what_is_open() {
     let setup = Setup::new().script(TWO);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     let question = bridge.event("interaction/requested");
     // As a frontend does that lost what it was sent.

@@ -7,25 +7,12 @@ mod support;
 
 use edn_bridge::interaction::audit;
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, is_event};
+use support::{Bridge, Setup, accept, at, data, end_of_turn, is_event};
 
 const DELEGATE: &str = r#"{:turns [{:steps [{:tool-call {:id "d" :name "delegate" :arguments {:task "Look around." :tools ["bash" "read"]}}}]}
                                    {:steps [{:tool-call {:id "c" :name "bash" :arguments {:command "echo seen > seen"}}}]}
                                    {:steps [{:delta "the child says so"}]}
                                    {:steps [{:delta "end"}]}]}"#;
-
-fn typed(setup: &Setup) -> Bridge {
-    let mut bridge = setup.serve();
-    let hello =
-        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
-    bridge.ask("h", "handshake", hello);
-    bridge.ask("all", "subscribe", "{}");
-    bridge
-}
-
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
 
 fn payload<'v>(frame: &'v Owned, key: &str) -> Option<&'v Owned> {
     at(frame, &["data", "payload", key])
@@ -35,23 +22,10 @@ fn go(bridge: &mut Bridge) -> Owned {
     bridge.ask("p", "prompt", "{:message \"go\"}")
 }
 
-fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) {
-    let id = data(question, "interaction-id");
-    bridge.ask(
-        "r",
-        "interaction_respond",
-        &format!("{{:interaction-id {id:?} :status \"accepted\" {rest}}}"),
-    );
-}
-
-fn end(bridge: &mut Bridge) -> Owned {
-    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
-}
-
 #[test]
 fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
     let setup = Setup::new().script(DELEGATE);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     let turn = go(&mut bridge);
     let question = bridge.event("interaction/requested");
     assert_eq!(data(&question, "kind"), "approve-subagent-envelope");
@@ -62,13 +36,13 @@ fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
     assert_eq!(payload(&question, "requested-envelope").unwrap().to_string(), "[\"bash\" \"read\"]");
     assert_eq!(at(&question, &["data", "payload", "model", "id"]).unwrap().as_str(), Some("scripted"));
     assert_eq!(data(&question, "correlation-id"), data(&turn, "turn-id"));
-    respond(&mut bridge, &question, ":value {:outcome \"approve\"} :note \"be quick\"");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"} :note \"be quick\"");
     // The child's call is in its envelope: nobody is asked again.
     let result = bridge.until(|frame| is_event(frame, "tool/result") && data(frame, "tool-id") == "d");
     assert_eq!(data(&result, "result-text"), "the child says so");
     let child = at(&result, &["data", "details", "subagent-id"]).unwrap().as_str().unwrap().to_owned();
     assert_eq!(payload(&question, "subagent-id").unwrap().as_str(), Some(child.as_str()));
-    assert_eq!(data(&end(&mut bridge), "text"), "end");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
     assert!(setup.project().join("seen").exists());
     assert_eq!(
         bridge.transcript.iter().filter(|line| line.contains(":event \"interaction/requested\"")).count(),
@@ -94,10 +68,10 @@ fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
 #[test]
 fn a_refused_envelope_is_a_typed_result_and_no_session() {
     let setup = Setup::new().script(DELEGATE);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     let question = bridge.event("interaction/requested");
-    respond(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"not now\"");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"not now\"");
     let result = bridge.event("tool/result");
     assert!(data(&result, "result-text").contains("subagent/envelope-denied: not now"), "{result}");
     assert_eq!(at(&result, &["data", "is-error"]).unwrap().as_bool(), Some(true));
@@ -134,7 +108,7 @@ fn an_envelope_that_is_no_strict_subset_is_refused_without_a_question() {
         })
         .collect();
     let setup = Setup::new().script(&format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}]}}"));
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     for (arguments, expected) in cases {
         let result = bridge.event("tool/result");
@@ -144,7 +118,7 @@ fn an_envelope_that_is_no_strict_subset_is_refused_without_a_question() {
             "{arguments}: {text}"
         );
     }
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     assert!(!bridge.told().contains(":event \"interaction/requested\""));
 }
 
@@ -152,16 +126,16 @@ fn an_envelope_that_is_no_strict_subset_is_refused_without_a_question() {
 fn a_call_outside_the_envelope_is_asked_about_and_labelled() {
     let script = DELEGATE.replace(":tools [\"bash\" \"read\"]", ":tools [\"read\"]");
     let setup = Setup::new().script(&script);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     let envelope = bridge.event("interaction/requested");
-    respond(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
+    accept(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
     let question = bridge.event("interaction/requested");
     assert_eq!(data(&question, "kind"), "approve");
     assert_eq!(data(&question, "parent-session-id"), data(&envelope, "session-id"));
     assert_eq!(Some(data(&question, "subagent-id")), payload(&envelope, "subagent-id").unwrap().as_str());
-    respond(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"no\"");
-    assert_eq!(data(&end(&mut bridge), "text"), "end");
+    accept(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"no\"");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
     assert!(!setup.project().join("seen").exists());
 }
 
@@ -180,7 +154,7 @@ fn subagents_side_by_side_ask_one_at_a_time() {
         call("c")
     );
     let setup = Setup::new().script(&script);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     go(&mut bridge);
     let (mut envelopes, mut approvals) = (0, 0);
     let mut open: Option<String> = None;
@@ -208,7 +182,7 @@ fn subagents_side_by_side_ask_one_at_a_time() {
         }
     }
     assert_eq!((envelopes, approvals), (3, 3));
-    assert_eq!(data(&end(&mut bridge), "text"), "done");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "done");
     let results: Vec<String> = bridge
         .transcript
         .iter()
@@ -224,10 +198,10 @@ fn what_ends_the_parents_turn_ends_its_subagents() {
         let script =
             DELEGATE.replace("echo seen > seen", "echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done");
         let setup = Setup::new().script(&script);
-        let mut bridge = typed(&setup);
+        let mut bridge = setup.interactor();
         go(&mut bridge);
         let envelope = bridge.event("interaction/requested");
-        respond(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
+        accept(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
         let pid = setup.project().join("pid");
         let deadline = std::time::Instant::now() + support::PATIENCE;
         while std::fs::read_to_string(&pid).unwrap_or_default().is_empty() {
@@ -239,7 +213,7 @@ fn what_ends_the_parents_turn_ends_its_subagents() {
             // The call that runs may finish; no other begins.
             std::fs::write(setup.project().join("go"), "").unwrap();
         }
-        assert_eq!(data(&end(&mut bridge), "stop-reason"), reason);
+        assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), reason);
         let pid = std::fs::read_to_string(pid).unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{op}: {stat}");
@@ -263,7 +237,7 @@ fn subagents_are_nested_so_deep_and_no_deeper() {
     go(&mut bridge);
     let result = bridge.event("tool/result");
     assert_eq!(data(&result, "result-text"), "end");
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
     assert_eq!(records.matches("SubagentEnvelopeApproved").count(), 3, "{records}");
     let journals = support::files(&setup.state());
@@ -276,7 +250,7 @@ fn without_anyone_to_ask_a_subagent_is_not_started() {
     let setup = Setup::new().script(DELEGATE);
     let mut bridge = setup.ready();
     go(&mut bridge);
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert!(
         data(&last, "error-message").starts_with("permission-required: approve-subagent-envelope"),
         "{last}"

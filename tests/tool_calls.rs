@@ -6,7 +6,7 @@ mod support;
 
 use edn_bridge::limits::{TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_event, kind};
+use support::{Bridge, Setup, at, code, data, is_event, kind};
 
 /// A bridge whose model makes these calls, each in an answer of its own.
 fn calls(calls: &[&str]) -> Setup {
@@ -22,10 +22,6 @@ fn go(setup: &Setup) -> Bridge {
 
 fn result(bridge: &mut Bridge) -> Owned {
     bridge.event("tool/result")
-}
-
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
 }
 
 fn failed(frame: &Owned) -> bool {

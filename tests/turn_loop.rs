@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_answer, is_event, kind, text};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, kind, text};
 
 /// A call of `bash` that waits until the file `go` is there.
 const WAITING: &str = r#"{:tool-call {:id "w" :name "bash" :arguments {:command "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo done"}}}"#;
@@ -18,19 +18,11 @@ fn yolo(script: &str) -> Setup {
 }
 
 /// What an event carries.
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
 fn prompt(bridge: &mut Bridge, message: &str) -> Owned {
     bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"))
 }
 
 /// Passes over what comes until the message that ends a turn.
-fn end(bridge: &mut Bridge) -> Owned {
-    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
-}
-
 /// Role and text of every message of the session.
 fn messages(bridge: &mut Bridge) -> Vec<(String, String)> {
     let answer = bridge.ask("messages", "get_messages", "{}");
@@ -126,7 +118,7 @@ fn calls_of_one_answer_run_side_by_side_and_are_answered_in_order() {
     let second = bridge.event("tool/result");
     assert_eq!((data(&first, "tool-id"), data(&second, "tool-id")), ("a", "b"));
     assert!(!data(&first, "entry-id").is_empty());
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
 }
 
 #[test]
@@ -163,7 +155,7 @@ fn steering_is_delivered_after_the_running_call_and_before_the_next_model_call()
     }
     bridge.ask("s2", "prompt_while_streaming", "{:message \"and that\"}");
     std::fs::write(setup.project().join("go"), "").unwrap();
-    assert_eq!(data(&end(&mut bridge), "text"), "and that");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "and that");
     let told = messages(&mut bridge);
     let roles: Vec<&str> = told.iter().map(|(role, _)| role.as_str()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user", "user", "assistant"]);
@@ -202,11 +194,11 @@ fn a_follow_up_has_a_turn_of_its_own_after_the_running_one() {
     let state = bridge.ask("state", "get_state", "{}");
     assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(2));
     std::fs::write(setup.project().join("go"), "").unwrap();
-    assert_eq!(data(&end(&mut bridge), "text"), "first");
-    let second = end(&mut bridge);
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "first");
+    let second = end_of_turn(&mut bridge);
     assert_eq!((data(&second, "text"), data(&second, "turn-id")), ("next", data(&queued, "turn-id")));
     assert_eq!(text(&second, "id"), "f");
-    assert_eq!(data(&end(&mut bridge), "text"), "last");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "last");
     idle(&mut bridge);
 }
 
@@ -230,8 +222,8 @@ fn what_waits_survives_a_restart() {
     assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(2));
     prompt(&mut bridge, "now");
     // What was meant to be said first is said with the next model call; the rest follows.
-    assert_eq!(data(&end(&mut bridge), "text"), "sooner");
-    assert_eq!(data(&end(&mut bridge), "text"), "later");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "sooner");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "later");
     idle(&mut bridge);
 }
 
@@ -249,7 +241,7 @@ fn an_abort_ends_a_running_tool_and_all_that_it_started() {
     }
     let result = bridge.event("tool/result");
     assert!(data(&result, "result-text").contains("ready"));
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "stop-reason"), data(&last, "turn-id")), ("aborted", data(&turn, "turn-id")));
     for pid in std::fs::read_to_string(setup.project().join("pid")).unwrap().lines() {
         assert!(!alive(pid), "{pid} is left running");
@@ -274,7 +266,7 @@ fn an_abort_right_behind_its_prompt_finds_the_turn() {
     bridge.write(
         b"{:id \"p\" :kind :request :op \"prompt\" :params {:message \"x\"}}\n{:id \"a\" :kind :request :op \"abort\"}\n",
     );
-    assert_eq!(data(&end(&mut bridge), "stop-reason"), "aborted");
+    assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), "aborted");
 }
 
 #[test]
@@ -285,13 +277,13 @@ fn what_was_said_before_an_abort_is_kept_and_the_next_turn_works() {
     bridge.event("assistant/delta");
     bridge.ask("f", "follow_up", "{:message \"waits\"}");
     bridge.ask("a", "abort", "{}");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "aborted"));
     idle(&mut bridge);
     // What waited waits on: an abort starts nothing.
     prompt(&mut bridge, "two");
-    assert_eq!(data(&end(&mut bridge), "text"), "two");
-    assert_eq!(data(&end(&mut bridge), "text"), "waits");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "two");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "waits");
 }
 
 #[test]
@@ -310,7 +302,7 @@ fn an_interrupt_lets_the_running_call_finish_and_hands_back_what_was_not_said() 
     std::fs::write(setup.project().join("go"), "").unwrap();
     let result = bridge.event("tool/result");
     assert_eq!(at(&result, &["data", "is-error"]).unwrap().as_bool(), Some(false));
-    assert_eq!(data(&end(&mut bridge), "stop-reason"), "interrupted");
+    assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), "interrupted");
     idle(&mut bridge);
 }
 
@@ -324,7 +316,7 @@ fn an_interrupt_without_a_running_call_ends_the_turn_at_once() {
     bridge.event("assistant/delta");
     let answer = bridge.ask("i", "interrupt", "{}");
     assert_eq!(at(&answer, &["data", "pending"]).unwrap().as_bool(), Some(false));
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "interrupted"));
 }
 
@@ -342,7 +334,7 @@ fn a_passing_failure_is_tried_again_after_a_visible_pause() {
         assert_eq!(at(&state, &["data", "retry-attempt"]).unwrap().as_i64(), Some(attempt));
         assert!(at(&state, &["data", "retry", "deadline-ms"]).unwrap().as_i64().is_some());
     }
-    assert_eq!(data(&end(&mut bridge), "text"), "ok");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "ok");
 }
 
 #[test]
@@ -353,7 +345,7 @@ fn waiting_for_a_retry_can_be_given_up_or_aborted() {
         prompt(&mut bridge, "go");
         bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
         bridge.ask("stop", op, "{}");
-        let last = end(&mut bridge);
+        let last = end_of_turn(&mut bridge);
         assert_eq!(data(&last, "stop-reason"), reason, "{op}");
         assert_eq!(data(&last, "error-message").contains("busy"), op == "abort_retry", "{op}");
         idle(&mut bridge);
@@ -369,7 +361,7 @@ fn what_is_not_passing_or_not_wanted_is_not_tried_again() {
         let mut bridge = setup.ready();
         bridge.ask("r", "set_auto_retry", &format!("{{:enabled {auto}}}"));
         prompt(&mut bridge, "go");
-        let last = end(&mut bridge);
+        let last = end_of_turn(&mut bridge);
         assert_eq!((data(&last, "stop-reason"), data(&last, "text")), ("error", text), "{script}");
         assert!(!data(&last, "error-message").is_empty());
     }
@@ -385,7 +377,7 @@ fn a_conversation_is_compacted_on_request_and_the_journal_keeps_it() {
     assert_eq!(code(&nothing), "runtime/failed");
     for _ in 0..2 {
         prompt(&mut bridge, &"long ".repeat(20_000));
-        end(&mut bridge);
+        end_of_turn(&mut bridge);
         idle(&mut bridge);
     }
     bridge.request("c", "compact", "{:custom-instructions \"briefly\"}");
@@ -398,7 +390,7 @@ fn a_conversation_is_compacted_on_request_and_the_journal_keeps_it() {
     // Who has the answer finds the session idle.
     assert_eq!(messages(&mut bridge).len(), 4);
     prompt(&mut bridge, "go on");
-    assert_eq!(data(&end(&mut bridge), "text"), "c");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "c");
 }
 
 #[test]
@@ -413,11 +405,11 @@ fn an_overflow_in_mid_turn_is_compacted_once_and_then_an_error() {
         let mut bridge = setup.ready();
         for _ in 0..2 {
             prompt(&mut bridge, &"long ".repeat(20_000));
-            end(&mut bridge);
+            end_of_turn(&mut bridge);
             idle(&mut bridge);
         }
         prompt(&mut bridge, "more");
-        let last = end(&mut bridge);
+        let last = end_of_turn(&mut bridge);
         assert_eq!((data(&last, "stop-reason"), data(&last, "text")), (reason, text), "{}", last);
     }
 }
@@ -431,12 +423,12 @@ fn a_nearly_full_window_is_compacted_before_the_next_call() {
     let mut bridge = setup.ready();
     for _ in 0..2 {
         prompt(&mut bridge, &"long ".repeat(20_000));
-        end(&mut bridge);
+        end_of_turn(&mut bridge);
         idle(&mut bridge);
     }
     prompt(&mut bridge, "more");
     bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "compacting");
-    assert_eq!(data(&end(&mut bridge), "text"), "c");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "c");
 }
 
 #[test]
@@ -464,11 +456,11 @@ fn a_short_conversation_is_compacted_when_the_user_asks_for_it() {
         yolo("{:turns [{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]} {:steps [{:delta \"short\"}]}]}");
     let mut bridge = setup.ready();
     prompt(&mut bridge, "one");
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     idle(&mut bridge);
     assert_eq!(code(&bridge.ask("c", "compact", "{}")), "runtime/failed", "one exchange is nothing");
     prompt(&mut bridge, "two");
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     idle(&mut bridge);
     let done = bridge.ask("c", "compact", "{}");
     assert_eq!(data(&done, "summary"), "short", "{done}");
@@ -595,7 +587,7 @@ fn steering_while_an_approval_is_pending_waits_for_the_call() {
     let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {value}}}");
     bridge.request("r", "interaction_respond", &params);
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "ran\n");
-    assert_eq!(data(&end(&mut bridge), "text"), "rather this");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "rather this");
     let roles: Vec<String> = messages(&mut bridge).into_iter().map(|(role, _)| role).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user", "assistant"]);
 }
@@ -620,13 +612,13 @@ fn what_is_said_while_the_conversation_is_compacted_is_a_turn_after_it() {
         let mut bridge = setup.ready();
         for message in ["one", "two"] {
             prompt(&mut bridge, message);
-            end(&mut bridge);
+            end_of_turn(&mut bridge);
             idle(&mut bridge);
         }
         bridge.request("c", "compact", "{}");
         phase(&mut bridge, "compacting");
         bridge.ask("s", op, &format!("{{:message {text:?}}}"));
-        assert_eq!(data(&end(&mut bridge), "text"), text, "{op}");
+        assert_eq!(data(&end_of_turn(&mut bridge), "text"), text, "{op}");
         idle(&mut bridge);
     }
 }
@@ -641,10 +633,10 @@ fn an_overflow_after_a_tool_call_is_compacted_and_the_turn_goes_on() {
     ));
     let mut bridge = setup.ready();
     prompt(&mut bridge, &"long ".repeat(40_000));
-    end(&mut bridge);
+    end_of_turn(&mut bridge);
     idle(&mut bridge);
     let turn = prompt(&mut bridge, "more");
-    let last = end(&mut bridge);
+    let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "turn-id")), ("fits", data(&turn, "turn-id")), "{last}");
     // The call that ran before is not run again.
     assert_eq!(std::fs::read_to_string(setup.project().join("runs")).unwrap(), "once\n");

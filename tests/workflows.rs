@@ -5,7 +5,7 @@
 mod support;
 
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, is_event};
+use support::{Bridge, Setup, accept, at, code, data, is_event};
 
 /// A bridge whose user has this workflow, named `w`.
 fn with(script: &str, workflow: &str) -> Setup {
@@ -16,19 +16,6 @@ fn with(script: &str, workflow: &str) -> Setup {
     let config = setup.dir.path().join("user/config.edn");
     let config = config.to_str().unwrap().to_owned();
     setup.arg("--config").arg(&config)
-}
-
-fn typed(setup: &Setup) -> Bridge {
-    let mut bridge = setup.serve();
-    let hello =
-        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
-    bridge.ask("h", "handshake", hello);
-    bridge.ask("all", "subscribe", "{}");
-    bridge
-}
-
-fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
 }
 
 fn start(bridge: &mut Bridge, line: &str) -> Owned {
@@ -42,15 +29,6 @@ fn end(bridge: &mut Bridge) -> String {
         bridge.until(|frame| is_event(frame, "ui/notification") && data(frame, "message").contains("ended"));
     bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
     data(&told, "message").to_owned()
-}
-
-fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) {
-    let id = data(question, "interaction-id");
-    bridge.ask(
-        "r",
-        "interaction_respond",
-        &format!("{{:interaction-id {id:?} :status \"accepted\" {rest}}}"),
-    );
 }
 
 /// The lines of the newest widget.
@@ -83,7 +61,7 @@ fn stages_follow_each_other_by_their_outcomes() {
                      {:id :never :body "x"}
                      {:id :tell :body "Tell {{results.look}}." :assert [{:command "cat > facts"}] :next :end}]}"#,
     );
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     assert_eq!(data(&start(&mut bridge, "/workflow w the code"), "message"), "Workflow w began.");
     // The session is taken: a prompt has to wait.
     let refused = bridge.ask("p", "prompt", "{:message \"hello\"}");
@@ -119,7 +97,7 @@ fn an_attempt_that_does_not_hold_is_made_again_with_what_was_wrong() {
         r#"{:stages [{:id :fix :body "Fix it." :tools ["bash"] :retry {:max-attempts 2}
                       :assert [{:command "echo it is not fixed; test -e fixed"}]}]}"#,
     );
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     assert_eq!(end(&mut bridge), "Workflow w ended: done.");
     assert!(widget(&bridge).contains("done after 2 attempts"), "{}", widget(&bridge));
@@ -140,7 +118,7 @@ fn an_attempt_that_does_not_hold_is_made_again_with_what_was_wrong() {
 fn a_turn_cap_is_an_end_like_any_other() {
     let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "echo x >> calls"}"#));
     let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["bash"] :turn-cap 3}]}"#);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     assert_eq!(end(&mut bridge), "Workflow w ended: done.");
     assert_eq!(std::fs::read_to_string(setup.project().join("calls")).unwrap().lines().count(), 3);
@@ -154,7 +132,7 @@ fn a_closed_gate_skips_its_stage() {
                                 :next {:done :b, :skipped :b}}
                                {:id :b :body "x" :gate [{:command "test -e open"}]}]}"#;
     let setup = with("{:turns [{:steps [{:delta \"ok\"}]}]}", workflow);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     // Nobody answers in the time that the workflow gives.
     let question = bridge.event("interaction/requested");
@@ -165,7 +143,7 @@ fn a_closed_gate_skips_its_stage() {
     std::fs::write(setup.project().join("open"), "").unwrap();
     start(&mut bridge, "/workflow w");
     let question = bridge.event("interaction/requested");
-    respond(&mut bridge, &question, ":value {:ok true}");
+    accept(&mut bridge, &question, ":value {:ok true}");
     assert_eq!(end(&mut bridge), "Workflow w ended: done.");
 }
 
@@ -180,7 +158,7 @@ fn a_group_works_side_by_side_and_is_joined() {
     );
     let setup = Setup::new().script(&script);
     std::process::Command::new("git").arg("init").arg("-q").current_dir(setup.project()).status().unwrap();
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     // The one that the program brings.
     start(&mut bridge, "/workflow review-diff");
     assert_eq!(end(&mut bridge), "Workflow review-diff ended: done.");
@@ -205,7 +183,7 @@ fn one_that_fails_ends_its_group() {
                                         {:id :bad :body "x" :gate [{:command "while [ ! -e began ]; do sleep 0.01; done; false"}]}]
                       :join {:id :j :body "x"}}]}"#,
     );
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     let ended = end(&mut bridge);
     assert!(ended.starts_with("Workflow w ended: failed (bad skipped"), "{ended}");
@@ -225,7 +203,7 @@ fn the_command_decides_whether_a_test_is_fixed() {
     );
     let setup = Setup::new().script(&script);
     std::fs::write(setup.project().join("a.txt"), "wrong").unwrap();
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow fix-test grep -q right a.txt");
     assert_eq!(end(&mut bridge), "Workflow fix-test ended: done.");
     let shown = widget(&bridge);
@@ -251,7 +229,7 @@ fn a_grant_is_for_one_call_and_no_other() {
                       :assert [{:command "cat > now; test -e seen || cp now seen; test -e twice || { touch twice; false; }"}]}
                      {:id :b :body "x"}]}"#,
     );
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     let mut seen: Vec<(String, String, i64, String)> = Vec::new();
     let mut asked = Vec::new();
@@ -269,7 +247,7 @@ fn a_grant_is_for_one_call_and_no_other() {
         assert!(!question.to_string().contains(":content"), "the arguments do not cross: {question}");
         // Only the first is approved.
         let outcome = if n == 0 { "approve" } else { "deny" };
-        respond(
+        accept(
             &mut bridge,
             &question,
             &format!(":value {{:outcome {outcome:?}}} :note \"please be careful\""),
@@ -324,14 +302,14 @@ fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
     let workflow = r#"{:stages [{:id :a :body "x" :completion {:summary :string} :assert [{:command "echo x >> a"}]}
                                {:id :b :body "{{results.a}} {{args}}" :next :end}]}"#;
     let mut setup = with(&script, workflow);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w it");
     let question = bridge.event("interaction/requested");
     let session = data(&question, "session-id").to_owned();
     bridge.kill();
     // The script begins anew with the process.
     setup.script = Some(format!("{{:turns [{write} {{:steps [{{:delta \"end\"}}]}}]}}"));
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     bridge.request("s", "switch_session", &format!("{{:session-id {session:?}}}"));
     let told = bridge.event("ui/notification");
     let message = data(&told, "message");
@@ -349,7 +327,7 @@ fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
         at(&again, &["data", "payload", "stage-execution-id"]),
         at(&question, &["data", "payload", "stage-execution-id"])
     );
-    respond(&mut bridge, &again, ":value {:outcome \"deny\"}");
+    accept(&mut bridge, &again, ":value {:outcome \"deny\"}");
     assert_eq!(end(&mut bridge), "Workflow w ended: done.");
     assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), "x\n", "the stage a ran once");
 }
@@ -357,7 +335,7 @@ fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
 #[test]
 fn what_cannot_be_run_is_said_with_its_place() {
     let setup = with("{:turns [{:steps []}]}", "{:stages\n [{:id :a :body \"x\"\n   :tool []}]}");
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     let told = start(&mut bridge, "/workflow w");
     assert_eq!(data(&told, "type"), "error");
     assert!(data(&told, "message").contains("w.edn:3:10: a stage has no :tool"), "{told}");
@@ -371,7 +349,7 @@ fn what_cannot_be_run_is_said_with_its_place() {
 fn a_run_is_aborted_with_its_turn() {
     let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "touch began; sleep 1000"}"#));
     let setup = with(&script, r#"{:stages [{:id :a :body "x" :tools ["bash"]} {:id :b :body "x"}]}"#);
-    let mut bridge = typed(&setup);
+    let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
     bridge.event("tool/executing");
     bridge.ask("stop", "abort", "{}");

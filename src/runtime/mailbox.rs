@@ -258,8 +258,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::message::{Block, Message, Mode, Role, ThinkingLevel, Usage};
-    use crate::projection::Phase;
+    use crate::message::{Block, Message, Role};
     use crate::session::{Client, Pressure};
     use crate::store::EntryBody;
 
@@ -296,36 +295,7 @@ mod tests {
             let body = EntryBody::Message(message(number));
             Arc::new(Entry { id: format!("e-{number}").into(), parent: None, ts: "".into(), body })
         };
-        let facts = SessionFacts {
-            id: "s-1".into(),
-            file: None,
-            name: None,
-            first_message: None,
-            cwd: "/".into(),
-            git_branch: None,
-            parent: None,
-            created_at: "".into(),
-            phase: Phase::Idle,
-            pending_messages: 0,
-            retry_attempt: 0,
-            retry_deadline_ms: None,
-            interrupt_pending: false,
-            model_provider: "".into(),
-            model_id: "".into(),
-            thinking_levels: Arc::from([]),
-            model_reasoning: false,
-            context_window: 0,
-            thinking: ThinkingLevel::Off,
-            mode: Mode::Ask,
-            sandboxed: true,
-            prompt_templates: Arc::default(),
-            editor: None,
-            auto_compaction: true,
-            auto_retry: true,
-            usage: Usage::default(),
-            context_tokens: 0,
-            message_count: messages,
-        };
+        let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1") };
         Snapshot {
             facts: Arc::new(facts),
             branch: (0..messages).map(entry).collect(),

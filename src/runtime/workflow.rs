@@ -5,6 +5,13 @@
 //! sessions, and one that fails ends the group. What happened is in the session's journal, so that a run
 //! that a crash cut off is known; nothing of it is done again unless the person asks for it.
 
+mod progress;
+mod record;
+
+pub use progress::Progress;
+pub(super) use progress::notification;
+pub(super) use record::{Begun, cut_off, newest};
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,19 +31,9 @@ use crate::runtime::execution::{Completed, Execution};
 use crate::runtime::mailbox::Handle;
 use crate::runtime::subagent::Child;
 use crate::runtime::turn::{Control, End, Turn};
-use crate::session::ApiError;
-use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
-
-/// The type of the entries that say what a run did.
-const WORKFLOW: &str = "workflow";
-
-/// The widget that shows a run.
-const WIDGET: &str = "workflow";
-
-/// What widgets and notifications of the runtime are from.
-pub(super) const EXTENSION: &str = "edn-bridge";
+use progress::{Line, mark, specs};
 
 /// A run.
 pub(super) struct Run {
@@ -50,23 +47,6 @@ pub(super) struct Run {
     pub(super) control: Arc<Control>,
     /// Where it begins, and what earlier stages found, for one that goes on.
     pub(super) from: Option<Begun>,
-}
-
-/// What is known of a run that did not come to its end.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Begun {
-    /// The run.
-    pub id: String,
-    /// The workflow.
-    pub workflow: String,
-    /// What it was given.
-    pub arguments: String,
-    /// The step that was under way; empty where none was.
-    pub step: String,
-    /// What the steps before came to, each with its result.
-    pub results: Vec<(String, Value<'static>)>,
-    /// How it ended; empty for one that did not.
-    pub ended: String,
 }
 
 /// How a stage ended.
@@ -88,25 +68,6 @@ impl Ended {
 
 /// The run was aborted or interrupted.
 struct Stopped;
-
-/// What a widget shows of a step.
-#[derive(Clone)]
-struct Line {
-    id: Arc<str>,
-    depth: usize,
-    state: String,
-}
-
-/// What frontends show of a session's newest run.
-#[derive(Default)]
-pub struct Progress {
-    /// The payload of `ui/widgets-updated`.
-    pub widgets: Arc<Map<'static>>,
-    /// The payload of `ui/widget-specs-updated`.
-    pub specs: Arc<Map<'static>>,
-    /// The payload of `ui/status-updated`.
-    pub statuses: Arc<Map<'static>>,
-}
 
 impl Run {
     /// Runs to the end.
@@ -527,88 +488,6 @@ impl Run {
         })
     }
 
-    fn record(&self, event: &str) -> Map<'static> {
-        let mut record = Map::new();
-        record.put("session-id", self.session.id.to_value());
-        record.put("run-id", self.id.to_string());
-        record.put("workflow", self.workflow.name.to_string());
-        record.put("event", event.to_owned());
-        record
-    }
-
-    fn ended(&self, id: &str, ended: &Ended) -> Map<'static> {
-        let mut record = self.record("stage-ended");
-        record.put("stage", id.to_owned());
-        record.put("outcome", ended.outcome.to_string());
-        record.put("result", ended.result.clone());
-        record.put("attempts", i64::from(ended.attempts));
-        record.put("cap-hit", ended.cap_hit);
-        record.put_some("why", ended.why.clone());
-        record
-    }
-
-    async fn write(&self, record: Map<'static>) {
-        let body = EntryBody::Other { kind: WORKFLOW.into(), data: record };
-        let written = self.session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
-        if let Err(error) = written.and_then(std::convert::identity) {
-            tracing::warn!(%error, "the journal does not say how far the workflow is");
-        }
-    }
-
-    fn lines(&self) -> Vec<Line> {
-        let mut lines = Vec::new();
-        let mut line =
-            |id: &Arc<str>, depth| lines.push(Line { id: id.clone(), depth, state: String::new() });
-        for step in &self.workflow.stages {
-            line(step.id(), 0);
-            if let Step::Parallel { siblings, join, .. } = step {
-                for stage in siblings.iter().chain(join) {
-                    line(&stage.id, 1);
-                }
-            }
-        }
-        lines
-    }
-
-    /// Shows how far the run is.
-    async fn show(&self, lines: &[Line], status: &str) {
-        let title = format!("Workflow {}", self.workflow.name);
-        let shown = lines.iter().map(|line| {
-            let mark = match line.state.as_str() {
-                "" => "○",
-                "running" => "●",
-                state if state.starts_with(FAILED) || state.starts_with("aborted") => "✗",
-                _ => "✓",
-            };
-            let state = if line.state.is_empty() { String::new() } else { format!("  {}", line.state) };
-            Value::from(format!("{}{mark} {}{state}", "  ".repeat(line.depth.saturating_add(1)), line.id))
-        });
-        let mut widget = Map::new();
-        widget.put("placement", "bottom");
-        widget.put("extension-id", EXTENSION);
-        widget.put("widget-id", WIDGET);
-        widget.put("content-lines", Value::vector(std::iter::once(Value::from(title)).chain(shown)));
-        let widgets = Map::new().with("widgets", Value::vector([Value::from(widget)]));
-        let mut statuses = Vec::new();
-        if !status.is_empty() {
-            let status = Map::new().with("extension-id", EXTENSION).with("text", status.to_owned());
-            statuses.push(Value::from(status));
-        }
-        let statuses = Map::new().with("statuses", Value::vector(statuses));
-        let progress = Progress {
-            widgets: Arc::new(widgets.clone()),
-            specs: Arc::new(specs()),
-            statuses: Arc::new(statuses.clone()),
-        };
-        self.session.progress.store(Some(Arc::new(progress)));
-        self.publish(Topic::WidgetsUpdated, widgets).await;
-        self.publish(Topic::StatusUpdated, statuses).await;
-    }
-
-    async fn notify(&self, level: &str, message: &str) {
-        self.publish(Topic::Notification, notification(self.shared.clock.id("n-"), level, message)).await;
-    }
-
     async fn publish(&self, topic: Topic, payload: Map<'static>) {
         let event = Event {
             session: Some(self.session.id.clone()),
@@ -627,131 +506,10 @@ impl Run {
     }
 }
 
-impl Ended {
-    /// What the widget says of it.
-    fn shown(&self) -> String {
-        let mut shown = self.outcome.to_string();
-        if self.attempts > 1 {
-            shown.push_str(&format!(" after {} attempts", self.attempts));
-        }
-        if self.cap_hit {
-            shown.push_str(", turn cap hit");
-        }
-        if let Some(why) = &self.why {
-            shown.push_str(&format!(": {}", crate::tool::one_line(why, 100)));
-        }
-        shown
-    }
-}
-
-/// What a person is told, as the payload of `ui/notification`.
-pub(super) fn notification(id: String, level: &str, message: &str) -> Map<'static> {
-    let mut payload = Map::new();
-    payload.put("id", id);
-    payload.put("message", message.to_owned());
-    payload.put("level", level.to_owned());
-    payload.put("extension-id", EXTENSION);
-    payload
-}
-
-fn specs() -> Map<'static> {
-    let mut spec = Map::new();
-    spec.put("extension-id", EXTENSION);
-    spec.put("widget-id", WIDGET);
-    spec.put("placement", "bottom");
-    spec.put("title", "Workflow");
-    Map::new().with("widget-specs", Value::vector([Value::from(spec)]))
-}
-
-fn mark(lines: &mut [Line], id: &str, state: &str) {
-    for line in lines.iter_mut().filter(|line| *line.id == *id) {
-        state.clone_into(&mut line.state);
-    }
-}
-
 fn as_map(results: &[(String, Value<'static>)]) -> Map<'static> {
     let mut map = Map::new();
     for (id, result) in results {
         map.insert(Value::keyword(id.clone()), result.clone());
     }
     map
-}
-
-/// The newest run of a session, as its entries tell it; of one workflow, where one is named.
-pub(super) fn newest(entries: &[Arc<Entry>], session: &SessionId, named: Option<&str>) -> Option<Begun> {
-    let mut newest: Option<Begun> = None;
-    for entry in entries {
-        let EntryBody::Other { kind, data } = &entry.body else { continue };
-        let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        // A fork has entries of the session that it was made from; what ran there does not run here.
-        if &**kind != WORKFLOW || text("session-id") != session.as_str() {
-            continue;
-        }
-        match (text("event").as_str(), &mut newest) {
-            ("started", newest) if named.is_none_or(|name| name == text("workflow")) => {
-                // One that goes on has what the one before found.
-                let resumes = text("resumes");
-                let results = newest.take().filter(|begun| begun.id == resumes).map(|begun| begun.results);
-                *newest = Some(Begun {
-                    id: text("run-id"),
-                    workflow: text("workflow"),
-                    arguments: text("arguments"),
-                    results: results.unwrap_or_default(),
-                    ..Begun::default()
-                });
-            }
-            ("stage-started", Some(begun)) if begun.id == text("run-id") => begun.step = text("stage"),
-            ("stage-ended", Some(begun)) if begun.id == text("run-id") => {
-                let result = data.get_keyword("result").cloned().unwrap_or(Value::Nil);
-                let stage = text("stage");
-                begun.results.retain(|(id, _)| *id != stage);
-                begun.results.push((stage, result));
-            }
-            ("ended", Some(begun)) if begun.id == text("run-id") => begun.ended = text("outcome"),
-            ("interrupted", Some(begun)) if begun.id == text("run-id") => {
-                begun.ended = "interrupted".to_owned()
-            }
-            _ => {}
-        }
-    }
-    newest
-}
-
-/// The entry that says that a run was cut off with its process.
-pub(super) fn cut_off(session: &SessionId, begun: &Begun) -> EntryBody {
-    let mut record = Map::new();
-    record.put("session-id", session.to_value());
-    record.put("run-id", begun.id.clone());
-    record.put("workflow", begun.workflow.clone());
-    record.put("event", "interrupted");
-    record.put("stage", begun.step.clone());
-    EntryBody::Other { kind: WORKFLOW.into(), data: record }
-}
-
-impl Begun {
-    /// What a person is told of a run that was cut off.
-    pub(super) fn report(&self) -> String {
-        let done: Vec<&str> = self.results.iter().map(|(id, _)| id.as_str()).collect();
-        let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
-        format!(
-            "The workflow {0} was interrupted in the stage {1}; done before: {done}. Nothing was done again. \
-             /workflow {0} --resume goes on with the stage {1}.",
-            self.workflow, self.step
-        )
-    }
-
-    /// Whether it can go on: it stopped within a step.
-    ///
-    /// # Errors
-    /// Why not.
-    pub(super) fn resumable(self) -> Result<Self, ApiError> {
-        match self.ended.as_str() {
-            "interrupted" | "aborted" | FAILED if !self.step.is_empty() => Ok(self),
-            "" => Err(ApiError::failed("The workflow runs.")),
-            outcome => Err(ApiError::failed(format!(
-                "The last run of {} ended: {outcome}. There is nothing to go on with.",
-                self.workflow
-            ))),
-        }
-    }
 }

@@ -102,6 +102,16 @@ impl Setup {
         bridge.ask("subscribe", "subscribe", "{}");
         bridge
     }
+
+    /// Starts `serve` as a client that answers typed questions, and subscribes to everything.
+    pub fn interactor(&self) -> Bridge {
+        let mut bridge = self.serve();
+        let hello =
+            r#"{:client-info {:name "t" :version "1" :protocol-version "1.0" :features ["interactor"]}}"#;
+        bridge.ask("h", "handshake", hello);
+        bridge.ask("all", "subscribe", "{}");
+        bridge
+    }
 }
 
 /// A running bridge.
@@ -301,6 +311,21 @@ impl Drop for Bridge {
     }
 }
 
+/// Accepts a typed question, with the `rest` of the answer's params.
+pub fn accept(bridge: &mut Bridge, question: &Owned, rest: &str) {
+    let id = data(question, "interaction-id");
+    bridge.ask(
+        "r",
+        "interaction_respond",
+        &format!("{{:interaction-id {id:?} :status \"accepted\" {rest}}}"),
+    );
+}
+
+/// The last message of the turn that runs.
+pub fn end_of_turn(bridge: &mut Bridge) -> Owned {
+    bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
+}
+
 /// Whether a frame is a response or an error to the request of that id.
 pub fn is_answer(frame: &Owned, id: &str) -> bool {
     matches!(kind(frame), "response" | "error") && text(frame, "id") == id
@@ -319,6 +344,11 @@ pub fn kind(frame: &Owned) -> &str {
 /// A text of the frame; empty where there is none.
 pub fn text<'v>(frame: &'v Owned, key: &str) -> &'v str {
     frame.get(key).and_then(|text| text.as_str()).unwrap_or("")
+}
+
+/// A text of the frame's data; empty where there is none.
+pub fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
+    at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
 }
 
 /// A frame's error code; empty where it is no error.

@@ -1,0 +1,161 @@
+//! The real release binary as a subprocess, for the benchmarks that drive it: start it, ask it, look at its
+//! memory.
+
+#![allow(dead_code, reason = "each benchmark uses a part")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+pub const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
+
+/// `edn-bridge serve` with its state below `dir`, answering from `script`. With `EDN_BRIDGE_PROGRAM` in the
+/// environment that program is started instead of the one that was just built.
+pub fn serve(dir: &Path, script: &str) -> Command {
+    let path = dir.join("script.edn");
+    std::fs::write(&path, script).unwrap();
+    let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
+    let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
+    command.arg("serve").arg("--script").arg(path).arg("--state-dir").arg(dir.join("state"));
+    command.arg("--cwd").arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// A subprocess that answers lines with lines.
+pub struct Peer {
+    pub child: Child,
+    /// Gone once the peer was asked to end.
+    stdin: Option<ChildStdin>,
+    pub stdout: BufReader<ChildStdout>,
+    line: String,
+    /// The state folder, which lives as long as the process.
+    pub dir: tempfile::TempDir,
+}
+
+impl Peer {
+    /// The bridge, with further `arguments`; its handshake is still to be done.
+    pub fn bridge(script: &str, arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = serve(dir.path(), script);
+        command.args(arguments);
+        Self::start(command, dir)
+    }
+
+    /// The floor: a process that does nothing but pass bytes on.
+    pub fn cat() -> Self {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::start(command, tempfile::tempdir().unwrap())
+    }
+
+    fn start(mut command: Command, dir: tempfile::TempDir) -> Self {
+        let mut child = command.spawn().expect("starts");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
+        Self { child, stdin, stdout, line: String::new(), dir }
+    }
+
+    pub fn send(&mut self, text: &str) {
+        self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// A second handle on its standard input, for writing from another thread.
+    pub fn input(&self) -> std::fs::File {
+        std::fs::File::from(self.stdin.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap())
+    }
+
+    /// Closes its standard input, reads what it still says and waits for its end.
+    pub fn end(&mut self) -> ExitStatus {
+        self.stdin = None;
+        std::io::copy(&mut self.stdout, &mut std::io::sink()).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// The next line.
+    pub fn line(&mut self) -> &str {
+        self.line.clear();
+        self.stdout.read_line(&mut self.line).unwrap();
+        assert!(!self.line.is_empty(), "the peer ended");
+        &self.line
+    }
+
+    /// The line that came last.
+    pub fn last(&self) -> &str {
+        &self.line
+    }
+
+    /// Sends a line and waits for one. How long that took.
+    pub fn ask(&mut self, text: &str) -> Duration {
+        let begun = Instant::now();
+        self.send(text);
+        self.line();
+        begun.elapsed()
+    }
+
+    /// A further connection, over the socket, with its handshake done.
+    pub fn guest(&self) -> UnixStream {
+        let run = self.dir.path().join("state/run");
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let socket = std::fs::read_dir(&run).into_iter().flatten().flatten().next();
+            if let Some(mut stream) = socket.and_then(|socket| UnixStream::connect(socket.path()).ok()) {
+                stream.write_all(HANDSHAKE.as_bytes()).unwrap();
+                let mut line = [0u8; 4096];
+                let count = stream.read(&mut line).unwrap();
+                assert!(line[..count].ends_with(b"\n"), "one whole answer");
+                return stream;
+            }
+            assert!(Instant::now() < until, "no socket");
+        }
+    }
+
+    /// Of the resident memory the part that is the process's own, in bytes: the rest are pages of the
+    /// program's file and its libraries, as many as the system found it handy to map.
+    pub fn own(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0");
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident(&self) -> usize {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same numbers in every run (xorshift64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.roll() % bound as u64) as usize
+    }
+
+    /// At least one byte, and at most `most`.
+    pub fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most) + 1).map(|_| self.roll() as u8).collect()
+    }
+}
+
+/// The part of the sorted times that is at most this long.
+pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * part) as usize]
+}

@@ -1,0 +1,416 @@
+//! What holds a session, and for how long: prompts, what waits behind them, turns, workflows, compactions, and
+//! how each is ended.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Live, Running, user_message};
+use crate::catalogue::ErrorCode;
+use crate::event::{Body, Cause};
+use crate::limits::{IDEMPOTENCY_KEYS, QUEUED_MESSAGES};
+use crate::message::{Block, TurnId};
+use crate::projection::Phase;
+use crate::runtime::compaction::{self, Why};
+use crate::runtime::execution::Execution;
+use crate::runtime::queue::{self, Until, Waiting};
+use crate::runtime::turn::{self, Control, End};
+use crate::runtime::workflow::Run;
+use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
+use crate::store::EntryBody;
+
+impl Live {
+    /// Starts a turn with the user's message. The answer comes when the message is on disk.
+    pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+        let Some(reply) = self.first_time(&prompt, reply) else { return };
+        if self.turn.is_some() {
+            let message = "A turn is running: steer it, queue the message with follow_up, or abort the turn.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let turn = TurnId::from(self.shared.clock.id("t-"));
+        let key = prompt.idempotency_key.clone();
+        let gathered = self.gather(queue::content(prompt), &turn).await;
+        if let Err(error) = self.append(gathered.bodies).await {
+            return reply.fail(error);
+        }
+        self.remember(key, Some(turn.clone()));
+        // Who has the answer sees the session at work.
+        self.facts.phase = Phase::Streaming;
+        self.publish();
+        reply.ok(Prompted { turn: Some(turn.clone()) });
+        self.tell_failures(gathered.failures, Some(&call.cause()));
+        self.begin_turn(turn, Some(call.cause()), None);
+    }
+
+    /// Adds a message to the running turn, or queues it for after; without a turn, starts one with what
+    /// waits longest.
+    pub async fn enqueue(&mut self, call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted>) {
+        if self.turn.is_none() && self.queue.len() == 0 {
+            return self.prompt(call, prompt, reply).await;
+        }
+        let Some(reply) = self.first_time(&prompt, reply) else { return };
+        if self.queue.len() >= QUEUED_MESSAGES {
+            let mut error = ApiError::failed(format!("{QUEUED_MESSAGES} messages wait already."));
+            error.retryable = true;
+            return reply.fail(error);
+        }
+        let turn = match (&self.turn, until) {
+            (Some(running), Until::NextCall) => running.id.clone(),
+            _ => TurnId::from(self.shared.clock.id("t-")),
+        };
+        let key = prompt.idempotency_key.clone();
+        let own_turn = (until == Until::TurnEnd).then_some(&turn);
+        let entry = queue::queued(&self.handle.id, until, &queue::content(prompt), own_turn);
+        match self.append(vec![entry]).await {
+            Ok(entries) => {
+                for entry in entries {
+                    self.queue.set_cause(&entry.id, call.cause());
+                }
+            }
+            Err(error) => return reply.fail(error),
+        }
+        self.remember(key, Some(turn.clone()));
+        reply.ok(Prompted { turn: Some(turn) });
+        self.changed(Some(call.cause()));
+        if self.turn.is_none() {
+            self.begin_next().await;
+        }
+    }
+
+    /// The reply, unless the same key was answered before: then it is answered in the same way.
+    pub(in crate::runtime) fn first_time(
+        &self,
+        prompt: &Prompt,
+        reply: Reply<Prompted>,
+    ) -> Option<Reply<Prompted>> {
+        let key = prompt.idempotency_key.as_ref();
+        match key.and_then(|key| self.answered.iter().find(|(known, _)| known == key)) {
+            Some((_, turn)) => {
+                reply.ok(Prompted { turn: turn.clone() });
+                None
+            }
+            None => Some(reply),
+        }
+    }
+
+    pub(in crate::runtime) fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
+        if let Some(key) = key {
+            self.answered.push_back((key, turn));
+            if self.answered.len() > IDEMPOTENCY_KEYS {
+                self.answered.pop_front();
+            }
+        }
+    }
+
+    /// Takes hold of the session.
+    fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
+        let stop = CancellationToken::new();
+        let control = Arc::new(Control::default());
+        self.handle.stop.store(Some(Arc::new(stop.clone())));
+        self.facts.phase = phase;
+        self.turn = Some(Running { id, cause: cause.clone(), stop: stop.clone(), control: control.clone() });
+        self.changed(cause.clone());
+        self.shared.announce_context(cause);
+        (stop, control)
+    }
+
+    fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
+        let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let turn =
+            turn::Turn { shared, session: session.clone(), id: id.clone(), cause, stop, control, execution };
+        let run = self.shared.tasks.spawn(turn.run());
+        self.shared.tasks.spawn(async move {
+            if run.await.is_err() {
+                // A mistake of the program's ended the task: the session must not wait for it for ever.
+                let _ = session
+                    .ask(move |live| Box::pin(async move { live.turn_ended(&id, End::Stopped).await }))
+                    .await;
+            }
+        });
+    }
+
+    /// Starts a turn that works for another session; its end is told by what is returned.
+    ///
+    /// # Errors
+    /// When a turn runs already, or the task cannot be written.
+    pub(in crate::runtime) async fn work(
+        &mut self,
+        task: String,
+        execution: Option<Arc<Execution>>,
+        cause: Option<Cause>,
+    ) -> Result<oneshot::Receiver<End>, ApiError> {
+        if self.turn.is_some() {
+            return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
+        }
+        let turn = TurnId::from(self.shared.clock.id("t-"));
+        self.stage_begins(turn.clone(), task).await?;
+        let (sender, receiver) = oneshot::channel();
+        self.worked = Some((turn.clone(), sender));
+        self.begin_turn(turn, cause, execution);
+        Ok(receiver)
+    }
+
+    /// Writes the message that a turn of a workflow or of a subagent answers.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(in crate::runtime) async fn stage_begins(
+        &mut self,
+        turn: TurnId,
+        message: String,
+    ) -> Result<(), ApiError> {
+        let message = user_message(vec![Block::Text(message.into())], &turn);
+        self.append(vec![EntryBody::Message(message)]).await.map(drop)
+    }
+
+    /// Starts a workflow, or goes on with its last run.
+    pub(in crate::runtime) fn begin_workflow(
+        &mut self,
+        call: Call,
+        workflow: Arc<crate::workflow::Workflow>,
+        arguments: &str,
+        reply: Reply<String>,
+    ) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let resumed = match arguments.trim() {
+            "--resume" => match self.newest_run(Some(&workflow.name)) {
+                Some(begun) => match begun.resumable() {
+                    Ok(begun) => Some(begun),
+                    Err(error) => return reply.fail(error),
+                },
+                None => {
+                    let message = format!("The workflow {} did not run in this session.", workflow.name);
+                    return reply.fail(ApiError::failed(message));
+                }
+            },
+            _ => None,
+        };
+        let id: Arc<str> = self.shared.clock.id("w-").into();
+        let cause = Some(call.cause());
+        let turn = TurnId::from(&*id);
+        let (stop, control) = self.hold(turn.clone(), cause.clone(), Phase::Streaming);
+        reply.ok(match &resumed {
+            None => format!("Workflow {} began.", workflow.name),
+            Some(begun) => format!("Workflow {} goes on with the stage {}.", workflow.name, begun.step),
+        });
+        let arguments = match &resumed {
+            Some(begun) => begun.arguments.clone(),
+            None => arguments.to_owned(),
+        };
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let run = Run {
+            shared,
+            session: session.clone(),
+            id,
+            workflow,
+            arguments,
+            cause,
+            stop,
+            control,
+            from: resumed,
+        };
+        let run = self.shared.tasks.spawn(run.run());
+        self.shared.tasks.spawn(async move {
+            if run.await.is_err() {
+                // As with a turn: the session must not wait for it for ever.
+                let _ = session
+                    .ask(move |live| Box::pin(async move { live.turn_ended(&turn, End::Stopped).await }))
+                    .await;
+            }
+        });
+    }
+
+    /// Starts a turn with the message that waits longest.
+    async fn begin_next(&mut self) {
+        let Some(next) = self.queue.first() else { return };
+        let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
+        let mut gathered = self.gather(next.content.clone(), &turn).await;
+        gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next)));
+        match self.append(gathered.bodies).await {
+            Ok(_) => {
+                self.tell_failures(gathered.failures, next.cause.as_ref());
+                self.begin_turn(turn, next.cause, None);
+            }
+            Err(error) => {
+                let message = format!("A message that waited could not be saved, and still waits: {error}");
+                let event =
+                    self.event(Body::Error { code: ErrorCode::Failed, message: message.into() }, next.cause);
+                let _ = self.handle.show(&self.shared.hub, event);
+            }
+        }
+    }
+
+    /// Whether a message waits for the next model call.
+    pub(in crate::runtime) fn has_steering(&self) -> bool {
+        !self.queue.steering().is_empty()
+    }
+
+    /// Puts the messages that wait for the next model call into the conversation.
+    ///
+    /// # Errors
+    /// When they could not be written; they wait on then.
+    pub(in crate::runtime) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
+        let waiting = self.queue.steering();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let (mut bodies, mut failures) = (Vec::new(), Vec::new());
+        for waiting in &waiting {
+            let gathered = self.gather(waiting.content.clone(), turn).await;
+            bodies.extend(gathered.bodies);
+            failures.extend(gathered.failures);
+        }
+        bodies.push(queue::dequeued(&self.handle.id, &waiting));
+        self.append(bodies).await?;
+        let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
+        self.tell_failures(failures, cause.as_ref());
+        self.changed(cause);
+        Ok(())
+    }
+
+    /// The turn's task has ended.
+    pub(in crate::runtime) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
+        self.release(turn);
+        let Some(running) = self.released.take_if(|running| running.id == *turn) else { return };
+        if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
+            let _ = worked.send(end);
+        }
+        // A command of the turn may have changed it.
+        self.look_at_branch();
+        self.changed(running.cause.clone());
+        self.adopt_between_turns().await;
+        // Nobody waits for the session to be idle who would not mind another turn.
+        if end == End::Finished && self.turn.is_none() && self.until_idle.is_empty() {
+            self.begin_next().await;
+        }
+        if self.turn.is_none() {
+            self.shared.announce_context(running.cause);
+        }
+        self.check_idle();
+    }
+
+    /// Lets go of the session when the turn's last message is written, before it is shown: who sees that
+    /// message may send the next prompt at once.
+    pub(in crate::runtime) fn release(&mut self, turn: &TurnId) {
+        let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
+        self.released = Some(running);
+        self.handle.stop.store(None);
+        self.facts.phase = Phase::Idle;
+        self.facts.interrupt_pending = false;
+        self.facts.retry_attempt = 0;
+        self.facts.retry_deadline_ms = None;
+        self.publish();
+    }
+
+    /// Answers who waits for the session to be idle, if it is.
+    pub(in crate::runtime) fn check_idle(&mut self) {
+        if self.turn.is_none() && self.released.is_none() && self.bash.is_none() && !self.jobs.any_running() {
+            for reply in self.until_idle.drain(..) {
+                reply.ok(());
+            }
+        }
+    }
+
+    /// Ends the running turn. Ending it twice is no error.
+    pub fn abort(&mut self) {
+        if let Some(running) = &self.turn {
+            running.stop.cancel();
+        }
+    }
+
+    /// Ends all that runs in the session.
+    pub fn stop_all(&mut self) {
+        self.abort();
+        self.jobs.stop_all();
+        if let Some(bash) = &self.bash {
+            bash.cancel();
+        }
+    }
+
+    /// Answers when nothing runs.
+    pub fn when_idle(&mut self, reply: Reply<()>) {
+        self.until_idle.push(reply);
+        self.check_idle();
+    }
+
+    /// Ends the running turn after the tool calls that run, and hands back what was not yet said to the
+    /// model.
+    pub async fn interrupt(&mut self, call: Call, reply: Reply<(bool, String)>) {
+        let Some(running) = &self.turn else { return reply.ok((false, String::new())) };
+        let pending = running.control.running_tools.load(Ordering::Acquire) > 0;
+        running.control.interrupt.cancel();
+        let waiting = self.queue.steering();
+        if !waiting.is_empty()
+            && let Err(error) = self.append(vec![queue::dequeued(&self.handle.id, &waiting)]).await
+        {
+            return reply.fail(error);
+        }
+        let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
+        self.facts.interrupt_pending = pending && self.turn.is_some();
+        self.publish();
+        reply.ok((pending, texts.join("\n")));
+        self.changed(Some(call.cause()));
+    }
+
+    /// Gives up waiting for a retry.
+    pub fn abort_retry(&mut self) {
+        if let Some(running) = &self.turn
+            && self.facts.phase == Phase::Retrying
+        {
+            running.control.give_up.cancel();
+        }
+    }
+
+    /// The turn waits to try a model call again.
+    pub(in crate::runtime) fn retrying(&mut self, attempt: u32, pause: Duration) {
+        let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+        let now = crate::clock::epoch_millis(self.shared.clock.now());
+        self.facts.phase = Phase::Retrying;
+        self.facts.retry_attempt = attempt;
+        self.facts.retry_deadline_ms = Some(now.saturating_add(pause));
+        self.changed_by_turn();
+    }
+
+    /// The turn no longer waits.
+    pub(in crate::runtime) fn retry_over(&mut self) {
+        self.facts.phase = Phase::Streaming;
+        self.facts.retry_deadline_ms = None;
+        self.changed_by_turn();
+    }
+
+    /// The running turn does something else now.
+    pub(in crate::runtime) fn enter_phase(&mut self, phase: Phase) {
+        self.facts.phase = phase;
+        self.changed_by_turn();
+    }
+
+    fn changed_by_turn(&mut self) {
+        let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
+        self.changed(cause);
+    }
+
+    /// Summarises the older part of the conversation, as the user asked.
+    pub fn compact(&mut self, call: Call, wishes: Option<String>, reply: Reply<Option<String>>) {
+        if self.turn.is_some() {
+            let message = "A turn is running: wait for its end, or abort it.";
+            return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
+        }
+        let id = TurnId::from(self.shared.clock.id("t-"));
+        let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
+        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        self.shared.tasks.spawn(async move {
+            let done = compaction::compact(&shared, &session, &stop, Why::Asked(wishes.as_deref())).await;
+            let end = if done.is_ok() { End::Finished } else { End::Stopped };
+            // The answer comes last: who has it finds the session idle.
+            let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
+            reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! A run in its session's journal: what is written as it goes, and what can be known of it from that.
+
+use std::sync::Arc;
+
+use super::{Ended, Run};
+use crate::message::SessionId;
+use crate::session::ApiError;
+use crate::store::{Entry, EntryBody};
+use crate::value::{Map, Value};
+use crate::workflow::FAILED;
+
+/// The type of the entries that say what a run did.
+const WORKFLOW: &str = "workflow";
+
+/// What is known of a run that did not come to its end.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(in crate::runtime) struct Begun {
+    /// The run.
+    pub id: String,
+    /// The workflow.
+    pub workflow: String,
+    /// What it was given.
+    pub arguments: String,
+    /// The step that was under way; empty where none was.
+    pub step: String,
+    /// What the steps before came to, each with its result.
+    pub results: Vec<(String, Value<'static>)>,
+    /// How it ended; empty for one that did not.
+    pub ended: String,
+}
+
+impl Run {
+    pub(super) fn record(&self, event: &str) -> Map<'static> {
+        let mut record = Map::new();
+        record.put("session-id", self.session.id.to_value());
+        record.put("run-id", self.id.to_string());
+        record.put("workflow", self.workflow.name.to_string());
+        record.put("event", event.to_owned());
+        record
+    }
+
+    pub(super) fn ended(&self, id: &str, ended: &Ended) -> Map<'static> {
+        let mut record = self.record("stage-ended");
+        record.put("stage", id.to_owned());
+        record.put("outcome", ended.outcome.to_string());
+        record.put("result", ended.result.clone());
+        record.put("attempts", i64::from(ended.attempts));
+        record.put("cap-hit", ended.cap_hit);
+        record.put_some("why", ended.why.clone());
+        record
+    }
+
+    pub(super) async fn write(&self, record: Map<'static>) {
+        let body = EntryBody::Other { kind: WORKFLOW.into(), data: record };
+        let written = self.session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
+        if let Err(error) = written.and_then(std::convert::identity) {
+            tracing::warn!(%error, "the journal does not say how far the workflow is");
+        }
+    }
+}
+
+/// The newest run of a session, as its entries tell it; of one workflow, where one is named.
+pub(in crate::runtime) fn newest(
+    entries: &[Arc<Entry>],
+    session: &SessionId,
+    named: Option<&str>,
+) -> Option<Begun> {
+    let mut newest: Option<Begun> = None;
+    for entry in entries {
+        let EntryBody::Other { kind, data } = &entry.body else { continue };
+        let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        // A fork has entries of the session that it was made from; what ran there does not run here.
+        if &**kind != WORKFLOW || text("session-id") != session.as_str() {
+            continue;
+        }
+        match (text("event").as_str(), &mut newest) {
+            ("started", newest) if named.is_none_or(|name| name == text("workflow")) => {
+                // One that goes on has what the one before found.
+                let resumes = text("resumes");
+                let results = newest.take().filter(|begun| begun.id == resumes).map(|begun| begun.results);
+                *newest = Some(Begun {
+                    id: text("run-id"),
+                    workflow: text("workflow"),
+                    arguments: text("arguments"),
+                    results: results.unwrap_or_default(),
+                    ..Begun::default()
+                });
+            }
+            ("stage-started", Some(begun)) if begun.id == text("run-id") => begun.step = text("stage"),
+            ("stage-ended", Some(begun)) if begun.id == text("run-id") => {
+                let result = data.get_keyword("result").cloned().unwrap_or(Value::Nil);
+                let stage = text("stage");
+                begun.results.retain(|(id, _)| *id != stage);
+                begun.results.push((stage, result));
+            }
+            ("ended", Some(begun)) if begun.id == text("run-id") => begun.ended = text("outcome"),
+            ("interrupted", Some(begun)) if begun.id == text("run-id") => {
+                begun.ended = "interrupted".to_owned()
+            }
+            _ => {}
+        }
+    }
+    newest
+}
+
+/// The entry that says that a run was cut off with its process.
+pub(in crate::runtime) fn cut_off(session: &SessionId, begun: &Begun) -> EntryBody {
+    let mut record = Map::new();
+    record.put("session-id", session.to_value());
+    record.put("run-id", begun.id.clone());
+    record.put("workflow", begun.workflow.clone());
+    record.put("event", "interrupted");
+    record.put("stage", begun.step.clone());
+    EntryBody::Other { kind: WORKFLOW.into(), data: record }
+}
+
+impl Begun {
+    /// What a person is told of a run that was cut off.
+    pub(in crate::runtime) fn report(&self) -> String {
+        let done: Vec<&str> = self.results.iter().map(|(id, _)| id.as_str()).collect();
+        let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+        format!(
+            "The workflow {0} was interrupted in the stage {1}; done before: {done}. Nothing was done again. \
+             /workflow {0} --resume goes on with the stage {1}.",
+            self.workflow, self.step
+        )
+    }
+
+    /// Whether it can go on: it stopped within a step.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(in crate::runtime) fn resumable(self) -> Result<Self, ApiError> {
+        match self.ended.as_str() {
+            "interrupted" | "aborted" | FAILED if !self.step.is_empty() => Ok(self),
+            "" => Err(ApiError::failed("The workflow runs.")),
+            outcome => Err(ApiError::failed(format!(
+                "The last run of {} ended: {outcome}. There is nothing to go on with.",
+                self.workflow
+            ))),
+        }
+    }
+}
