@@ -269,25 +269,18 @@ Those with two hyphens, which are private, and those of tests are left out."
 
 (defun edn-bridge-terminal-tests-questions ()
   "Use the keys of questions."
-  (edn-bridge-terminal-tests-say "one")
-  (edn-bridge-terminal-tests-do
-   "Allow bash\\?" '("C-c" "C-a") '("C-c" "C-y") "Ran one\\.")
-  (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-say "two")
-  (edn-bridge-terminal-tests-do
-   "Allow once (y)" '("C-c" "C-a" "y") "Ran two\\.")
-  (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-say "three")
-  (edn-bridge-terminal-tests-do
-   "Allow once (y)" '("C-c" "C-a" "n") "Why not" '("no" "Enter") "Ran three\\.")
-  (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-say "four")
-  (edn-bridge-terminal-tests-do
-   "Allow once (y)" '("C-c" "C-a" "s") "Ran four\\.")
-  (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-say "five")
-  (edn-bridge-terminal-tests-do
-   "Allow once (y)" '("C-c" "C-a" "q") "→ cancelled"))
+  ;; Each answers the question of a call that the script makes.
+  (pcase-dolist
+      (`(,text . ,steps)
+       '(("one" ("C-c" "C-a") ("C-c" "C-y") "Ran one\\.")
+         ("two" ("C-c" "C-a" "y") "Ran two\\.")
+         ("three" ("C-c" "C-a" "n") "Why not" ("no" "Enter") "Ran three\\.")
+         ("four" ("C-c" "C-a" "s") "Ran four\\.")
+         ("five" ("C-c" "C-a" "q") "→ cancelled")))
+    (edn-bridge-terminal-tests-chat)
+    (edn-bridge-terminal-tests-say text)
+    (edn-bridge-terminal-tests-see "Allow once (y)")
+    (apply #'edn-bridge-terminal-tests-do steps)))
 
 (defun edn-bridge-terminal-tests-tools ()
   "Use the keys of tool calls."

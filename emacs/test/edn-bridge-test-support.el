@@ -108,6 +108,18 @@ SPEC is (CONN SENT)."
   "Return the text of the transcript of the current chat buffer."
   (buffer-substring-no-properties (point-min) (edn-bridge-transcript-end)))
 
+(defun edn-bridge-test-ask (conn kind payload &rest more)
+  "Have CONN receive a question of KIND with PAYLOAD and MORE."
+  (apply #'edn-bridge-test-event conn "interaction/requested"
+         :interaction-id "i1" :kind kind :correlation-id "t1"
+         :session-id "s1" :payload payload more))
+
+(defun edn-bridge-test-push (label)
+  "Push the button whose label begins with LABEL."
+  (goto-char (point-min))
+  (search-forward (concat "[" label))
+  (push-button (1- (point))))
+
 (defmacro edn-bridge-test-wait (condition &optional seconds)
   "Wait until CONDITION is non-nil and return it; fail after SECONDS (20)."
   `(let ((deadline (+ (float-time) ,(or seconds 20)))

@@ -1,0 +1,304 @@
+;;; edn-bridge-beside-tests.el --- Tests of what stands beside the conversation  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+;;;; Attention
+
+(ert-deftest edn-bridge-attention-says-which-session-needs-the-user ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let* ((told nil)
+           (edn-bridge-attention-notify-function
+            (lambda (title text) (push (list title text) told)))
+           (global-mode-string nil))
+      (unwind-protect
+          (progn
+            (edn-bridge-attention-mode)
+            (should (member '(:eval edn-bridge-attention--lighter)
+                            global-mode-string))
+            (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+            (should (equal told (list (list (buffer-name) "Sure?"))))
+            (should (equal edn-bridge-attention--lighter " edn:1?"))
+            (save-window-excursion
+              (with-temp-buffer
+                (edn-bridge-attention-next))
+              (should (looking-at-p "\\[No"))
+              (should (eq (window-buffer) (current-buffer))))
+            (edn-bridge-test-event conn "interaction/answered"
+                                   :interaction-id "i1" :status "accepted")
+            (should (equal edn-bridge-attention--lighter ""))
+            (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                                   :is-streaming t)
+            (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                                   :is-streaming :false)
+            (should (equal (cadr (car told)) "The turn is done"))
+            (should (equal edn-bridge-attention--lighter " edn:1✓"))
+            (save-window-excursion
+              (set-window-buffer nil (current-buffer))
+              (edn-bridge-attention--on-view (selected-frame)))
+            (should (equal edn-bridge-attention--lighter "")))
+        (edn-bridge-attention-mode -1))
+      (should-not global-mode-string)
+      (should-error (edn-bridge-attention-next) :type 'user-error))))
+
+(ert-deftest edn-bridge-attention-shows-notifications ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((inhibit-message t))
+      (edn-bridge-test-event conn "ui/notification" :id "n1" :level "info"
+                             :message "By the way")
+      (should-not (string-match-p "By the way" (edn-bridge-test-transcript)))
+      (edn-bridge-test-event conn "ui/notification" :id "n2" :level "error"
+                             :message "The hook failed" :extension-id "x")
+      (should (string-match-p "The hook failed" (edn-bridge-test-transcript)))
+      (edn-bridge-test-event conn "diagnostic" :code "c" :message "Repaired"))))
+
+;;;; Jobs, widgets, statuses
+
+(ert-deftest edn-bridge-jobs-are-listed-inspected-and-cancelled ()
+  (edn-bridge-test-with-chat (conn sent)
+    (let ((chat (current-buffer)))
+      (save-window-excursion
+        (edn-bridge-jobs)
+        (unwind-protect
+            (let ((jobs (current-buffer)))
+              (edn-bridge-test-answer
+               conn sent "list_background_jobs"
+               :jobs [(:id "j1" :status "running" :command "make\n all")
+                      (:id "j2" :status "done" :command "ls")])
+              (should (string-match-p "running +make all +j1" (buffer-string)))
+              (goto-char (point-min))
+              (edn-bridge-jobs-inspect)
+              (should (equal (plist-get (car sent) :params) '(:job-id "j1")))
+              (edn-bridge-test-answer conn sent "inspect_background_job"
+                                      :job '(:id "j1" :output "built"))
+              (should (string-match-p
+                       "built" (with-current-buffer "*edn-bridge job*"
+                                 (buffer-string))))
+              (set-buffer jobs)
+              (edn-bridge-jobs-cancel)
+              (should (equal (plist-get (car sent) :op)
+                             "cancel_background_job"))
+              (edn-bridge-test-answer conn sent "cancel_background_job"
+                                      :accepted t)
+              (should (equal (plist-get (car sent) :op)
+                             "list_background_jobs"))
+              ;; What changes is shown while it is looked at.
+              (setcdr sent nil)
+              (set-window-buffer nil jobs)
+              (with-current-buffer chat
+                (edn-bridge-test-event conn "job/updated" :job '(:id "j1")))
+              (should (equal (plist-get (car sent) :op)
+                             "list_background_jobs")))
+          (kill-buffer (format "*%s jobs*"
+                               (string-trim (buffer-name chat) "\\*" "\\*"))))))))
+
+(ert-deftest edn-bridge-jobs-show-widgets-and-statuses-above-the-footer ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((shown () (overlay-get edn-bridge-transcript--footer
+                                     'before-string)))
+      (edn-bridge-test-event
+       conn "ui/widgets-updated"
+       :widgets [(:placement "footer" :extension-id "workflow" :widget-id "w1"
+                  :content-lines ["review: 2/3" (:text "stage: look")])])
+      (edn-bridge-test-event conn "ui/status-updated"
+                             :statuses [(:extension-id "x" :text "indexing")])
+      (should (string-match-p "review: 2/3\nstage: look\nindexing" (shown)))
+      (edn-bridge-test-event conn "ui/widget-specs-updated")
+      (edn-bridge-test-event conn "ui/widgets-updated" :session-id "s2"
+                             :widgets [])
+      (should (string-match-p "review" (shown)))
+      (edn-bridge-test-event conn "ui/widgets-updated" :widgets [])
+      (should-not (string-match-p "review" (shown)))
+      (should (string-match-p "indexing" (shown)))
+      (edn-bridge-test-event conn "ui/status-updated" :statuses [])
+      (should-not (string-match-p "indexing" (shown)))
+      ;; Another session has its own.
+      (edn-bridge-test-event conn "ui/status-updated"
+                             :statuses [(:text "waiting")])
+      (edn-bridge-test-event conn "session/resumed" :session-id "s2")
+      (should-not (string-match-p "waiting" (shown))))))
+
+;;;; Actions
+
+(ert-deftest edn-bridge-actions-wait-behind-a-button-and-report ()
+  (let ((data '(:request-id "r1"
+                :ui/action (:ui/action-id "a" :ui/action-kind :select
+                            :ui/action-name :select-session
+                            :ui/prompt "Select a live session"
+                            :ui/order :preserve
+                            :ui/items
+                            [(:ui.item/id "1" :ui.item/label "B"
+                              :ui.item/value (:action/kind :switch-session
+                                              :action/session-id "s2"))
+                             (:ui.item/id "2" :ui.item/label "A"
+                              :ui.item/value nil)]))))
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-actions--offer conn data)
+      (should-not sent)
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (_prompt collection &rest _)
+                   (car (all-completions "" collection)))))
+        (edn-bridge-test-push "Choose"))
+      (should (equal (plist-get (car sent) :params)
+                     '(:request-id "r1" :action-name "select-session"
+                       :status "submitted"
+                       :value (:action/kind :switch-session
+                               :action/session-id "s2")))))
+    (edn-bridge-test-with-chat (conn sent)
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (&rest _) (signal 'quit nil))))
+        (edn-bridge-actions--choose conn data))
+      (should (equal (plist-get (plist-get (car sent) :params) :status)
+                     "cancelled")))))
+
+;;;; Completion
+
+(defun edn-bridge-beside-tests-complete (draft)
+  "Return what completes DRAFT at its end."
+  (edn-bridge-transcript-set-draft draft)
+  (pcase (edn-bridge-complete-at-point)
+    (`(,start ,end ,table . ,_)
+     (all-completions (buffer-substring-no-properties start end) table))))
+
+(ert-deftest edn-bridge-complete-completes-in-the-draft ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (setq edn-bridge-complete--files
+          (cons (float-time) '("src/main.rs" "src/lib.rs" "README.md"))
+          edn-bridge-complete--models '((:provider "embedded" :id "tiny")))
+    (should (equal (edn-bridge-beside-tests-complete "/thi") '("thinking")))
+    (should (equal (edn-bridge-beside-tests-complete "/thinking m")
+                   '("minimal" "medium")))
+    (should (equal (edn-bridge-beside-tests-complete "/model e") '("embedded")))
+    (should (equal (edn-bridge-beside-tests-complete "look at @src/")
+                   '("src/main.rs" "src/lib.rs")))
+    (should (equal (edn-bridge-beside-tests-complete "@REA") '("README.md")))
+    (should-not (edn-bridge-beside-tests-complete "mail me a@REA"))
+    (should-not (edn-bridge-beside-tests-complete "plain text"))))
+
+(ert-deftest edn-bridge-complete-tells-things-of-one-name-apart ()
+  (cl-letf (((symbol-function 'completing-read)
+             (lambda (_prompt collection &rest _)
+               (should (equal (all-completions "" collection)
+                              '("x" "x <2>" "a")))
+               "x <2>")))
+    (should (equal (edn-bridge-complete-choose
+                    "P: " '((1 "x") (2 "x") (3 "a")) #'cadr)
+                   '(2 "x")))))
+
+;;;; Log
+
+(ert-deftest edn-bridge-log-masks-secrets-before-it-keeps-them ()
+  (pcase-dolist
+      (`(,text ,masked)
+       '(("{:secret \"s3cret\"}" "{:secret \"•••\"}")
+         ("{:value {:secret \"a\\\"b\"} :x 1}" "{:value {:secret \"•••\"} :x 1}")
+         ("{:api-key \"k\" :access-token \"t\"}"
+          "{:api-key \"•••\" :access-token \"•••\"}")
+         ("{:input \"code\"}" "{:input \"•••\"}")
+         ("{:usage {:input 12}}" "{:usage {:input 12}}")
+         ("{:secret \"cut of" "{:secret \"•••\"")
+         ("{:text \"plain\"}" "{:text \"plain\"}")))
+    (should (equal (edn-bridge-log-mask text) masked)))
+  (edn-bridge-test-with-connection (conn _sent _events)
+    (edn-bridge-log--keep conn 'out "{:secret \"s3cret\"}")
+    (edn-bridge-log--keep conn 'in (make-string 100000 ?x))
+    (let ((kept (format "%S" (ring-elements
+                              (gethash conn edn-bridge-log--rings)))))
+      (should-not (string-match-p "s3cret" kept))
+      (should (< (length kept) 5000)))))
+
+;;;; Asking from other buffers
+
+(ert-deftest edn-bridge-ask-brings-the-region-to-the-chat ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let* ((chat (current-buffer))
+           (edn-bridge-ask-open-function (lambda () chat)))
+      (with-temp-buffer
+        (rename-buffer "notes" t)
+        (insert "one\ntwo ```\nthree\n")
+        (save-window-excursion
+          (edn-bridge-ask-region 5 13 "What is this?")
+          (edn-bridge-add-region 1 5)))
+      (should (string-match-p
+               "\\`What is this\\?\n\nnotes.*:2\n````fundamental\ntwo ```\n````\\'"
+               (plist-get (plist-get (car sent) :params) :message)))
+      (should (string-match-p "\\`notes.*:1\n```fundamental\none\n```\n\\'"
+                              (edn-bridge-transcript-draft))))))
+
+(ert-deftest edn-bridge-ask-takes-what-is-dropped ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let* ((chat (current-buffer))
+           (edn-bridge-ask-open-function (lambda () chat))
+           (folder (file-name-as-directory (make-temp-file "edn-bridge" t)))
+           (inhibit-message t))
+      (setq default-directory folder)
+      (unwind-protect
+          (progn
+            (write-region "xyz" nil (concat folder "dot.png") nil 'quiet)
+            (write-region "text" nil (concat folder "a.txt") nil 'quiet)
+            (should (assoc "^file:" dnd-protocol-alist))
+            (save-window-excursion
+              (dolist (name '("dot.png" "a.txt"))
+                (edn-bridge-ask--on-drop (concat "file://" folder name) 'copy)))
+            (should (equal (edn-bridge-transcript-draft) "@a.txt "))
+            (should (equal edn-bridge-input-images
+                           '((:mime-type "image/png" :data "eHl6"))))
+            (should-error (edn-bridge-add-image (concat folder "a.txt"))
+                          :type 'user-error)
+            ;; What is refused is not lost.
+            (edn-bridge-transcript-set-draft "Look")
+            (edn-bridge-input-send)
+            (should-not edn-bridge-input-images)
+            (edn-bridge-rpc--dispatch-frame
+             _conn (list :kind :error :id (plist-get (car sent) :id)
+                         :op "prompt" :error-code "request/invalid-params"
+                         :error-message "No"))
+            (should (= 1 (length edn-bridge-input-images))))
+        (delete-directory folder t)))))
+
+(ert-deftest edn-bridge-ask-sends-images-once ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let ((inhibit-message t))
+      (edn-bridge-ask-attach "image/png" "\211PNG"))
+    (edn-bridge-transcript-set-draft "Look")
+    (edn-bridge-input-send)
+    (should (equal (plist-get (plist-get (car sent) :params) :images)
+                   [(:mime-type "image/png" :data "iVBORw==")]))
+    (edn-bridge-transcript-set-draft "And")
+    (edn-bridge-input-send)
+    (should-not (plist-get (plist-get (car sent) :params) :images))))
+
+;;;; Sessions as a tree
+
+(ert-deftest edn-bridge-tree-puts-forks-under-their-source ()
+  (with-temp-buffer
+    (edn-bridge-tree-mode)
+    (edn-bridge-tree--show
+     '((:id "c" :display-name "C" :parent-session-id "a")
+       (:id "a" :display-name "A")
+       (:id "b" :display-name "B" :parent-session-id "gone" :is-streaming t)
+       (:id "d" :display-name "D" :parent-session-id "c"))
+     "b")
+    (should (equal (split-string (buffer-string) "\n" t "[ ]+\\'")
+                   '("○ A" "  ○ C" "    ○ D" "● B  running")))))
+
+;;;; Footer
+
+(ert-deftest edn-bridge-footer-shows-lines-and-statuses ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "footer/updated" :session-id "s1"
+                           :path-line "~/x (main)" :stats-line "↑1 ↓2")
+    (edn-bridge-test-event conn "ui/widgets-updated"
+                           :widgets [(:widget-id "w" :content-lines ["stage 2/3"])
+                                     (:widget-id "session-tree"
+                                      :content-lines ["no"])])
+    (should (string-match-p
+             "\nstage 2/3\n~/x (main)\n↑1 ↓2\\'"
+             (overlay-get edn-bridge-transcript--footer 'before-string)))))
+
+(provide 'edn-bridge-beside-tests)
+
+;;; edn-bridge-beside-tests.el ends here

@@ -1,0 +1,261 @@
+;;; edn-bridge-interact-tests.el --- Tests of questions  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(defconst edn-bridge-interact-tests-questions
+  '(("approve" (:tool "bash" :tool-id "c1" :call-summary "rm x"
+                      :command "rm x" :suggested-rule "bash rm")
+     "Allow once" (:outcome "approve" :scope "once"))
+    ("approve" (:tool "bash" :tool-id "c1" :call-summary "rm x"
+                      :command "rm x" :suggested-rule "bash rm")
+     "Allow for this" (:outcome "approve" :scope "session"))
+    ("approve" (:tool "bash" :tool-id "c1" :call-summary "rm x"
+                      :command "rm x" :suggested-rule "bash rm")
+     "Allow always" (:outcome "approve" :scope "rule" :rule "bash rm"))
+    ("confirm" (:prompt "Sure?" :default t :danger t) "Yes" (:ok t))
+    ("confirm" (:prompt "Sure?" :default :false) "No" (:ok :false))
+    ("select" (:prompt "Which?" :options [(:label "A" :value 1)
+                                          (:label "B" :value 2)])
+     "B" (:index 1))
+    ("auth.device-code" (:provider "p" :url "https://a" :code "XY"
+                                   :expires-at "later")
+     "Done" (:done t))
+    ("grant-stage-tool" (:stage-execution-id "x" :attempt 0 :proposal-id "p"
+                                             :tool "bash" :args-digest "d"
+                                             :args-summary "ls")
+     "Grant" (:outcome "approve"))
+    ("grant-stage-tool" (:stage-execution-id "x" :attempt 0 :proposal-id "p"
+                                             :tool "bash" :args-digest "d"
+                                             :args-summary "ls")
+     "Later" (:outcome "defer"))
+    ("approve-subagent-envelope" (:subagent-id "sub" :depth 1
+                                               :prompt-summary "Do it")
+     "Start" (:outcome "approve")))
+  "Kinds of questions, payloads, buttons and the values that they answer.")
+
+(ert-deftest edn-bridge-interact-answers-by-buttons ()
+  (pcase-dolist (`(,kind ,payload ,button ,value)
+                 edn-bridge-interact-tests-questions)
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-test-ask conn kind payload)
+      (should (= 1 (edn-bridge-interact-pending)))
+      (edn-bridge-test-push button)
+      (ert-info ((format "%s: %s" kind button))
+        (should (equal (plist-get (car sent) :op) "interaction_respond"))
+        (should (equal (plist-get (car sent) :params)
+                       (list :interaction-id "i1" :status "accepted"
+                             :value value))))
+      (edn-bridge-test-event conn "interaction/answered"
+                             :interaction-id "i1" :correlation-id "t1"
+                             :status "accepted" :ext-id "emacs")
+      ;; Whose answer that was the response says.
+      (should (= 1 (edn-bridge-interact-pending)))
+      (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
+      (should (zerop (edn-bridge-interact-pending)))
+      (should-not (string-match-p "\\[Cancel\\]" (edn-bridge-test-transcript)))
+      (should (string-match-p (concat "→ " button)
+                              (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-interact-shows-that-a-question-was-settled-elsewhere ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-test-event conn "interaction/answered"
+                           :interaction-id "i1" :correlation-id "t1"
+                           :status "accepted" :ext-id "other")
+    (should-not sent)
+    (should (zerop (edn-bridge-interact-pending)))
+    ;; Its keys must not answer the next question.
+    (goto-char (point-min))
+    (search-forward "Sure")
+    (should-not (get-char-property (point) 'keymap))
+    (should (string-match-p "→ accepted" (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-interact-answers-by-the-minibuffer-once-asked-to ()
+  (pcase-dolist
+      (`(,kind ,payload ,button ,typed ,params)
+       '(("approve" (:tool "bash" :command "rm x") "Reject" "too risky"
+          (:value (:outcome "deny") :note "too risky"))
+         ("ask" (:prompt "Name?") "Answer]" "Ada" (:value (:text "Ada")))
+         ("auth.password" (:prompt "Key") "Enter" "s3cret"
+          (:value (:secret "s3cret")))))
+    (edn-bridge-test-with-chat (conn sent)
+      (let ((given nil))
+        (cl-letf (((symbol-function 'read-string) (lambda (&rest _) typed))
+                  ((symbol-function 'read-passwd)
+                   (lambda (&rest _) (copy-sequence typed)))
+                  ;; The secret is cleared once it is sent.
+                  ((symbol-function 'edn-bridge-rpc--send)
+                   (lambda (_conn frame)
+                     (setq given (edn-bridge-edn-print-string
+                                  (plist-get frame :params))))))
+          (edn-bridge-test-ask conn kind payload)
+          (should-not given)
+          (edn-bridge-test-push button))
+        (ignore sent)
+        (should (equal given
+                       (edn-bridge-edn-print-string
+                        (append '(:interaction-id "i1" :status "accepted")
+                                params))))))))
+
+(ert-deftest edn-bridge-interact-says-when-another-answered-first ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-interact-accept)
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :kind :error :id (plist-get (car sent) :id)
+                :op "interaction_respond"
+                :error-code "request/interaction-already-answered"
+                :error-message "Answered"))
+    (should (string-match-p "answered elsewhere" (edn-bridge-test-transcript)))
+    (should (zerop (edn-bridge-interact-pending)))
+    (should-error (edn-bridge-interact-accept) :type 'user-error)))
+
+(ert-deftest edn-bridge-interact-shows-who-asks-and-what-it-does-not-know ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "kind.of-the-future" '(:fact "one")
+                                :subagent-id "scout")
+    (should (string-match-p "\\[subagent scout\\]" (edn-bridge-test-transcript)))
+    (should (string-match-p "fact one" (edn-bridge-test-transcript)))
+    (edn-bridge-test-push "Cancel")
+    (should (equal (plist-get (car sent) :params)
+                   '(:interaction-id "i1" :status "cancelled")))))
+
+(ert-deftest edn-bridge-interact-keeps-questions-when-the-transcript-is-rebuilt ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
+                           :messages [])
+    (should (string-match-p "Sure\\?\n.*\\[No" (edn-bridge-test-transcript)))
+    (should (= 1 (edn-bridge-interact-pending)))))
+
+(ert-deftest edn-bridge-interact-answers-dialogs ()
+  (pcase-dolist
+      (`(,data ,button ,result)
+       '(((:kind "confirm" :title "Sure?") "Yes" t)
+         ((:kind :confirm :title "Sure?") "No" :false)
+         ((:kind "select" :title "Which?"
+                 :options [(:value "a" :label "A") (:value "b" :label "B")])
+          "B" "b")))
+    (edn-bridge-test-with-chat (conn sent)
+      (apply #'edn-bridge-test-event conn "ui/dialog-requested"
+             :dialog-id "d1" data)
+      (edn-bridge-test-push button)
+      (should (equal (plist-get (car sent) :op) "resolve_dialog"))
+      (should (equal (plist-get (car sent) :params)
+                     (list :dialog-id "d1" :result result))))))
+
+(defun edn-bridge-interact-tests-prompts (function)
+  "Call FUNCTION and return the prompts of what it reads."
+  (let ((prompts nil))
+    (cl-letf (((symbol-function 'read-string)
+               (lambda (prompt &rest _) (push prompt prompts) "x"))
+              ((symbol-function 'read-passwd)
+               (lambda (prompt &rest _) (push prompt prompts)
+                 (copy-sequence "x")))
+              ((symbol-function 'completing-read)
+               (lambda (prompt table &rest _) (push prompt prompts)
+                 (car (all-completions "" table))))
+              ((symbol-function 'completing-read-multiple)
+               (lambda (prompt table &rest _) (push prompt prompts)
+                 (list (car (all-completions "" table))))))
+      (funcall function))
+    prompts))
+
+(ert-deftest edn-bridge-interact-says-of-which-subagent-every-question-is ()
+  (let ((asked nil))
+    (pcase-dolist
+        (`(,kind ,payload ,button)
+         '(("ask" (:prompt "Name?") "Answer]")
+           ("confirm" (:prompt "Sure?") nil)
+           ("select" (:prompt "Which?" :options
+                              [(:label "1") (:label "2") (:label "3")
+                               (:label "4") (:label "5") (:label "6")
+                               (:label "7")])
+            "Choose")
+           ("select" (:prompt "Which?" :multi t :options [(:label "1")])
+            "Choose")
+           ("approve" (:tool "bash" :tool-id "c9" :call-summary "ls") "Reject")
+           ("auth.device-code" (:provider "p" :url "https://a" :code "X") nil)
+           ("auth.password" (:prompt "Key") "Enter")
+           ("grant-stage-tool" (:tool "bash" :args-summary "ls") "Deny")
+           ("approve-subagent-envelope" (:subagent-id "x" :depth 1) "Deny")))
+      (edn-bridge-test-with-chat (conn _sent)
+        (let ((titles nil))
+          (let ((edn-bridge-interact-functions
+                 (list (lambda (title) (push title titles)))))
+            (edn-bridge-test-ask conn kind payload :subagent-id "scout"
+                                        :session-id "s9")
+            (push kind asked)
+            (ert-info (kind)
+              (should (string-match-p "^\\[subagent scout\\] "
+                                      (edn-bridge-test-transcript)))
+              (should (string-prefix-p "[subagent scout] " (car titles)))
+              (when button
+                (let ((prompts (edn-bridge-interact-tests-prompts
+                                (lambda ()
+                                  (edn-bridge-test-push button)))))
+                  (should prompts)
+                  (dolist (prompt prompts)
+                    (should (string-prefix-p "[subagent scout] " prompt))))))))))
+    ;; Every kind of the protocol is among them.
+    (dolist (row edn-bridge-interact--kinds)
+      (unless (string-match-p "\\`\\(dialog-.*\\|unknown\\)\\'" (car row))
+        (should (member (car row) asked)))))
+  (dolist (kind '("confirm" "select" "input"))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event conn "ui/dialog-requested" :dialog-id "d1"
+                             :kind kind :title "T" :subagent-id "scout"
+                             :options [(:value "a" :label "A")])
+      (should (string-match-p "^\\[subagent scout\\] T"
+                              (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-interact-cancels-and-refuses-dialogs ()
+  (pcase-dolist (`(,button ,op ,params)
+                 '(("No" "resolve_dialog" (:dialog-id "d1" :result :false))
+                   ("Cancel" "cancel_dialog" (:dialog-id "d1"))))
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-test-event conn "ui/dialog-requested" :dialog-id "d1"
+                             :kind "confirm" :title "T" :message "Really?")
+      (should (string-match-p "Really" (edn-bridge-test-transcript)))
+      (edn-bridge-test-push button)
+      (should (equal (plist-get (car sent) :op) op))
+      (should (equal (plist-get (car sent) :params) params)))))
+
+(ert-deftest edn-bridge-interact-takes-the-draft-as-an-answer ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "ask" '(:prompt "Why?" :multiline t))
+    (should-error (edn-bridge-test-push "Answer with") :type 'user-error)
+    (edn-bridge-transcript-set-draft "Two\nlines")
+    (edn-bridge-test-push "Answer with")
+    (should (equal (plist-get (plist-get (car sent) :params) :value)
+                   '(:text "Two\nlines")))
+    (should (equal (edn-bridge-transcript-draft) ""))))
+
+(ert-deftest edn-bridge-chat-finishes-a-login-with-a-code-that-is-not-shown ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "command-result" :type "login_start"
+                           :message "Open https://a.b/c")
+    (let ((given nil))
+      (cl-letf (((symbol-function 'read-passwd)
+                 (lambda (&rest _) (copy-sequence "c0de")))
+                ((symbol-function 'edn-bridge-rpc--send)
+                 (lambda (_conn frame)
+                   (push frame sent)
+                   (setq given (edn-bridge-edn-print-string
+                                (plist-get frame :params))))))
+        (edn-bridge-test-push "Enter it"))
+      (should (equal given "{:input \"c0de\"}"))
+      (edn-bridge-test-answer conn sent "login_complete"
+                              :provider '(:id "p" :name "Provider")
+                              :logged-in t))
+    (let ((text (edn-bridge-test-transcript)))
+      (should (string-match-p "Logged in to Provider" text))
+      (should-not (string-match-p "c0de" text)))))
+
+(provide 'edn-bridge-interact-tests)
+
+;;; edn-bridge-interact-tests.el ends here

@@ -1,0 +1,80 @@
+;;; edn-bridge-markdown-tests.el --- Tests of the faces of markdown  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(defun edn-bridge-markdown-tests-runs ()
+  "Return the runs of this buffer's text that have a face, with it."
+  (let ((runs nil)
+        (place (point-min)))
+    (while (< place (point-max))
+      (let ((next (next-single-property-change place 'face nil (point-max)))
+            (face (get-text-property place 'face)))
+        (when face
+          (push (list (buffer-substring-no-properties place next) face) runs))
+        (setq place next)))
+    (nreverse runs)))
+
+(defun edn-bridge-markdown-tests-faces (text)
+  "Return the runs of TEXT, given faces as a whole, that have a face."
+  (with-temp-buffer
+    (insert text)
+    (edn-bridge-markdown-region (point-min) (point-max))
+    (edn-bridge-markdown-tests-runs)))
+
+(ert-deftest edn-bridge-markdown-puts-faces ()
+  (pcase-dolist
+      (`(,text ,runs)
+       '(("plain" nil)
+         ("a **b** c" (("**b**" edn-bridge-markdown-bold)))
+         ("a *b* `c*d*`" (("*b*" edn-bridge-markdown-italic)
+                          ("`c*d*`" edn-bridge-markdown-code)))
+         ("2 * 3 * 4, snake_case_name" nil)
+         ("# Title\nx" (("# Title" edn-bridge-markdown-heading)))
+         ("- one\n" (("- " edn-bridge-markdown-markup)))
+         ("see https://a.b/c?d." (("https://a.b/c?d." edn-bridge-markdown-link)))
+         ("```\n**x**\n```\n**y**"
+          (("```" edn-bridge-markdown-markup)
+           ("**x**\n" edn-bridge-markdown-block)
+           ("```" edn-bridge-markdown-markup)
+           ("**y**" edn-bridge-markdown-bold)))
+         ("````\n```\n````\n"
+          (("````" edn-bridge-markdown-markup)
+           ("```\n" edn-bridge-markdown-block)
+           ("````" edn-bridge-markdown-markup)))))
+    (ert-info (text :prefix "text: ")
+      (should (equal (edn-bridge-markdown-tests-faces text) runs)))))
+
+(ert-deftest edn-bridge-markdown-looks-alike-however-it-is-split ()
+  (let* ((text "# T\nSome **bold** and `code`.\n- *x*\n\n```el\n(a \"b\")\n```\nEnd **b**\n")
+         (whole (edn-bridge-markdown-tests-faces text)))
+    (dolist (size '(1 2 3 5 8 13))
+      (with-temp-buffer
+        (let ((state (edn-bridge-markdown-begin (point-min)))
+              (start 0))
+          (while (< start (length text))
+            (let ((from (point-max)))
+              (goto-char from)
+              (insert (substring text start (min (length text) (+ start size))))
+              (edn-bridge-markdown-feed state from (point-max)))
+            (setq start (+ start size)))
+          (edn-bridge-markdown-finish state (point-max)))
+        (should (equal (edn-bridge-markdown-tests-runs) whole))))))
+
+(ert-deftest edn-bridge-markdown-gives-code-the-faces-of-its-mode ()
+  (with-temp-buffer
+    (insert "```el\n(defun f () \"x\")\n```\n")
+    (edn-bridge-markdown-region (point-min) (point-max))
+    (edn-bridge-markdown-fontify-blocks)
+    (goto-char (point-min))
+    (search-forward "defun")
+    (should (memq 'font-lock-keyword-face
+                  (ensure-list (get-text-property (1- (point)) 'face))))
+    (should-not edn-bridge-markdown--buffers)))
+
+(provide 'edn-bridge-markdown-tests)
+
+;;; edn-bridge-markdown-tests.el ends here

@@ -1,0 +1,179 @@
+;;; edn-bridge-tools-tests.el --- Tests of tool calls  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(defun edn-bridge-tools-tests-call (conn)
+  "Have CONN receive a tool call and its result."
+  (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                         :tool-name "bash" :call-summary "ls -la")
+  (edn-bridge-test-event conn "tool/executing" :session-id "s1" :tool-id "c1"
+                         :tool-name "bash" :call-summary "ls -la")
+  (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                         :tool-name "bash" :call-summary "ls -la"
+                         :content [] :is-error :false
+                         :result-text "src/main.rs:12:5: found\nmore"))
+
+(ert-deftest edn-bridge-tools-shows-a-call-in-a-line ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "Look:")
+    (edn-bridge-tools-tests-call conn)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "Done")
+    (should (equal (edn-bridge-test-transcript)
+                   (concat "Assistant\nLook:\n\n▸ bash     ls -la done\n\n"
+                           "Assistant\nDone")))
+    (should-not (edn-bridge-tools--call-marker (edn-bridge-tools--get "c1")))))
+
+(ert-deftest edn-bridge-tools-holds-output-back-until-it-is-unfolded ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-tools-tests-call conn)
+    (should-not (string-search "found" (edn-bridge-test-transcript)))
+    (let ((folded (edn-bridge-test-transcript)))
+      (goto-char (point-max))
+      (edn-bridge-tools-toggle)
+      (should (equal (edn-bridge-test-transcript)
+                     (concat "▾ bash     ls -la done\n"
+                             "src/main.rs:12:5: found\nmore\n")))
+      (goto-char (point-min))
+      (edn-bridge-tools-toggle)
+      (should (equal (edn-bridge-test-transcript) folded))
+      (should (= (point) (point-min))))
+    (should-error (insert "x") :type 'text-read-only)))
+
+(ert-deftest edn-bridge-tools-updates-while-unfolded ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-transcript-set-draft "draft")
+    (edn-bridge-test-event conn "tool/executing" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "make")
+    (edn-bridge-tools-toggle)
+    (dolist (text '("one\n" "one\ntwo\n"))
+      (edn-bridge-test-event conn "tool/update" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary "make"
+                             :is-error :false :result-text text))
+    (should (equal (edn-bridge-test-transcript)
+                   "▾ bash     make running\none\ntwo\n"))
+    (should (equal (edn-bridge-transcript-draft) "draft"))))
+
+(ert-deftest edn-bridge-tools-shows-edits-as-diffs ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                           :tool-name "edit" :call-summary "a.txt"
+                           :is-error :false :result-text "ok"
+                           :details '(:diff "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"))
+    (goto-char (point-min))
+    (search-forward "+y")
+    (should (memq 'diff-added
+                  (ensure-list (get-text-property (1- (point)) 'face))))))
+
+(ert-deftest edn-bridge-tools-shows-long-outputs-and-diffs-by-a-button ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((edn-bridge-tools-output-limit 10))
+      (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary "x"
+                             :is-error :false :result-text "0123456789abcdef")
+      (edn-bridge-tools-toggle)
+      (should (string-match-p "^0123456789\n\\[6 more characters\\]"
+                              (edn-bridge-test-transcript)))
+      (save-window-excursion
+        (edn-bridge-test-push "6 more")
+        (with-current-buffer (window-buffer)
+          (should (equal (buffer-string) "0123456789abcdef"))
+          (kill-buffer)))))
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((diff (concat "--- a\n+++ b\n@@ -1 +1 @@\n"
+                        (mapconcat #'identity (make-list 20000 "+new\n") ""))))
+      (edn-bridge-test-ask conn "approve"
+                                  (list :tool "edit" :tool-id "c1" :diff diff))
+      (should (< (buffer-size) 70000))
+      (save-window-excursion
+        (edn-bridge-test-push "The whole diff")
+        (with-current-buffer (window-buffer)
+          (should (derived-mode-p 'diff-mode))
+          (should (= (buffer-size) (length diff)))
+          (kill-buffer))))))
+
+(ert-deftest edn-bridge-tools-follows-places ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let* ((folder (make-temp-file "edn-bridge" t))
+           (default-directory (file-name-as-directory folder)))
+      (unwind-protect
+          (progn
+            (make-directory "src")
+            (write-region "1\n2\n3\n" nil "src/main.rs" nil 'quiet)
+            (edn-bridge-test-event
+             conn "tool/result" :session-id "s1" :tool-id "c1" :tool-name "bash"
+             :call-summary "x" :is-error :false
+             :result-text "see (src/main.rs:3) there\n")
+            (edn-bridge-tools-toggle)
+            (goto-char (point-min))
+            (search-forward "main")
+            (save-window-excursion
+              (edn-bridge-tools-follow)
+              (should (equal (line-number-at-pos) 3))
+              (should (looking-at-p "3"))
+              (kill-buffer)))
+        (delete-directory folder t)))))
+
+(ert-deftest edn-bridge-tools-shows-calls-of-the-journal ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages
+     [(:id "e1" :role "assistant"
+           :content [(:type :tool-call :id "c1" :name "bash"
+                            :arguments (:command "ls -la"))
+                     (:type :tool-call :id "c2" :name "read"
+                            :arguments (:path "a.txt"))])
+      (:id "e2" :role "tool" :tool-call-id "c1" :tool-name "bash"
+           :is-error :false :content [(:type :text :text "out 1")])
+      (:id "e3" :role "tool" :tool-call-id "c2" :tool-name "read"
+           :is-error t :content [(:type :text :text "out 2")])])
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ bash     ls -la done\n▸ read     a.txt failed\n"))
+    (goto-char (point-min))
+    (edn-bridge-tools-toggle)
+    (should (string-match-p "out 1" (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-tools-shows-a-call-whose-result-is-on-a-later-page ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1" :more t
+     :messages [(:id "e2" :role "tool" :tool-call-id "c1" :tool-name "bash"
+                     :is-error :false :content [(:type :text :text "out")])
+                (:id "e3" :role "user" :content [(:type :text :text "Hi")])]
+     :tool-calls '(:c1 (:tool-id "c1" :tool-name "bash" :call-summary "bash"
+                        :is-error :false :result-text "out")))
+    (edn-bridge-messages-show-earlier)
+    (edn-bridge-test-answer
+     conn sent "get_messages" :more :false
+     :messages [(:id "e1" :role "assistant"
+                     :content [(:type :tool-call :id "c1" :name "bash"
+                                      :arguments (:command "ls -la"))])])
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ bash     ls -la done\n\nYou\nHi\n"))))
+
+(ert-deftest edn-bridge-tools-shows-a-call-in-its-place-in-any-window ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-transcript-set-draft "draft")
+    (save-window-excursion
+      (let ((other (split-window)))
+        (set-window-buffer other (current-buffer))
+        (set-window-point other (point-max))
+        (edn-bridge-tools-tests-call conn)))
+    (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la done\n"))
+    (should (equal (edn-bridge-transcript-draft) "draft"))))
+
+(ert-deftest edn-bridge-tools-takes-an-id-that-is-used-again-as-a-new-call ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-tools-tests-call conn)
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "pwd")
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ bash     ls -la done\n▸ bash     pwd …\n"))))
+
+(provide 'edn-bridge-tools-tests)
+
+;;; edn-bridge-tools-tests.el ends here
