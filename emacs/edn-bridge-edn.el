@@ -135,7 +135,9 @@ Nil means that `read' cannot be trusted with it.  BYTES stays as it is."
          (false (or (string-search "false" line) end))
          (rare (or (string-match-p edn-bridge-edn--rare line) end))
          (falses nil)
-         (plain t))
+         ;; Two escapes that are one character are two for `read'.
+         (plain (not (or (string-search "\\ud" line)
+                         (string-search "\\uD" line)))))
     (while (and plain (< start end))
       (let ((quote (or (string-search "\"" line start) end)))
         (when (< rare start)
@@ -177,14 +179,17 @@ Nil means that `read' cannot be trusted with it.  BYTES stays as it is."
           (falses (edn-bridge-edn--mark-falses line falses))
           (t line))))
 
+(defsubst edn-bridge-edn--delimiter-p (byte)
+  "Return non-nil if BYTE stands between tokens.  The rarer ones are left out."
+  (memq byte '(?\s ?\[ ?\] ?\( ?\) ?{ ?} ?\" ?\t ?\r ?\n ?\f)))
+
 (defun edn-bridge-edn--token-p (line start length)
   "Return non-nil if LINE has a whole token of LENGTH bytes at START."
   (let ((end (+ start length)))
     (and (or (= start 0)
-             (memq (aref line (1- start)) '(?\s ?\[ ?\] ?\( ?\) ?{ ?} ?\" ?\t)))
+             (edn-bridge-edn--delimiter-p (aref line (1- start))))
          (or (= end (length line))
-             (memq (aref line end)
-                   '(?\s ?\[ ?\] ?\( ?\) ?{ ?} ?\" ?\t ?\r ?\n))))))
+             (edn-bridge-edn--delimiter-p (aref line end))))))
 
 (defsubst edn-bridge-edn--escaped-p (line start place)
   "Return non-nil if an odd number of backslashes stands before PLACE.

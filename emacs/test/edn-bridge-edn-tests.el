@@ -21,6 +21,7 @@
     ("{:a nil :b false :c {} :d [] :e true}" (:a nil :b :false :c nil :d [] :e t))
     ("[true false nil]" [t :false nil])
     ("[true\"true\"false]" [t "true" :false])
+    ("{:a\ntrue :b\r\nfalse\n:c\ttrue\f}" (:a t :b :false :c t))
     ("{:true true :false false :untrue x}" (:true t :false :false :untrue x))
     ("{\"{true}\" \"false\"}" ("{true}" "false"))
     ("#{1 2}" [1 2])
@@ -41,6 +42,7 @@
     ("[\"\\\\\" {:a \"}\"}]" ["\\" (:a "}")])
     ("\"\\u00e9\"" "é")
     ("#{\"\\ud83c\\udf89\"}" ["🎉"])
+    ("{:a \"\\uD83C\\uDF89\" :b \"\\ud83c\\udf89\"}" (:a "🎉" :b "🎉"))
     ("[\"Grüße, 世界 🎉\" sym a.b/c? foo' :ready?]"
      ["Grüße, 世界 🎉" sym a.b/c? foo\' :ready?])
     (" \r\n[1]\r\n" [1]))
