@@ -49,11 +49,22 @@
            (if (>= read-process-output-max 65536)
                ""
              "; (setq read-process-output-max 65536) makes long outputs faster")))
+  (when (edn-bridge-doctor--interpreted-p)
+    (edn-bridge-doctor--line
+     'note
+     (format "The package is not byte-compiled; (byte-recompile-directory %S 0) makes it faster"
+             edn-bridge-program--package)))
   (edn-bridge-doctor--line
    'note
    (if (locate-library "markdown-mode")
        "markdown-mode is there: it names the modes of code blocks"
      "markdown-mode is not there; `edn-bridge-markdown-languages' is used")))
+
+(defun edn-bridge-doctor--interpreted-p ()
+  "Return non-nil if the package runs from its source."
+  (let ((function (symbol-function 'edn-bridge-rpc-request)))
+    (not (or (byte-code-function-p function)
+             (subrp function)))))
 
 (defun edn-bridge-doctor--program ()
   "Look for the program; return non-nil if it is there."
@@ -114,7 +125,8 @@
   (insert "\n")
   (let ((start (point)))
     (condition-case err
-        (process-file (car (edn-bridge-program-command)) nil t nil "doctor")
+        (apply #'process-file (car (edn-bridge-program-command)) nil t nil
+               "doctor" edn-bridge-program-args)
       (error (insert (error-message-string err) "\n")))
     (goto-char (point-max))
     (when (= start (point))

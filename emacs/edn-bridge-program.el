@@ -17,11 +17,13 @@
 (defcustom edn-bridge-program "edn-bridge"
   "The edn-bridge program: a name that is searched for, or a file name."
   :type 'string
+  :risky t
   :group 'edn-bridge)
 
 (defcustom edn-bridge-program-args nil
   "Arguments for the program, after \"serve\"."
   :type '(repeat string)
+  :risky t
   :group 'edn-bridge)
 
 (defcustom edn-bridge-program-source nil
@@ -75,7 +77,7 @@ Nil means the checkout that this package is in, where it is in one."
 The embedded model is left out where what it needs is not installed."
   (if (seq-every-p #'executable-find '("cmake" "c++" "clang"))
       "cargo build --release --locked"
-    "cargo build --release --locked --no-default-features"))
+    "cargo build --release --locked --no-default-features --features index"))
 
 ;;;###autoload
 (defun edn-bridge-build (source)

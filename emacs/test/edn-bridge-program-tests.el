@@ -123,6 +123,14 @@
                    "FAIL.*No handshake: the process ended with status 3\nno library"
                    text)))))))
 
+(ert-deftest edn-bridge-doctor-says-whether-the-package-is-compiled ()
+  (let ((edn-bridge-program "/no/such/edn-bridge"))
+    (should-not (string-match-p "byte-compiled"
+                                (edn-bridge-program-tests-doctor)))
+    (cl-letf (((symbol-function 'edn-bridge-rpc-request) (lambda () nil)))
+      (should (string-match-p "is not byte-compiled; (byte-recompile-directory"
+                              (edn-bridge-program-tests-doctor))))))
+
 (ert-deftest edn-bridge-doctor-is-content-with-the-program ()
   (edn-bridge-live-tests-with-program "hello.edn"
     (let ((text (edn-bridge-program-tests-doctor)))
