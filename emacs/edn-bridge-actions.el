@@ -14,6 +14,7 @@
 
 ;;; Code:
 
+(require 'cl-lib)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
 
@@ -59,21 +60,17 @@
   "Have the user choose as DATA asks for, and tell the bridge by CONN."
   (let* ((action (plist-get data :ui/action))
          (items (append (plist-get action :ui/items) nil))
-         (item nil)
+         ;; This may run from a timer, in which nothing can be quit.
          (inhibit-quit nil))
     (condition-case err
-        (progn
-          (setq item
-                (edn-bridge-complete-choose
-                 (concat (edn-bridge-actions--prompt action) ": ")
-                 (edn-bridge-actions--order items action)
-                 (lambda (item) (or (plist-get item :ui.item/label) ""))
-                 #'edn-bridge-actions--annotate))
-          (if item
-              (edn-bridge-actions--report
-               conn data "submitted"
-               (list :value (plist-get item :ui.item/value)))
-            (edn-bridge-actions--report conn data "cancelled" nil)))
+        (let ((item (edn-bridge-complete-choose
+                     (concat (edn-bridge-actions--prompt action) ": ")
+                     (edn-bridge-actions--order items action)
+                     (lambda (item) (or (plist-get item :ui.item/label) ""))
+                     #'edn-bridge-actions--annotate)))
+          (edn-bridge-actions--report
+           conn data "submitted"
+           (list :value (plist-get item :ui.item/value))))
       (quit
        (edn-bridge-actions--report conn data "cancelled" nil))
       (error

@@ -12,14 +12,19 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
 
-(defvar edn-bridge-ask-open-function #'ignore
-  "Function that returns the chat buffer for this buffer's project.
+;; Who calls one of these commands first may have no chat yet, and nothing
+;; of the package loaded but this file.
+(autoload 'edn-bridge-chat-buffer "edn-bridge")
+
+(defvar edn-bridge-ask--chat-function #'edn-bridge-chat-buffer
+  "Function that returns the chat buffer of the current project.
 It opens one where there is none.")
 
 (defun edn-bridge-ask--chat ()
-  "Return the chat buffer for the current buffer."
-  (or (funcall edn-bridge-ask-open-function)
-      (user-error "There is no chat")))
+  "Return the current buffer if it is a chat, else the chat of its project."
+  (if (edn-bridge-chat-buffer-p (current-buffer))
+      (current-buffer)
+    (funcall edn-bridge-ask--chat-function)))
 
 (defun edn-bridge-ask--place (start end chat)
   "Return where the text between START and END stands, for the model of CHAT."
@@ -118,29 +123,40 @@ CHAT is where it will stand."
     ("gif" . "image/gif") ("webp" . "image/webp"))
   "MIME types by the extension of a file's name.")
 
+;;;###autoload
 (defun edn-bridge-add-image (file)
-  "Send the image in FILE with the next message of the project's chat."
-  (interactive (list (read-file-name "Image: " nil nil t)))
+  "Send the image in FILE with the next message of the project's chat.
+With a prefix argument, or FILE nil, take back those that were to be sent."
+  (interactive (list (and (not current-prefix-arg)
+                          (read-file-name "Image: " nil nil t))))
+  (let ((file (and file (expand-file-name file))))
+    (with-current-buffer (edn-bridge-ask--chat)
+      (if file
+          (edn-bridge-ask--attach-file file)
+        (edn-bridge-input-set-images nil)
+        (message "No image goes with the next message")))))
+
+(defun edn-bridge-ask--attach-file (file)
+  "Have the image in FILE go with this chat's next message."
   (let ((type (cdr (assoc (downcase (or (file-name-extension file) ""))
                           edn-bridge-ask--image-types))))
     (unless type
       (user-error "This is no image that models take: %s" file))
-    (let ((data (with-temp-buffer
-                  (set-buffer-multibyte nil)
-                  (insert-file-contents-literally file)
-                  (buffer-string)))
-          (chat (edn-bridge-ask--chat)))
-      (with-current-buffer chat
-        (edn-bridge-ask-attach type data (file-name-nondirectory file))))))
+    (edn-bridge-ask-attach type
+                           (with-temp-buffer
+                             (set-buffer-multibyte nil)
+                             (insert-file-contents-literally file)
+                             (buffer-string))
+                           (file-name-nondirectory file))))
 
 (defun edn-bridge-ask-attach (mime-type data &optional name)
   "Have the image DATA, bytes of MIME-TYPE, go with this chat's next message.
 NAME is what the user is told that it is."
-  (push (list :mime-type (format "%s" mime-type)
-              :data (base64-encode-string data t))
-        edn-bridge-input-images)
-  (message "%s goes with the next message (%d in all)"
-           (or name "The image") (length edn-bridge-input-images)))
+  (edn-bridge-input-set-images
+   (cons (list :mime-type (format "%s" mime-type)
+               :data (base64-encode-string data t))
+         edn-bridge-input-images))
+  (message "%s goes with the next message" (or name "The image")))
 
 (defun edn-bridge-ask--on-drop (uri _action)
   "Take the image or file of URI that was dropped on a chat."

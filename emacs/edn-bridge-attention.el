@@ -48,7 +48,9 @@ It is called with a title and a text while the chat is not in view."
         (add-hook 'edn-bridge-chat-turn-end-hook
                   #'edn-bridge-attention--on-turn-end)
         (add-hook 'window-selection-change-functions
-                  #'edn-bridge-attention--on-view))
+                  #'edn-bridge-attention--on-view)
+        (add-function :after after-focus-change-function
+                      #'edn-bridge-attention--on-focus))
     (setq global-mode-string
           (remove '(:eval edn-bridge-attention--lighter) global-mode-string))
     (remove-hook 'edn-bridge-interact-functions
@@ -56,7 +58,9 @@ It is called with a title and a text while the chat is not in view."
     (remove-hook 'edn-bridge-chat-turn-end-hook
                  #'edn-bridge-attention--on-turn-end)
     (remove-hook 'window-selection-change-functions
-                 #'edn-bridge-attention--on-view))
+                 #'edn-bridge-attention--on-view)
+    (remove-function after-focus-change-function
+                     #'edn-bridge-attention--on-focus))
   (edn-bridge-attention--update))
 
 (defun edn-bridge-attention--asking ()
@@ -88,8 +92,10 @@ It is called with a title and a text while the chat is not in view."
     (force-mode-line-update t)))
 
 (defun edn-bridge-attention--in-view-p ()
-  "Return non-nil if the user sees the current buffer."
-  (eq (window-buffer (selected-window)) (current-buffer)))
+  "Return non-nil if the user sees the current buffer.
+Who is in another program does not, as far as Emacs is told of that."
+  (and (eq (window-buffer (selected-window)) (current-buffer))
+       (frame-focus-state)))
 
 (defun edn-bridge-attention--on-question (title)
   "Tell the user of the question TITLE in this chat; nil: one is settled."
@@ -108,9 +114,14 @@ It is called with a title and a text while the chat is not in view."
 (defun edn-bridge-attention--on-view (frame)
   "Note that the user sees the buffer of the selected window of FRAME."
   (with-current-buffer (window-buffer (frame-selected-window frame))
-    (when edn-bridge-attention--unseen
+    (when (and edn-bridge-attention--unseen
+               (frame-focus-state frame))
       (setq edn-bridge-attention--unseen nil)
       (edn-bridge-attention--update))))
+
+(defun edn-bridge-attention--on-focus ()
+  "Note what the user sees as a frame gets the focus."
+  (mapc #'edn-bridge-attention--on-view (frame-list)))
 
 (declare-function notifications-notify "notifications")
 
@@ -124,6 +135,7 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
                (ignore-errors (notifications-notify :title title :body text)))
     (message "%s: %s" title text)))
 
+;;;###autoload
 (defun edn-bridge-attention-next ()
   "Go to a chat whose session asks something, or else has finished."
   (interactive)

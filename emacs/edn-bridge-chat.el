@@ -81,6 +81,9 @@ else will be added to the transcript.")
 (defvar-local edn-bridge-chat--clock nil
   "Timer that counts the seconds to the next try, while one is waited for.")
 
+(defvar-local edn-bridge-chat-asking nil
+  "Non-nil if the session waits for an answer of the user.")
+
 (defvar-local edn-bridge-chat--stale nil
   "Non-nil if events got lost and the transcript is not built again yet.")
 
@@ -125,7 +128,8 @@ block and the message that has it."
 (defvar edn-bridge-chat-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-r") #'edn-bridge-chat-reconnect)
-    (define-key map (kbd "TAB") #'completion-at-point)
+    (define-key map (kbd "TAB") #'edn-bridge-chat-complete-or-next)
+    (define-key map (kbd "<backtab>") #'edn-bridge-chat-previous-button)
     map)
   "Keymap of `edn-bridge-chat-mode'.")
 
@@ -146,9 +150,29 @@ The transcript is above, the draft below the line.
               bidi-paragraph-start-re "^"
               bidi-paragraph-separate-re "^")
   (buffer-enable-undo)
+  (add-hook 'kill-buffer-query-functions
+            #'edn-bridge-chat--confirm-kill nil t)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)
   (edn-bridge-transcript-setup)
   (goto-char (point-max)))
+
+(defun edn-bridge-chat-complete-or-next ()
+  "Complete what is before point in the draft; above it, go to the next button."
+  (interactive nil edn-bridge-chat-mode)
+  (if (edn-bridge-transcript-in-draft-p)
+      (completion-at-point)
+    (forward-button 1 t)))
+
+(defun edn-bridge-chat-previous-button ()
+  "Go to the button before point."
+  (interactive nil edn-bridge-chat-mode)
+  (backward-button 1 t))
+
+(defun edn-bridge-chat--confirm-kill ()
+  "Return non-nil if the current chat buffer may be killed."
+  (or noninteractive
+      (not (edn-bridge-chat-running-p))
+      (yes-or-no-p "A turn is running in this chat; kill it? ")))
 
 (defun edn-bridge-chat--on-kill ()
   "End the connection of a chat buffer that is being killed."
@@ -162,6 +186,10 @@ The transcript is above, the draft below the line.
   "Return non-nil if BUFFER is a chat buffer."
   (and (buffer-live-p buffer)
        (eq (buffer-local-value 'major-mode buffer) 'edn-bridge-chat-mode)))
+
+(defun edn-bridge-chat-name ()
+  "Return what this chat is called: its buffer's name without the asterisks."
+  (string-trim (buffer-name) "\\*" "\\*"))
 
 (defun edn-bridge-chat-buffers (&optional directory)
   "Return the chat buffers, the most recent first; with DIRECTORY, of it only."
@@ -198,6 +226,8 @@ The transcript is above, the draft below the line.
         (pending (edn-bridge-chat-get :pending-message-count)))
     (concat
      (cond
+      (edn-bridge-chat-asking
+       (propertize "asks" 'face 'warning))
       ((and (edn-bridge-chat-running-p)
             (integerp retry) (> retry 0)
             (edn-bridge-chat-get :retry))
@@ -256,10 +286,11 @@ The transcript is above, the draft below the line.
                   ((edn-bridge-rpc-live-p conn) " connecting")
                   (t (propertize " disconnected" 'face 'edn-bridge-chat-error)))
             (and (edn-bridge-rpc-ready-p conn)
-                 (if (edn-bridge-chat-running-p)
-                     (propertize (edn-bridge-chat-run-state)
-                                 'face 'mode-line-emphasis)
-                   (edn-bridge-chat-run-state)))
+                 (let ((state (edn-bridge-chat-run-state)))
+                   (when (edn-bridge-chat-running-p)
+                     (add-face-text-property 0 (length state)
+                                             'mode-line-emphasis t state))
+                   state))
             (edn-bridge-chat--escape (edn-bridge-chat--model))
             (edn-bridge-chat--escape
              (edn-bridge-chat-word (edn-bridge-chat-get :mode)))
@@ -346,7 +377,7 @@ BUTTONS are lists of a label and a command, shown after it."
   (condition-case err
       (setq edn-bridge-chat--conn
             (edn-bridge-rpc-connect
-             :name (string-trim (buffer-name) "\\*" "\\*")
+             :name (edn-bridge-chat-name)
              :command (apply #'edn-bridge-program-command
                              "serve" edn-bridge-program-args)
              :directory default-directory
@@ -363,6 +394,12 @@ BUTTONS are lists of a label and a command, shown after it."
               edn-bridge-program (error-message-string err))
       'edn-bridge-chat-error
       (list "Build it" #'edn-bridge-build)
+      (list "Connect" #'edn-bridge-chat-reconnect)))
+    ;; A remote host that cannot be reached, say.
+    (error
+     (edn-bridge-chat-notice
+      (format "The program could not be started: %s" (error-message-string err))
+      'edn-bridge-chat-error
       (list "Connect" #'edn-bridge-chat-reconnect))))
   (force-mode-line-update))
 
@@ -382,9 +419,10 @@ The draft is kept.  The transcript is built again from the journal."
 (defmacro edn-bridge-chat-with-buffer (conn &rest body)
   "Run BODY in the chat buffer of CONN, if it is live and CONN is its own."
   (declare (indent 1) (debug t))
-  `(let ((buffer (edn-bridge-rpc-connection-context ,conn)))
-     (when (buffer-live-p buffer)
-       (with-current-buffer buffer
+  (macroexp-let2* nil ((conn conn)
+                       (buffer `(edn-bridge-rpc-connection-context ,conn)))
+    `(when (buffer-live-p ,buffer)
+       (with-current-buffer ,buffer
          (when (or (null edn-bridge-chat--conn)
                    (eq ,conn edn-bridge-chat--conn))
            ,@body)))))

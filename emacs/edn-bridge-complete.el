@@ -37,8 +37,11 @@ quit."
 
 (defun edn-bridge-complete-choose-several (prompt items label &optional annotate)
   "Choose some of ITEMS with PROMPT by completion, and return them.
-See `edn-bridge-complete-choose' for LABEL and ANNOTATE."
-  (let* ((table (edn-bridge-complete--table items label))
+See `edn-bridge-complete-choose' for LABEL and ANNOTATE.  What is chosen
+is written with commas between, and so names have semicolons instead."
+  (let* ((table (edn-bridge-complete--table
+                 items (lambda (item)
+                         (subst-char-in-string ?, ?\; (funcall label item)))))
          (names (hash-table-keys table)))
     (mapcar (lambda (name) (gethash name table))
             (completing-read-multiple
@@ -94,10 +97,6 @@ ANNOTATE is nil or a function that returns what is said of a name."
 (defvar-local edn-bridge-complete--files nil
   "Cons of a time and the files of the project then.")
 
-(defconst edn-bridge-complete--modes
-  '("ask" "accept-edits" "read-only" "yolo")
-  "Names of the permission modes.")
-
 (defun edn-bridge-complete-at-point ()
   "Complete a slash command, its argument or a file after @ in the draft."
   (when (and (derived-mode-p 'edn-bridge-chat-mode)
@@ -126,11 +125,11 @@ ANNOTATE is nil or a function that returns what is said of a name."
                (edn-bridge-complete--command-names)
                #'edn-bridge-complete--command-doc)
               :exclusive 'no)
-      (let ((names (edn-bridge-complete--arguments
-                    (buffer-substring-no-properties start end)))
-            (from (save-excursion
-                    (skip-chars-backward "^ \t\n" end)
-                    (point))))
+      (let* ((from (save-excursion
+                     (skip-chars-backward "^ \t\n" end)
+                     (point)))
+             (names (edn-bridge-complete--arguments
+                     (split-string (buffer-substring-no-properties start from)))))
         (when names
           (list from (save-excursion (skip-chars-forward "^ \t\n") (point))
                 (edn-bridge-complete--collection names nil)
@@ -153,25 +152,45 @@ ANNOTATE is nil or a function that returns what is said of a name."
                             template))
                         (edn-bridge-chat-get :prompt-templates))))))
 
+(defun edn-bridge-complete--command (name)
+  "Return what the bridge says of the slash command NAME, or nil."
+  (seq-find (lambda (command) (equal (plist-get command :name) name))
+            edn-bridge-complete--commands))
+
 (defun edn-bridge-complete--command-doc (name)
   "Return what the slash command NAME does, or nil."
-  (let ((command (seq-find (lambda (command)
-                             (equal (plist-get command :name) name))
-                           edn-bridge-complete--commands)))
-    (or (plist-get command :doc) (plist-get command :description))))
+  (plist-get (edn-bridge-complete--command name) :description))
 
-(defun edn-bridge-complete--arguments (command)
-  "Return what can stand as an argument of COMMAND, a name."
-  (pcase command
-    ("thinking" edn-bridge-constants-thinking-levels)
-    ("mode" edn-bridge-complete--modes)
-    ("model"
-     (seq-uniq
-      (mapcan (lambda (model)
-                (delq nil (list (edn-bridge-chat-word
-                                 (plist-get model :provider))
-                                (plist-get model :id))))
-              edn-bridge-complete--models)))))
+(defun edn-bridge-complete--arguments (words)
+  "Return what can come after WORDS, a slash command and arguments of it."
+  (pcase words
+    ('("thinking") edn-bridge-constants-thinking-levels)
+    ('("mode") edn-bridge-constants-modes)
+    ((or '("model") '("login") '("logout"))
+     (seq-uniq (mapcar #'edn-bridge-complete--provider
+                       edn-bridge-complete--models)))
+    (`("model" ,provider)
+     (mapcar (lambda (model) (plist-get model :id))
+             (seq-filter (lambda (model)
+                           (equal (edn-bridge-complete--provider model)
+                                  provider))
+                         edn-bridge-complete--models)))))
+
+(defun edn-bridge-complete--provider (model)
+  "Return the name of the provider of MODEL."
+  (edn-bridge-chat-word (plist-get model :provider)))
+
+(defun edn-bridge-complete-eldoc (callback &rest _)
+  "Tell CALLBACK what the slash command in the draft takes and does."
+  (when (edn-bridge-transcript-in-draft-p)
+    (save-excursion
+      (goto-char (edn-bridge-transcript-draft-start))
+      (when-let* ((name (and (looking-at "/\\([a-z?-]+\\)")
+                             (match-string-no-properties 1)))
+                  (command (edn-bridge-complete--command name)))
+        (funcall callback (plist-get command :description)
+                 :thing (or (plist-get command :usage) (concat "/" name))
+                 :face 'font-lock-keyword-face)))))
 
 (defun edn-bridge-complete--file (start)
   "Complete the file name at point, after an @ that is not before START."
@@ -223,9 +242,10 @@ They are looked for again after ten seconds."
      :on-error #'ignore)))
 
 (defun edn-bridge-complete--setup ()
-  "Have the draft of this chat completed."
+  "Have the draft of this chat completed, and its slash command explained."
   (add-hook 'completion-at-point-functions
-            #'edn-bridge-complete-at-point nil t))
+            #'edn-bridge-complete-at-point nil t)
+  (add-hook 'eldoc-documentation-functions #'edn-bridge-complete-eldoc nil t))
 
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-complete--setup)
 (add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-complete--fetch)

@@ -164,6 +164,13 @@
     "xhigh")
   "Thinking levels, least first.")
 
+(defconst edn-bridge-constants-modes
+  '("ask"
+    "accept-edits"
+    "read-only"
+    "yolo")
+  "What tools may do without asking: the names of the modes.")
+
 (provide 'edn-bridge-constants)
 
 ;;; edn-bridge-constants.el ends here

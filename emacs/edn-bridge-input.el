@@ -18,6 +18,17 @@
   "Images that go with the next message, last first.
 Each is a property list of `:mime-type' and `:data', in base64.")
 
+(defun edn-bridge-input-set-images (images)
+  "Have IMAGES, last first, go with the next message, and show how many."
+  (setq edn-bridge-input-images images)
+  (edn-bridge-chat-set-status
+   'edn-bridge-input
+   (and images
+        (list (format (if (cdr images)
+                          "%d images go with the next message"
+                        "%d image goes with the next message")
+                      (length images))))))
+
 (defvar-local edn-bridge-input--history nil
   "Ring of the texts sent.")
 
@@ -68,16 +79,19 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
   (let* ((conn (edn-bridge-chat-current))
          (case-fold-search nil)
          (command (string-match-p edn-bridge-input--command-regexp text))
-         (images (and (not command)
-                      (prog1 (vconcat (reverse edn-bridge-input-images))
-                        (setq edn-bridge-input-images nil))))
+         (images (and (not command) (reverse edn-bridge-input-images)))
          (running (edn-bridge-chat-running-p)))
+    (when images
+      (edn-bridge-input-set-images nil))
     (unless command
       (run-hooks 'edn-bridge-input-send-hook))
     (edn-bridge-messages-echo text (and running (not command) behavior)
                               (not command) images)
-    ;; Whoever sends wants to see what comes.
-    (dolist (window (get-buffer-window-list nil nil t))
+    ;; Whoever sends wants to see what comes.  Where the chat is in another
+    ;; window too, that stays as it was scrolled.
+    (when-let ((window (if (eq (window-buffer) (current-buffer))
+                           (selected-window)
+                         (get-buffer-window nil t))))
       (set-window-point window (point-max)))
     (unless (or command running)
       (setq edn-bridge-chat--last-prompt text))
@@ -90,14 +104,15 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
            ((equal behavior "queue") "follow_up")
            (t "steer"))
      (append (list (if command :text :message) text)
-             (and (> (length images) 0) (list :images images)))
+             (and images (list :images (vconcat images))))
      :on-success #'ignore
      :on-error
      (lambda (frame)
        (edn-bridge-chat-with-buffer conn
          (edn-bridge-messages-forget-echo text)
-         (setq edn-bridge-input-images
-               (append edn-bridge-input-images (reverse images)))
+         (when images
+           (edn-bridge-input-set-images
+            (append edn-bridge-input-images (reverse images))))
          (when (edn-bridge-rpc-live-p conn)
            (edn-bridge-chat-notice (edn-bridge-input--failure frame)
                                    'edn-bridge-chat-error))

@@ -52,6 +52,7 @@ settled.")
   agent                       ; label of who asks, where it is not this session
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
+  allowed                     ; non-nil if that allows what was asked for
   answer)                     ; function of status, value and note
 
 (defvar-local edn-bridge-interact--questions nil
@@ -141,7 +142,8 @@ A refusal is shown; where the answer came too late, that is all."
    (lambda (frame)
      (edn-bridge-chat-with-buffer conn
        (when-let ((question (edn-bridge-interact--find id)))
-         (setf (edn-bridge-interact--question-chosen question) nil))
+         (setf (edn-bridge-interact--question-chosen question) nil
+               (edn-bridge-interact--question-allowed question) nil))
        (if (member (plist-get frame :error-code)
                    '("request/interaction-already-answered"
                      "request/no-active-dialog" "request/not-found"))
@@ -168,7 +170,7 @@ Those of a connection that is gone wait no more."
     (setq edn-bridge-interact--questions nil)
     (mapc #'edn-bridge-interact--show questions)
     (unless questions
-      (run-hook-with-args 'edn-bridge-interact-functions nil))))
+      (edn-bridge-interact--announce nil))))
 
 ;;;; Showing
 
@@ -223,8 +225,28 @@ Those of a connection that is gone wait no more."
                 (copy-marker (point))))))
     (setq edn-bridge-interact--questions
           (append edn-bridge-interact--questions (list question)))
-    (run-hook-with-args 'edn-bridge-interact-functions
-                        (edn-bridge-interact--prompting question title))))
+    (edn-bridge-interact--announce
+     (edn-bridge-interact--prompting question title))))
+
+(defun edn-bridge-interact--announce (title)
+  "Show whether questions wait, and run the hook with TITLE.
+That is the title of a question that came, or nil where one is settled."
+  (let ((count (edn-bridge-interact-pending)))
+    (setq edn-bridge-chat-asking (> count 0))
+    (edn-bridge-chat-set-status
+     'edn-bridge-interact
+     (pcase count
+       (0 nil)
+       (1 (list (edn-bridge-interact--waiting "A question waits")))
+       (_ (list (edn-bridge-interact--waiting
+                 (format "%d questions wait" count)))))))
+  (force-mode-line-update)
+  (run-hook-with-args 'edn-bridge-interact-functions title))
+
+(defun edn-bridge-interact--waiting (text)
+  "Return TEXT, that questions wait, with the key that goes there."
+  (concat (propertize text 'face 'edn-bridge-interact-title)
+          (substitute-command-keys "; \\[edn-bridge-interact-next] goes there")))
 
 (defun edn-bridge-interact--add-keymap (start end)
   "Have the keys of questions work between START and END, buttons too."
@@ -263,33 +285,49 @@ Those of a connection that is gone wait no more."
     place))
 
 (defun edn-bridge-interact--give (question label function)
-  "Give QUESTION the answer LABEL, which FUNCTION sends."
+  "Give QUESTION the answer LABEL, which FUNCTION sends.
+Who was at the question is back in the draft then, where the answer of the
+model is seen as it comes."
   (let ((edn-bridge-interact--label
-         (string-trim (replace-regexp-in-string "([a-z])\\'" "" label))))
-    (funcall function question)))
+         (string-trim (replace-regexp-in-string "([a-z])\\'" "" label)))
+        (here (equal (get-text-property (point) 'edn-bridge-question)
+                     (edn-bridge-interact--question-id question))))
+    (funcall function question)
+    (when (and here (edn-bridge-interact--question-chosen question))
+      (goto-char (point-max)))))
 
 (defun edn-bridge-interact--settle (id outcome)
-  "Show OUTCOME in the place of the buttons of question ID, if it waits."
+  "Show OUTCOME in the place of the buttons of question ID, if it waits.
+Of a call that was allowed, whose own line shows what it does, only the
+title stays."
   (when-let ((question (edn-bridge-interact--find id)))
     (setq edn-bridge-interact--questions
           (delq question edn-bridge-interact--questions))
-    (let ((start (edn-bridge-interact--question-start question))
-          (end (edn-bridge-interact--question-end question)))
+    (let* ((start (edn-bridge-interact--question-start question))
+           (end (edn-bridge-interact--question-end question))
+           (top (edn-bridge-interact--beginning (marker-position start)))
+           (short (and (edn-bridge-interact--question-allowed question)
+                       (edn-bridge-tools-shown-p
+                        (plist-get (edn-bridge-interact--question-payload
+                                    question)
+                                   :tool-id)))))
       (edn-bridge-transcript-edit
-        (let ((from (marker-position start)))
-          ;; Its keys would answer another question now.
-          (remove-list-of-text-properties
-           (edn-bridge-interact--beginning from) end
-           '(keymap edn-bridge-question))
-          (goto-char from)
-          (insert (propertize (format "→ %s" outcome)
+        ;; Its keys would answer another question now.
+        (remove-list-of-text-properties top end '(keymap edn-bridge-question))
+        (if (not short)
+            (goto-char start)
+          (goto-char top)
+          (end-of-line))
+        (let ((from (point)))
+          (insert (if short " " "")
+                  (propertize (format "→ %s" outcome)
                               'face 'edn-bridge-chat-notice)
                   "\n")
-          (edn-bridge-transcript-protect from (point))
-          (delete-region (point) end)))
+          (edn-bridge-transcript-protect from (point)))
+        (delete-region (point) end))
       (set-marker start nil)
       (set-marker end nil))
-    (run-hook-with-args 'edn-bridge-interact-functions nil)))
+    (edn-bridge-interact--announce nil)))
 
 ;;;; Answering
 
@@ -298,7 +336,9 @@ Those of a connection that is gone wait no more."
   (unless (memq question edn-bridge-interact--questions)
     (user-error "This question was answered"))
   (setf (edn-bridge-interact--question-chosen question)
-        (or edn-bridge-interact--label "answered"))
+        (or edn-bridge-interact--label "answered")
+        (edn-bridge-interact--question-allowed question)
+        (equal (plist-get value :outcome) "approve"))
   (funcall (edn-bridge-interact--question-answer question)
            "accepted" value
            (and note (not (equal note "")) note)))
@@ -619,7 +659,8 @@ the question.")
 (defun edn-bridge-interact-cancel ()
   "Cancel the question at point, or else the oldest."
   (interactive nil edn-bridge-chat-mode)
-  (edn-bridge-interact--cancel (edn-bridge-interact--at-point)))
+  (edn-bridge-interact--give (edn-bridge-interact--at-point)
+                             "Cancel" #'edn-bridge-interact--cancel))
 
 (defun edn-bridge-interact-next ()
   "Go to the next question that waits, at its first button."

@@ -93,7 +93,7 @@ The tree of sessions has a buffer of its own."
   (edn-bridge-chat-current)
   (let ((chat (current-buffer))
         (buffer (get-buffer-create
-                 (format "*%s jobs*" (string-trim (buffer-name) "\\*" "\\*")))))
+                 (format "*%s jobs*" (edn-bridge-chat-name)))))
     (with-current-buffer buffer
       (edn-bridge-jobs-mode)
       (setq edn-bridge-jobs--chat chat)

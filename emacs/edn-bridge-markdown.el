@@ -12,11 +12,12 @@
 ;; Code blocks get the faces of their language's major mode, from an idle
 ;; timer, once they are closed: loading a mode may take a while.
 ;;
-;; The text is left as it is, markup included.
+;; The text is left as it is, markup included; links can be followed.
 
 ;;; Code:
 
 (require 'cl-lib)
+(require 'edn-bridge-transcript)
 
 (defgroup edn-bridge-markdown nil
   "Faces of the markdown in a transcript."
@@ -121,7 +122,40 @@ A language that is not listed has the mode that is called after it, if any."
       (edn-bridge-markdown-feed state start end)
       (edn-bridge-markdown-finish state end))))
 
+;;;; Links
+
+(defvar edn-bridge-markdown-link-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-markdown-follow)
+    (define-key map [mouse-2] #'edn-bridge-markdown-follow)
+    (define-key map [follow-link] 'mouse-face)
+    map)
+  "Keymap on links.")
+
+(defun edn-bridge-markdown-follow (&optional event)
+  "Go where the link at point leads, or the one where the mouse EVENT was.
+That is a page, for the browser, or a file, perhaps with a line."
+  (interactive (list last-nonmenu-event))
+  (when (mouse-event-p event)
+    (mouse-set-point event))
+  (let ((target (get-text-property (point) 'edn-bridge-markdown-target)))
+    (cond
+     ((null target)
+      (user-error "There is no link here"))
+     ((string-match-p "\\`\\(?:https?\\|mailto\\):" target)
+      (browse-url target))
+     ((string-match "\\`\\(?:file://\\)?\\(.+?\\)\\(?:\\(?::\\|#L\\)\\([0-9]+\\).*\\)?\\'"
+                    target)
+      (edn-bridge-transcript-visit
+       (match-string 1 target)
+       (and (match-string 2 target)
+            (string-to-number (match-string 2 target))))))))
+
 ;;;; Lines
+
+(defconst edn-bridge-markdown--properties
+  '(face edn-bridge-markdown-target help-echo mouse-face keymap)
+  "Properties that the text of a line may get.")
 
 (defconst edn-bridge-markdown--line-limit 2000
   "Longest line, in characters, that is searched for markup within it.")
@@ -133,7 +167,8 @@ A language that is not listed has the mode that is called after it, if any."
   (concat "\\(?1:`[^`\n]+`\\)"
           "\\|\\(?2:\\*\\*[^* \n][^*\n]*\\*\\*\\)"
           "\\|\\(?3:\\_<_[^_ \n][^_\n]*_\\_>\\|\\*[^* \n][^*\n]*\\*\\)"
-          "\\|\\(?4:\\[[^]\n]+\\]([^) \n]+)\\|https?://[^] \t\n)>\"`]+\\)")
+          "\\|\\(?4:\\[[^]\n]+\\](\\(?5:[^) \n]+\\))\\|"
+          "\\(?5:https?://[^] \t\n)>\"`]*[^] \t\n)>\"`.,;:!?']\\)\\)")
   "Matches code, strong emphasis, emphasis and links within a line.")
 
 (defun edn-bridge-markdown--line (state start end)
@@ -162,7 +197,7 @@ A language that is not listed has the mode that is called after it, if any."
 (defun edn-bridge-markdown--prose (start end)
   "Put faces on the line of prose between START and END."
   (goto-char start)
-  (remove-text-properties start end '(face nil))
+  (remove-list-of-text-properties start end edn-bridge-markdown--properties)
   (cond
    ((looking-at "#\\{1,6\\}[ \t]")
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading))
@@ -181,7 +216,15 @@ A language that is not listed has the mode that is called after it, if any."
        (cond ((match-beginning 1) 'edn-bridge-markdown-code)
              ((match-beginning 2) 'edn-bridge-markdown-bold)
              ((match-beginning 3) 'edn-bridge-markdown-italic)
-             (t 'edn-bridge-markdown-link))))))
+             (t 'edn-bridge-markdown-link)))
+      (when (match-beginning 4)
+        (add-text-properties
+         (match-beginning 0) (match-end 0)
+         (let ((target (match-string-no-properties 5)))
+           (list 'edn-bridge-markdown-target target
+                 'help-echo target
+                 'mouse-face 'highlight
+                 'keymap edn-bridge-markdown-link-map)))))))
 
 (defun edn-bridge-markdown--unfinished (state fresh end)
   "Put faces on STATE's unfinished line, whose text from FRESH to END is new."
@@ -217,13 +260,14 @@ would make every insertion slower.")
 (defun edn-bridge-markdown--close-block (state end)
   "Close the code block of STATE before END."
   (let ((start (marker-position (edn-bridge-markdown-block state)))
-        (mode (edn-bridge-markdown--mode (edn-bridge-markdown-language state))))
+        (language (edn-bridge-markdown-language state)))
     (set-marker (edn-bridge-markdown-block state) nil)
     (setf (edn-bridge-markdown-fence state) nil
           (edn-bridge-markdown-language state) nil
           (edn-bridge-markdown-block state) nil)
-    (when (and mode (< 0 (- end start) edn-bridge-markdown-code-limit))
-      (put-text-property start end 'edn-bridge-markdown-mode mode)
+    (when (and (not (member language '(nil "")))
+               (< 0 (- end start) edn-bridge-markdown-code-limit))
+      (put-text-property start end 'edn-bridge-markdown-language language)
       (if (and edn-bridge-markdown--first-block
                (marker-position edn-bridge-markdown--first-block))
           (when (< start edn-bridge-markdown--first-block)
@@ -239,15 +283,16 @@ would make every insertion slower.")
           (run-with-idle-timer seconds nil
                                #'edn-bridge-markdown-fontify-blocks))))
 
+(declare-function markdown-get-lang-mode "ext:markdown-mode")
+
 (defun edn-bridge-markdown--mode (language)
   "Return the major mode for LANGUAGE, or nil."
-  (when (and language (not (equal language "")))
-    (let* ((language (downcase language))
-           (mode (or (cdr (assoc language edn-bridge-markdown-languages))
-                     (and (fboundp 'markdown-get-lang-mode)
-                          (funcall 'markdown-get-lang-mode language))
-                     (intern-soft (concat language "-mode")))))
-      (and mode (fboundp mode) mode))))
+  (let* ((language (downcase language))
+         (mode (or (cdr (assoc language edn-bridge-markdown-languages))
+                   (and (require 'markdown-mode nil t)
+                        (markdown-get-lang-mode language))
+                   (intern-soft (concat language "-mode")))))
+    (and mode (fboundp mode) mode)))
 
 (defun edn-bridge-markdown-fontify-blocks ()
   "Give the code blocks that wait for it the faces of their languages.
@@ -268,20 +313,22 @@ Stop when a key is pressed, and go on later."
                         (marker-position edn-bridge-markdown--first-block))
                    (point-max)))
          (start (text-property-not-all from (point-max)
-                                       'edn-bridge-markdown-mode nil)))
+                                       'edn-bridge-markdown-language nil)))
     (if (not start)
         (progn
           (when edn-bridge-markdown--first-block
             (set-marker edn-bridge-markdown--first-block nil))
           nil)
-      (let ((mode (get-text-property start 'edn-bridge-markdown-mode))
+      (let ((language (get-text-property start 'edn-bridge-markdown-language))
             (end (next-single-property-change
-                  start 'edn-bridge-markdown-mode nil (point-max))))
+                  start 'edn-bridge-markdown-language nil (point-max))))
         (set-marker edn-bridge-markdown--first-block end)
         (with-silent-modifications
-          (remove-text-properties start end '(edn-bridge-markdown-mode nil)))
+          (remove-text-properties start end
+                                  '(edn-bridge-markdown-language nil)))
         (with-demoted-errors "edn-bridge: code block: %S"
-          (edn-bridge-markdown--fontify-block start end mode))
+          (when-let ((mode (edn-bridge-markdown--mode language)))
+            (edn-bridge-markdown--fontify-block start end mode)))
         t))))
 
 (defun edn-bridge-markdown--fontify-block (start end mode)

@@ -403,6 +403,14 @@ is then not shown again."
 
 ;;;; Registering
 
+(defun edn-bridge-messages--setup ()
+  "Have `imenu' go to what the user said in this chat."
+  (setq-local imenu-generic-expression
+              '((nil "^You\\(?: (.+)\\)?\n\\(.+\\)" 1))
+              imenu-case-fold-search nil))
+
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-messages--setup)
+
 (defun edn-bridge-messages--settle (end)
   "Show what was collected; with END, end the message that streams in."
   (edn-bridge-messages--flush)

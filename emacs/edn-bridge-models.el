@@ -75,20 +75,23 @@ asked for, and the choice holds for new sessions too."
      (message "Thinking: %s"
               (edn-bridge-chat-word (plist-get data :thinking-level))))))
 
+(defun edn-bridge-models--annotate-mode (mode)
+  "Return what MODE allows, or nil."
+  (pcase mode
+    ("ask" "reading here is free, anything else asks")
+    ("accept-edits" "edits in the folder are free too")
+    ("read-only" "nothing is changed")
+    ("yolo" "nothing asks")))
+
 (defun edn-bridge-models-set-mode (mode)
   "Make MODE what the tools may do without asking."
   (interactive
    (list (edn-bridge-complete-choose
-          "Permissions: "
-          '(("ask" . "reading here is free, anything else asks")
-            ("accept-edits" . "edits in the folder are free too")
-            ("read-only" . "nothing is changed")
-            ("yolo" . "nothing asks"))
-          #'car #'cdr))
+          "Permissions: " edn-bridge-constants-modes
+          #'identity #'edn-bridge-models--annotate-mode))
    edn-bridge-chat-mode)
   (edn-bridge-rpc-request
-   (edn-bridge-chat-current) "set_mode"
-   (list :mode (if (consp mode) (car mode) mode))
+   (edn-bridge-chat-current) "set_mode" (list :mode mode)
    :on-success (lambda (data)
                  (message "Permissions: %s" (plist-get data :mode)))))
 

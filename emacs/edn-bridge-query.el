@@ -23,7 +23,7 @@
   "The chat buffer whose session is asked.")
 
 (defvar-local edn-bridge-query--attributes nil
-  "Names of the attributes of the graph.")
+  "Attributes of the graph: an alist of names and what they are, or nil.")
 
 ;;;; Modes
 
@@ -52,7 +52,6 @@
 (defvar edn-bridge-query-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "C-c C-c") #'edn-bridge-query-send)
-    (define-key map (kbd "TAB") #'completion-at-point)
     map)
   "Keymap of `edn-bridge-query-mode'.")
 
@@ -65,9 +64,11 @@
   (setq-local comment-start ";; "
               comment-start-skip ";+ *"
               font-lock-defaults '(edn-bridge-query-font-lock-keywords)
-              indent-line-function #'edn-bridge-query-indent-line)
+              indent-line-function #'edn-bridge-query-indent-line
+              tab-always-indent 'complete)
   (add-hook 'completion-at-point-functions
-            #'edn-bridge-query-complete-at-point nil t))
+            #'edn-bridge-query-complete-at-point nil t)
+  (add-hook 'eldoc-documentation-functions #'edn-bridge-query-eldoc nil t))
 
 (define-derived-mode edn-bridge-query-result-mode special-mode "EDN"
   "Major mode of the result of a query."
@@ -102,7 +103,8 @@
 (defun edn-bridge-query--buffer (chat)
   "Return the query buffer of CHAT, a chat buffer."
   (let ((buffer (get-buffer-create
-                 (format "*%s EQL*" (string-trim (buffer-name chat) "\\*" "\\*")))))
+                 (format "*%s EQL*" (with-current-buffer chat
+                                      (edn-bridge-chat-name))))))
     (with-current-buffer buffer
       (unless (derived-mode-p 'edn-bridge-query-mode)
         (edn-bridge-query-mode)
@@ -191,44 +193,79 @@ Interactively, that is the region, or else the outermost form at point."
           (user-error "There is no form here"))
         (list start (point))))))
 
-;;;; Completion
+;;;; Attributes
+
+(defconst edn-bridge-query--ask-attributes
+  (concat "[:psi.graph/root-queryable-attrs"
+          " {:psi.graph/attributes [:psi.attribute/name :psi.attribute/doc]}]")
+  "Asks the graph for its attributes and what they are.")
 
 (defun edn-bridge-query--fetch-attributes ()
-  "Ask the graph for its attributes, to complete them here."
+  "Ask the graph for its attributes, to complete and explain them here."
   (let ((buffer (current-buffer)))
     (when (edn-bridge-rpc-live-p
            (buffer-local-value 'edn-bridge-chat--conn edn-bridge-query--chat))
       (edn-bridge-rpc-request
        (edn-bridge-query--conn) "query_eql"
-       (list :query "[:psi.graph/root-queryable-attrs :psi.graph/edges]")
+       (list :query edn-bridge-query--ask-attributes)
        :on-success
        (lambda (data)
          (when (buffer-live-p buffer)
            (with-current-buffer buffer
              (setq edn-bridge-query--attributes
-                   (edn-bridge-query--names (plist-get data :result))))))
+                   (edn-bridge-query--described (plist-get data :result))))))
        :on-error #'ignore))))
 
-(defun edn-bridge-query--names (value)
-  "Return the names of the attributes that VALUE, a result, contains."
-  (let ((names nil))
-    (cl-labels ((walk (value)
-                  (cond ((keywordp value)
-                         (when (string-search "/" (symbol-name value))
-                           (push (symbol-name value) names)))
-                        ((consp value)
-                         (cl-loop for (_key item) on value by #'cddr
-                                  do (walk item)))
-                        ((vectorp value) (mapc #'walk value)))))
-      (walk value))
-    (sort (delete-dups names) #'string-lessp)))
+(defun edn-bridge-query--described (result)
+  "Return the attributes in RESULT as an alist of names and what they are.
+Those that it does not describe have nil."
+  (let ((described (make-hash-table :test #'equal)))
+    (seq-do (lambda (name) (puthash (symbol-name name) nil described))
+            (plist-get result :psi.graph/root-queryable-attrs))
+    (seq-do (lambda (attribute)
+              (puthash (symbol-name
+                        (plist-get attribute :psi.attribute/name))
+                       (plist-get attribute :psi.attribute/doc)
+                       described))
+            (plist-get result :psi.graph/attributes))
+    (sort (cl-loop for name being the hash-keys of described
+                   using (hash-values doc)
+                   collect (cons name doc))
+          (lambda (a b) (string-lessp (car a) (car b))))))
+
+(defun edn-bridge-query--doc (name)
+  "Return what the attribute NAME is, or nil."
+  (cdr (assoc name edn-bridge-query--attributes)))
+
+(defun edn-bridge-query--attribute-at-point ()
+  "Return the bounds of the attribute at point, or nil."
+  (let ((bounds (bounds-of-thing-at-point 'symbol)))
+    (and bounds
+         (eq (char-after (car bounds)) ?:)
+         bounds)))
 
 (defun edn-bridge-query-complete-at-point ()
   "Complete the attribute at point."
-  (let ((bounds (bounds-of-thing-at-point 'symbol)))
-    (when (and bounds (eq (char-after (car bounds)) ?:))
-      (list (car bounds) (cdr bounds) edn-bridge-query--attributes
-            :exclusive 'no))))
+  (when-let ((bounds (edn-bridge-query--attribute-at-point)))
+    (list (car bounds) (cdr bounds) edn-bridge-query--attributes
+          :annotation-function #'edn-bridge-query--annotate
+          :exclusive 'no)))
+
+(defun edn-bridge-query--annotate (name)
+  "Return what the attribute NAME is, to stand beside it."
+  (let ((doc (edn-bridge-query--doc name)))
+    (if doc
+        (concat "  " (propertize doc 'face 'completions-annotations))
+      "")))
+
+(defun edn-bridge-query-eldoc (callback &rest _)
+  "Tell CALLBACK what the attribute at point is."
+  (when-let* ((bounds (edn-bridge-query--attribute-at-point))
+              (name (buffer-substring-no-properties (car bounds) (cdr bounds)))
+              (doc (edn-bridge-query--doc name)))
+    (funcall callback doc
+             :thing name
+             :face 'font-lock-constant-face)))
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-e") #'edn-bridge-query)
 

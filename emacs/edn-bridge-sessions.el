@@ -49,17 +49,20 @@
 
 ;;;; Commands
 
-(defun edn-bridge-sessions--turn-to (conn op params)
-  "Turn the chat of CONN to the session that OP with PARAMS answers with."
+(defun edn-bridge-sessions--turn-to (conn op params &optional note)
+  "Turn the chat of CONN to the session that OP with PARAMS answers with.
+NOTE is what the user is told then, or nil."
   (edn-bridge-rpc-request
    conn op params
    :on-success
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
-       (edn-bridge-chat-turn-to (plist-get data :session-id))))))
+       (edn-bridge-chat-turn-to (plist-get data :session-id))
+       (when note
+         (message "%s" note))))))
 
 (defun edn-bridge-sessions-switch (session-id)
-  "Turn this chat to the session SESSION-ID.
+  "Turn this chat to the session SESSION-ID, or go to the chat that is on it.
 Interactively, choose it; with a prefix argument, from all projects."
   (interactive
    (let* ((conn (edn-bridge-chat-current))
@@ -75,9 +78,24 @@ Interactively, choose it; with a prefix argument, from all projects."
                        #'edn-bridge-sessions--annotate)
                       :id)))
    edn-bridge-chat-mode)
-  (edn-bridge-sessions--turn-to (edn-bridge-chat-current)
-                                "switch_session"
-                                (list :session-id session-id)))
+  (let ((other (edn-bridge-sessions--other-chat session-id)))
+    (if other
+        (pop-to-buffer-same-window other)
+      (edn-bridge-sessions--turn-to (edn-bridge-chat-current)
+                                    "switch_session"
+                                    (list :session-id session-id)))))
+
+(defun edn-bridge-sessions--other-chat (session-id)
+  "Return another chat that is connected to the session SESSION-ID, or nil.
+A session is open in one process at a time."
+  (seq-find (lambda (buffer)
+              (and (not (eq buffer (current-buffer)))
+                   (equal session-id
+                          (buffer-local-value 'edn-bridge-chat--session-id
+                                              buffer))
+                   (edn-bridge-rpc-live-p
+                    (buffer-local-value 'edn-bridge-chat--conn buffer))))
+            (edn-bridge-chat-buffers)))
 
 (defun edn-bridge-sessions-new ()
   "Begin a new session in this chat."
@@ -103,8 +121,10 @@ choose the message."
                   (get-text-property (point) 'edn-bridge-entry))
              (edn-bridge-sessions--choose-message)))
    edn-bridge-chat-mode)
-  (edn-bridge-sessions--turn-to (edn-bridge-chat-current)
-                                "fork" (list :entry-id entry-id)))
+  (edn-bridge-sessions--turn-to
+   (edn-bridge-chat-current) "fork" (list :entry-id entry-id)
+   (substitute-command-keys
+    "This is the fork; \\[edn-bridge-sessions-switch] goes back")))
 
 (defun edn-bridge-sessions--choose-message ()
   "Choose a message of this session and return its entry's id."
@@ -112,7 +132,11 @@ choose the message."
                                     "get_messages" nil))
          (messages
           (seq-filter (lambda (message)
-                        (not (equal "" (edn-bridge-messages-text message))))
+                        (and (member (edn-bridge-chat-word
+                                      (plist-get message :role))
+                                     '("user" "assistant"))
+                             (not (equal "" (edn-bridge-messages-text
+                                             message)))))
                       (append (plist-get data :messages) nil))))
     (unless messages
       (user-error "There is no message to fork at"))

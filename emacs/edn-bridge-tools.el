@@ -79,6 +79,10 @@ The output of others is shown on demand."
   "Return the tool call ID of this chat, or nil."
   (gethash id (edn-bridge-tools--calls)))
 
+(defun edn-bridge-tools-shown-p (id)
+  "Return non-nil if the tool call ID, or nil, has a line in this chat."
+  (and id (edn-bridge-tools--get id) t))
+
 (defun edn-bridge-tools--note (data)
   "Take what DATA, of a tool event, says of its call; return the call."
   (let* ((id (plist-get data :tool-id))
@@ -433,21 +437,16 @@ The call was shown when its arguments had not come yet."
                   (re-search-forward edn-bridge-tools--place
                                      (line-end-position) t))
         (when (<= (match-beginning 1) point (match-end 0))
-          (setq place (list (match-string-no-properties 1)
-                            (match-string-no-properties 2)
-                            (match-string-no-properties 3))))
+          (setq place (cons (match-string-no-properties 1)
+                            (mapcar (lambda (group)
+                                      (and (match-string group)
+                                           (string-to-number
+                                            (match-string group))))
+                                    '(2 3)))))
         (goto-char (max (match-end 0) (point)))))
     (unless place
       (user-error "There is no place in a file here"))
-    (pcase-let ((`(,name ,line ,column) place))
-      (let ((file (expand-file-name name)))
-        (unless (file-exists-p file)
-          (user-error "There is no file %s" file))
-        (find-file-other-window file)
-        (goto-char (point-min))
-        (forward-line (1- (string-to-number line)))
-        (when column
-          (move-to-column (1- (string-to-number column))))))))
+    (apply #'edn-bridge-transcript-visit place)))
 
 (defun edn-bridge-tools-view-output (handle)
   "Show the whole output that the bridge keeps under HANDLE in a buffer."

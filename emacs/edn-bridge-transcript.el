@@ -9,7 +9,7 @@
 ;; which the user edits.  This file knows nothing of sessions.
 ;;
 ;;   transcript ...
-;;   (footer)
+;;   (footer and a rule)
 ;;   draft ...
 ;;
 ;; What holds: the draft and its undo history survive every change above
@@ -37,7 +37,7 @@
 
 (defface edn-bridge-transcript-rule
   '((t :inherit edn-bridge-transcript-footer :strike-through t :extend t))
-  "Face of the line above the footer, on a graphical display."
+  "Face of the rule above the draft, on a graphical display."
   :group 'edn-bridge)
 
 ;;;; Public API
@@ -58,6 +58,7 @@
           edn-bridge-transcript--footer
           (make-overlay (point-min) (point-max) nil t nil))
     (setq buffer-undo-list nil)
+    (set-buffer-modified-p nil)
     (edn-bridge-transcript-set-footer nil)))
 
 (defmacro edn-bridge-transcript-edit (&rest body)
@@ -128,17 +129,20 @@ With BLANK, an empty line comes before, except at the start of the buffer."
   (marker-position edn-bridge-transcript--output))
 
 (defun edn-bridge-transcript-set-footer (lines)
-  "Show LINES, a list of strings, between the transcript and the draft."
-  (overlay-put
-   edn-bridge-transcript--footer 'before-string
-   (concat (if (display-graphic-p)
-               (propertize "\n" 'face 'edn-bridge-transcript-rule)
-             (concat (propertize (make-string 40 ?─)
-                                 'face 'edn-bridge-transcript-footer)
-                     (and lines "\n")))
-           (and lines
-                (propertize (string-join lines "\n")
-                            'face 'edn-bridge-transcript-footer)))))
+  "Show LINES, a list of strings, between the transcript and the draft.
+A rule comes after them."
+  (let ((text (mapconcat (lambda (line) (concat line "\n")) lines ""))
+        (graphic (display-graphic-p)))
+    (add-face-text-property 0 (length text) 'edn-bridge-transcript-footer
+                            t text)
+    (overlay-put edn-bridge-transcript--footer 'before-string
+                 ;; The transcript's last line may not be complete.
+                 (concat "\n" text
+                         (unless graphic
+                           (propertize (make-string 40 ?─) 'face
+                                       'edn-bridge-transcript-footer))))
+    (overlay-put edn-bridge-transcript--footer 'face
+                 (and graphic 'edn-bridge-transcript-rule))))
 
 (defun edn-bridge-transcript-draft ()
   "Return the text of the draft."
@@ -162,6 +166,19 @@ With BLANK, an empty line comes before, except at the start of the buffer."
   "Empty the draft and its undo history."
   (delete-region edn-bridge-transcript--draft (point-max))
   (setq buffer-undo-list nil))
+
+(defun edn-bridge-transcript-visit (name &optional line column)
+  "Visit the file NAME at LINE and COLUMN, counted from 1, in another window.
+NAME is what a transcript says, relative to the folder of its chat."
+  (let ((file (expand-file-name name)))
+    (unless (file-exists-p file)
+      (user-error "There is no file %s" file))
+    (find-file-other-window file)
+    (when line
+      (goto-char (point-min))
+      (forward-line (1- line))
+      (when column
+        (move-to-column (1- column))))))
 
 ;;;; Private parts
 

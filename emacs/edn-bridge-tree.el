@@ -39,8 +39,7 @@
   (edn-bridge-chat-current)
   (let ((chat (current-buffer))
         (buffer (get-buffer-create
-                 (format "*%s sessions*"
-                         (string-trim (buffer-name) "\\*" "\\*")))))
+                 (format "*%s sessions*" (edn-bridge-chat-name)))))
     (with-current-buffer buffer
       (edn-bridge-tree-mode)
       (setq edn-bridge-tree--chat chat)
@@ -100,7 +99,9 @@
             "\n")
     (add-text-properties start (1- (point))
                          (list 'edn-bridge-session (plist-get slot :id)
-                               'mouse-face 'highlight))))
+                               'mouse-face 'highlight
+                               'follow-link t
+                               'help-echo "RET, mouse-1: turn the chat to it"))))
 
 (defun edn-bridge-tree-visit (&optional event)
   "Turn the chat to the session at point, or where the mouse EVENT was."
@@ -108,14 +109,13 @@
   (when (mouse-event-p event)
     (mouse-set-point event))
   (let ((id (get-text-property (line-beginning-position) 'edn-bridge-session))
-        (id-here (get-text-property (point) 'edn-bridge-session))
         (chat edn-bridge-tree--chat))
-    (unless (or id id-here)
+    (unless id
       (user-error "There is no session on this line"))
     (unless (buffer-live-p chat)
       (user-error "The chat is gone"))
     (pop-to-buffer chat)
-    (edn-bridge-sessions-switch (or id id-here))))
+    (edn-bridge-sessions-switch id)))
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-w") #'edn-bridge-tree)
 

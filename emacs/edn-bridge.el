@@ -100,9 +100,22 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
       (edn-bridge-chat-connect))
     buffer))
 
-(setq edn-bridge-ask-open-function #'edn-bridge-chat-buffer)
-
 ;;;; Help
+
+(defun edn-bridge--show-hint ()
+  "Where nothing was said in this chat yet, show how to begin."
+  (edn-bridge-chat-set-status
+   'edn-bridge
+   (and (= (point-min) (edn-bridge-transcript-end))
+        (list (substitute-command-keys
+               "\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands")))))
+
+(defun edn-bridge--hide-hint ()
+  "Show no more how to begin."
+  (edn-bridge-chat-set-status 'edn-bridge nil))
+
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge--show-hint)
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge--hide-hint)
 
 (defconst edn-bridge--menu
   '(("Talk"

@@ -38,10 +38,29 @@
             (should (equal edn-bridge-attention--lighter " edn:1✓"))
             (save-window-excursion
               (set-window-buffer nil (current-buffer))
-              (edn-bridge-attention--on-view (selected-frame)))
-            (should (equal edn-bridge-attention--lighter "")))
+              ;; Who is in another program sees nothing of Emacs.
+              (cl-letf* ((focus nil)
+                         ((symbol-function 'frame-focus-state)
+                          (lambda (&optional _frame) focus)))
+                (edn-bridge-attention--on-view (selected-frame))
+                (should (equal edn-bridge-attention--lighter " edn:1✓"))
+                (setq focus t)
+                (funcall after-focus-change-function)
+                (should (equal edn-bridge-attention--lighter ""))
+                (dolist (state '(t unknown nil))
+                  (setq focus state
+                        told nil)
+                  (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+                  (should (eq (null told) (and state t)))
+                  (edn-bridge-test-event
+                   conn "interaction/answered"
+                   :interaction-id "i1" :status "accepted"))
+                (should (equal edn-bridge-attention--lighter "")))))
         (edn-bridge-attention-mode -1))
       (should-not global-mode-string)
+      (should-not (advice-function-member-p
+                   #'edn-bridge-attention--on-focus
+                   after-focus-change-function))
       (should-error (edn-bridge-attention-next) :type 'user-error))))
 
 (ert-deftest edn-bridge-attention-shows-notifications ()
@@ -167,16 +186,46 @@
   (edn-bridge-test-with-chat (_conn _sent)
     (setq edn-bridge-complete--files
           (cons (float-time) '("src/main.rs" "src/lib.rs" "README.md"))
-          edn-bridge-complete--models '((:provider "embedded" :id "tiny")))
+          edn-bridge-complete--models '((:provider "embedded" :id "tiny")
+                                        (:provider "local" :id "big")
+                                        (:provider "local" :id "small")))
     (should (equal (edn-bridge-beside-tests-complete "/thi") '("thinking")))
     (should (equal (edn-bridge-beside-tests-complete "/thinking m")
                    '("minimal" "medium")))
+    (should (equal (edn-bridge-beside-tests-complete "/mode r") '("read-only")))
+    (should (equal (edn-bridge-beside-tests-complete "/model ")
+                   '("embedded" "local")))
     (should (equal (edn-bridge-beside-tests-complete "/model e") '("embedded")))
+    (should (equal (edn-bridge-beside-tests-complete "/model local ")
+                   '("big" "small")))
+    (should-not (edn-bridge-beside-tests-complete "/model local big "))
+    (should (equal (edn-bridge-beside-tests-complete "/login l") '("local")))
     (should (equal (edn-bridge-beside-tests-complete "look at @src/")
                    '("src/main.rs" "src/lib.rs")))
     (should (equal (edn-bridge-beside-tests-complete "@REA") '("README.md")))
     (should-not (edn-bridge-beside-tests-complete "mail me a@REA"))
     (should-not (edn-bridge-beside-tests-complete "plain text"))))
+
+(ert-deftest edn-bridge-complete-explains-slash-commands ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (setq edn-bridge-complete--commands
+          '((:name "thinking" :usage "/thinking [level]"
+             :description "How much the model thinks")))
+    (cl-flet ((told (draft)
+                (edn-bridge-transcript-set-draft draft)
+                (let ((told nil))
+                  (edn-bridge-complete-eldoc
+                   (lambda (text &rest more)
+                     (setq told (list (plist-get more :thing) text))))
+                  told)))
+      (dolist (draft '("/thinking" "/thinking " "/thinking high"))
+        (should (equal (told draft)
+                       '("/thinking [level]" "How much the model thinks"))))
+      (dolist (draft '("" "/think" "thinking" "see /thinking"))
+        (should-not (told draft)))
+      ;; Eldoc shows it by itself.
+      (should (memq #'edn-bridge-complete-eldoc
+                    eldoc-documentation-functions)))))
 
 (ert-deftest edn-bridge-complete-tells-things-of-one-name-apart ()
   (cl-letf (((symbol-function 'completing-read)
@@ -187,6 +236,13 @@
     (should (equal (edn-bridge-complete-choose
                     "P: " '((1 "x") (2 "x") (3 "a")) #'cadr)
                    '(2 "x")))))
+
+(ert-deftest edn-bridge-complete-chooses-several ()
+  (let ((items '((1 "Now") (2 "Then, perhaps") (3 "Never"))))
+    (cl-letf (((symbol-function 'read-from-minibuffer)
+               (lambda (&rest _) "Never,Then; perhaps")))
+      (should (equal (edn-bridge-complete-choose-several "P: " items #'cadr)
+                     '((3 "Never") (2 "Then, perhaps")))))))
 
 ;;;; Log
 
@@ -215,7 +271,7 @@
 (ert-deftest edn-bridge-ask-brings-the-region-to-the-chat ()
   (edn-bridge-test-with-chat (_conn sent)
     (let* ((chat (current-buffer))
-           (edn-bridge-ask-open-function (lambda () chat)))
+           (edn-bridge-ask--chat-function (lambda () chat)))
       (with-temp-buffer
         (rename-buffer "notes" t)
         (insert "one\ntwo ```\nthree\n")
@@ -228,10 +284,14 @@
       (should (string-match-p "\\`notes.*:1\n```fundamental\none\n```\n\\'"
                               (edn-bridge-transcript-draft))))))
 
+(defun edn-bridge-beside-tests-footer-p (regexp)
+  "Return non-nil if what stands above the draft has what REGEXP matches."
+  (string-match-p regexp (overlay-get edn-bridge-transcript--footer
+                                      'before-string)))
+
 (ert-deftest edn-bridge-ask-takes-what-is-dropped ()
-  (edn-bridge-test-with-chat (_conn sent)
-    (let* ((chat (current-buffer))
-           (edn-bridge-ask-open-function (lambda () chat))
+  (edn-bridge-test-with-chat (conn sent)
+    (let* ((edn-bridge-ask--chat-function #'ignore)
            (folder (file-name-as-directory (make-temp-file "edn-bridge" t)))
            (inhibit-message t))
       (setq default-directory folder)
@@ -253,10 +313,18 @@
             (edn-bridge-input-send)
             (should-not edn-bridge-input-images)
             (edn-bridge-rpc--dispatch-frame
-             _conn (list :kind :error :id (plist-get (car sent) :id)
+             conn (list :kind :error :id (plist-get (car sent) :id)
                          :op "prompt" :error-code "request/invalid-params"
                          :error-message "No"))
-            (should (= 1 (length edn-bridge-input-images))))
+            (should (equal edn-bridge-input-images
+                           '((:mime-type "image/png" :data "eHl6"))))
+            (should (edn-bridge-beside-tests-footer-p
+                     "^1 image goes with the next message"))
+            (edn-bridge-add-image (concat folder "dot.png"))
+            (should (edn-bridge-beside-tests-footer-p "^2 images go"))
+            (edn-bridge-add-image nil)
+            (should-not edn-bridge-input-images)
+            (should-not (edn-bridge-beside-tests-footer-p "image")))
         (delete-directory folder t)))))
 
 (ert-deftest edn-bridge-ask-sends-images-once ()
@@ -296,7 +364,7 @@
                                      (:widget-id "session-tree"
                                       :content-lines ["no"])])
     (should (string-match-p
-             "\nstage 2/3\n~/x (main)\n↑1 ↓2\\'"
+             "\\`\nstage 2/3\n~/x (main)\n↑1 ↓2\n─+\\'"
              (overlay-get edn-bridge-transcript--footer 'before-string)))))
 
 (provide 'edn-bridge-beside-tests)

@@ -4,6 +4,7 @@
 
 ;;; Code:
 
+(require 'imenu)
 (require 'edn-bridge-test-support)
 
 (ert-deftest edn-bridge-chat-shows-a-turn-however-it-is-split ()
@@ -107,6 +108,52 @@
     (goto-char (+ 3 (point-min)))
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "def")
     (should (= (point) (+ 3 (point-min))))))
+
+(ert-deftest edn-bridge-chat-leaves-a-window-where-it-is-scrolled-to ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                           :text (apply #'concat (make-list 100 "line\n")))
+    (save-window-excursion
+      (delete-other-windows)
+      (switch-to-buffer (current-buffer))
+      (let ((other (split-window)))
+        (set-window-point other 20)
+        (set-window-start other 11)
+        (goto-char (point-max))
+        (insert "Go on")
+        (edn-bridge-input-send)
+        (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                               :text (apply #'concat (make-list 100 "more\n")))
+        (should (equal (list (window-point other) (window-start other))
+                       '(20 11)))
+        (should (= (window-point) (point-max)))))))
+
+(ert-deftest edn-bridge-chat-goes-from-button-to-button ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (edn-bridge-chat-notice "One" nil '("A" ignore) '("B" ignore))
+    (edn-bridge-transcript-set-draft "draft")
+    (let ((inhibit-message t)
+          (visited nil))
+      (goto-char (point-min))
+      (dotimes (_ 3)
+        (edn-bridge-chat-complete-or-next)
+        (push (button-label (button-at (point))) visited))
+      (edn-bridge-chat-previous-button)
+      (push (button-label (button-at (point))) visited)
+      (should (equal (nreverse visited) '("[A]" "[B]" "[A]" "[B]"))))))
+
+(ert-deftest edn-bridge-chat-has-an-index-of-what-the-user-said ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages [(:id "e1" :role "user"
+                     :content [(:type :text :text "First\nand more")])
+                (:id "e2" :role "assistant"
+                     :content [(:type :text :text "Hello")])
+                (:id "e3" :role "user"
+                     :content [(:type :text :text "Second")])])
+    (should (equal (mapcar #'car (funcall imenu-create-index-function))
+                   '("First" "Second")))))
 
 (ert-deftest edn-bridge-chat-takes-the-message-over-the-deltas ()
   (edn-bridge-test-with-chat (conn _sent)
@@ -313,6 +360,36 @@
     (should (equal (edn-bridge-transcript-draft) "two"))
     (edn-bridge-input-previous 1)
     (should (equal (edn-bridge-transcript-draft) "one"))))
+
+(ert-deftest edn-bridge-chat-is-not-killed-by-mistake-while-a-turn-runs ()
+  (pcase-dolist (`(,streaming ,answer ,killed ,asked)
+                 '((:false nil t nil) (t nil nil t) (t t t t)))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :is-streaming streaming)
+      (let ((noninteractive nil)
+            (was-asked nil))
+        (cl-letf (((symbol-function 'yes-or-no-p)
+                   (lambda (_prompt) (setq was-asked t) answer)))
+          (should (eq killed
+                      (run-hook-with-args-until-failure
+                       'kill-buffer-query-functions))))
+        (should (eq asked was-asked))))))
+
+(ert-deftest edn-bridge-chat-says-how-to-begin ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
+                                     'before-string)))
+      (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
+                             :messages [])
+      (should (string-match-p "C-c RET sends .* C-c \\? shows" (above)))
+      (edn-bridge-transcript-set-draft "Hi")
+      (edn-bridge-input-send)
+      (should-not (string-match-p "sends" (above)))
+      (edn-bridge-test-event
+       conn "session/rehydrated" :session-id "s1"
+       :messages [(:id "e1" :role "user" :content [(:type :text :text "Hi")])])
+      (should-not (string-match-p "sends" (above))))))
 
 (ert-deftest edn-bridge-menu-is-a-help-buffer-without-transient ()
   (edn-bridge-test-with-chat (_conn _sent)

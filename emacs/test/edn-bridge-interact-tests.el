@@ -101,6 +101,45 @@
                         (append '(:interaction-id "i1" :status "accepted")
                                 params))))))))
 
+(ert-deftest edn-bridge-interact-does-not-show-twice-what-was-allowed ()
+  (pcase-dolist
+      (`(,button ,shown)
+       '(("Allow once" "▸ bash     rm x …\n\nAllow bash? → Allow once\n")
+         ("Reject" "▸ bash     rm x …\n\nAllow bash?\nrm x\n→ Reject\n")
+         ("Cancel" "▸ bash     rm x …\n\nAllow bash?\nrm x\n→ cancelled\n")))
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-transcript-set-draft "draft")
+      (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary "rm x")
+      (edn-bridge-test-ask conn "approve"
+                           '(:tool "bash" :tool-id "c1" :command "rm x"))
+      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "")))
+        (edn-bridge-test-push button))
+      ;; Who answered goes on in the draft.
+      (should (= (point) (point-max)))
+      (edn-bridge-test-answer conn sent "interaction_respond" :accepted t)
+      (should (equal (edn-bridge-test-transcript) shown))
+      (should (equal (edn-bridge-transcript-draft) "draft"))
+      (goto-char (edn-bridge-transcript-draft-start))
+      (insert "my "))))
+
+(ert-deftest edn-bridge-interact-says-above-the-draft-that-questions-wait ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
+                                     'before-string)))
+      (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+      (should (string-match-p "A question waits; C-c C-a goes there" (above)))
+      (should (string-match-p " · asks" (edn-bridge-chat--header-line)))
+      (edn-bridge-test-event conn "interaction/requested"
+                             :interaction-id "i2" :kind "confirm"
+                             :session-id "s1" :payload '(:prompt "And?"))
+      (should (string-match-p "2 questions wait" (above)))
+      (dolist (id '("i1" "i2"))
+        (edn-bridge-test-event conn "interaction/answered"
+                               :interaction-id id :status "accepted"))
+      (should-not (string-match-p "wait" (above)))
+      (should-not (string-match-p "asks" (edn-bridge-chat--header-line))))))
+
 (ert-deftest edn-bridge-interact-says-when-another-answered-first ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))

@@ -189,9 +189,15 @@
     (edn-bridge-test-wait (equal (edn-bridge-chat-get :session-name) "First"))
     (let ((first edn-bridge-chat--session-id)
           (data (edn-bridge-rpc-call edn-bridge-chat--conn "get_messages" nil)))
-      (edn-bridge-sessions-fork
-       (plist-get (aref (plist-get data :messages) 0) :id))
-      (edn-bridge-test-wait (not (equal edn-bridge-chat--session-id first)))
+      (let ((told nil))
+        (cl-letf (((symbol-function 'message)
+                   (lambda (format &rest args)
+                     (push (apply #'format format args) told))))
+          (edn-bridge-sessions-fork
+           (plist-get (aref (plist-get data :messages) 0) :id))
+          (edn-bridge-test-wait
+           (not (equal edn-bridge-chat--session-id first))))
+        (should (member "This is the fork; C-c C-s goes back" told)))
       ;; What has no answer can be sent again.
       (edn-bridge-test-wait
        (equal (edn-bridge-test-transcript)
@@ -204,6 +210,17 @@
              (names (mapcar #'edn-bridge-sessions-label
                             (plist-get data :sessions))))
         (should (member "First" names))))))
+
+(ert-deftest edn-bridge-live-goes-to-the-chat-that-is-on-a-session ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (let ((first (current-buffer))
+          (session edn-bridge-chat--session-id))
+      (with-current-buffer (edn-bridge-chat-buffer t)
+        (edn-bridge-live-tests-wait-ready)
+        (should-not (equal edn-bridge-chat--session-id session))
+        (save-window-excursion
+          (edn-bridge-sessions-switch session)
+          (should (eq (window-buffer) first)))))))
 
 (ert-deftest edn-bridge-live-begins-a-new-session ()
   (edn-bridge-live-tests-with-chat "hello.edn"
@@ -300,9 +317,17 @@
             (insert "[:psi.agent-session/session-i")
             (completion-at-point)
             (should (equal (buffer-string) "[:psi.agent-session/session-id"))
-            ;; Those that a join leads to are known too.
+            ;; Those that a join leads to are known too, and what they are.
             (dolist (name '(":psi.message/role" ":psi.graph/nodes"))
-              (should (member name edn-bridge-query--attributes))))
+              (should (stringp (edn-bridge-query--doc name))))
+            (let ((told nil))
+              (edn-bridge-query-eldoc
+               (lambda (text &rest more)
+                 (setq told (cons (plist-get more :thing) text))))
+              (should (equal told
+                             (cons ":psi.agent-session/session-id"
+                                   (edn-bridge-query--doc
+                                    ":psi.agent-session/session-id"))))))
         (kill-buffer)))))
 
 (ert-deftest edn-bridge-live-exports-the-session ()

@@ -35,7 +35,8 @@
          ("2 * 3 * 4, snake_case_name" nil)
          ("# Title\nx" (("# Title" edn-bridge-markdown-heading)))
          ("- one\n" (("- " edn-bridge-markdown-markup)))
-         ("see https://a.b/c?d." (("https://a.b/c?d." edn-bridge-markdown-link)))
+         ("see https://a.b/c?d." (("https://a.b/c?d" edn-bridge-markdown-link)))
+         ("see [c](d.txt)." (("[c](d.txt)" edn-bridge-markdown-link)))
          ("```\n**x**\n```\n**y**"
           (("```" edn-bridge-markdown-markup)
            ("**x**\n" edn-bridge-markdown-block)
@@ -74,6 +75,45 @@
     (should (memq 'font-lock-keyword-face
                   (ensure-list (get-text-property (1- (point)) 'face))))
     (should-not edn-bridge-markdown--buffers)))
+
+(ert-deftest edn-bridge-markdown-asks-markdown-mode-for-the-mode-of-a-language ()
+  (skip-unless (not (locate-library "markdown-mode")))
+  (should-not (edn-bridge-markdown--mode "edn-bridge-tests-language"))
+  (let ((folder (make-temp-file "edn-bridge" t)))
+    (unwind-protect
+        (let ((load-path (cons folder load-path)))
+          (write-region
+           "(defun markdown-get-lang-mode (_language) 'text-mode)
+(provide 'markdown-mode)\n"
+           nil (expand-file-name "markdown-mode.el" folder) nil 'quiet)
+          (should (eq (edn-bridge-markdown--mode "edn-bridge-tests-language")
+                      'text-mode)))
+      (unload-feature 'markdown-mode t)
+      (delete-directory folder t))))
+
+(ert-deftest edn-bridge-markdown-follows-links ()
+  (pcase-dolist
+      (`(,text ,went)
+       '(("see https://a.b/c?d." ("https://a.b/c?d"))
+         ("see [the page](https://a.b/c)!" ("https://a.b/c"))
+         ("see [notes](notes.txt)" ("notes.txt" nil))
+         ("see [notes](notes.txt:12:3)" ("notes.txt" 12))
+         ("see [notes](file:///x/notes.txt#L12-L14)" ("/x/notes.txt" 12))))
+    (with-temp-buffer
+      (insert text)
+      (edn-bridge-markdown-region (point-min) (point-max))
+      (let ((gone nil))
+        (cl-letf (((symbol-function 'browse-url)
+                   (lambda (url &rest _) (setq gone (list url))))
+                  ((symbol-function 'edn-bridge-transcript-visit)
+                   (lambda (file &optional line) (setq gone (list file line)))))
+          (goto-char (point-min))
+          (should-error (edn-bridge-markdown-follow) :type 'user-error)
+          (forward-char 6)
+          (should (eq (key-binding (kbd "RET")) #'edn-bridge-markdown-follow))
+          (edn-bridge-markdown-follow)
+          (ert-info (text)
+            (should (equal gone went))))))))
 
 (provide 'edn-bridge-markdown-tests)
 

@@ -35,11 +35,17 @@
                         "--eval" "(package-initialize)"
                         "--eval" (format "(package-install-file %S)" tar)
                         "--eval" "(princ (list (commandp 'edn-bridge) (commandp 'edn-bridge-ask-region)))"
-                        "--eval" "(require 'edn-bridge)"
-                        "--eval" "(princ edn-bridge-constants-protocol-version)")))
+                        ;; The first that is used of it may be any command.
+                        "--eval" "(setq edn-bridge-program \"/no/such/program\")"
+                        "--eval" "(with-temp-buffer (insert \"some text\") (edn-bridge-add-region (point-min) (point-max)))"
+                        "--eval" "(set-buffer (car (edn-bridge-chat-buffers)))"
+                        "--eval" "(princ (buffer-string))")))
             (ert-info (output)
               (should (zerop status))
               (should (string-match-p "(t t)" output))
+              (should (string-match-p "The program /no/such/program was not found"
+                                      output))
+              (should (string-match-p "some text\n```" output))
               (should-not (string-match-p "Warning: [^(]*edn-bridge" output)))))
       (delete-directory folder t))))
 
@@ -133,7 +139,6 @@
                  (and (boundp symbol)
                       (string-match-p "-\\(hook\\|functions\\|function\\)\\'"
                                       (symbol-name symbol))
-                      (not (eq symbol 'edn-bridge-ask-open-function))
                       (or (eq symbol 'edn-bridge-chat-mode-hook)
                           (not (string-match-p "-mode-\\(?:on-\\|off-\\)?hook\\'"
                                                (symbol-name symbol)))))))))

@@ -93,7 +93,7 @@
 ;;;; What there is, and what was used
 
 (defconst edn-bridge-terminal-tests-keymaps
-  '(edn-bridge-chat-mode-map
+  '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
     edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-tree-mode-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
@@ -256,10 +256,16 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-do
    '("Hi" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter") "Assistant\nHello, \\*\\*world"
-   '("M-p") "mode: .*\nHi\nthere" '("M-n")
+   '("C-r" "the notes" "Enter") '("Enter") "second line"
+   '("C-x" "k" "Enter") '("C-x" "1"))
+  (edn-bridge-terminal-tests-click "the notes")
+  (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("M-p") "mode: .*\n─+\nHi\nthere" '("M-n")
    '("/thi" "Tab") "^/thinking"
    '(" high" "C-c" "Enter") "Thinking level set to high"
-   '("M-r") "^Input:" '("Hi" "Tab" "Enter") "mode: .*\nHi\nthere"
+   '("M-r") "^Input:" '("Hi" "Tab" "Enter") "mode: .*\n─+\nHi\nthere"
    '("M-n")
    '("look at @no" "Tab") "look at @notes.txt"
    '("C-a" "C-k")
@@ -346,14 +352,14 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("C-c" "C-w") "● Keys" '("M-<" "n" "p") '("Enter") "· New session")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do '("C-c" "C-w") "○ Keys")
-  (edn-bridge-terminal-tests-click "Keys  [0-9]+" 1)
+  (edn-bridge-terminal-tests-click "Keys  [0-9]+")
   (edn-bridge-terminal-tests-do "· Keys")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("kept") "^kept" '("C-c" "C-r") "^The session is here" "mode: ask.*\nkept"
+   '("kept") "^kept" '("C-c" "C-r") "^The session is here" "mode: ask.*\n─+\nkept"
    '("C-a" "C-k"))
   (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-do '("M-<") "Earlier messages")
+  (edn-bridge-terminal-tests-do '("M-<") "Earlier messages" '("Tab" "BTab"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
                                      "Ran five"))
 

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::catalogue::{COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, TOPICS};
-use crate::message::ThinkingLevel;
+use crate::message::{Mode, ThinkingLevel};
 
 /// `spec/reference.md`: every op, topic, error code, feature and command.
 pub fn reference_page() -> String {
@@ -118,6 +118,12 @@ fn write_constants(file: &mut String) -> std::fmt::Result {
         "thinking-levels",
         "Thinking levels, least first.",
         ThinkingLevel::ALL.iter().map(|l| l.as_str()),
+    )?;
+    list(
+        file,
+        "modes",
+        "What tools may do without asking: the names of the modes.",
+        Mode::NAMES.into_iter(),
     )?;
     writeln!(file, "(provide 'edn-bridge-constants)\n\n;;; edn-bridge-constants.el ends here")
 }
