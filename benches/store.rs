@@ -22,13 +22,14 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use edn_bridge::clock::SystemClock;
-use edn_bridge::config::Settings;
-use edn_bridge::event::Event;
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
-use edn_bridge::runtime::{Providers, Runtime};
-use edn_bridge::session::{Call, Client, Pressure, Reply, SessionApi, SwitchTarget};
+use edn_bridge::runtime::Runtime;
+use edn_bridge::session::{Call, SessionApi, SwitchTarget};
 use edn_bridge::store::{Durability, Entry, EntryBody, Header, Store};
+use process::{Nobody, asked, call, process, wait};
+
+#[path = "../tests/store_support/process.rs"]
+mod process;
 
 const LONG: usize = 100_000;
 const SESSIONS: usize = 10_000;
@@ -41,10 +42,11 @@ fn main() {
             bench();
         }
     };
+    // First: what the others give back, a process keeps, and sessions at rest would seem to need nothing.
+    run("rest", rest);
     run("append", append);
     run("open", open);
     run("list", list);
-    run("rest", rest);
 }
 
 fn header(id: &str) -> Header {
@@ -148,19 +150,20 @@ fn open() {
     });
     println!("open: {LONG} entries read from disk                 {:>10.1?}", median(read.collect()));
 
-    let (runtime, client, executor) = process(dir.path());
-    let first = runtime.attach(1, client);
+    let store = Store::new(dir.path(), Durability::Full).unwrap();
+    let (runtime, executor) = process(dir.path(), store, 2);
+    let first = runtime.attach(1, Arc::new(Nobody));
     let start = Instant::now();
     let target = SwitchTarget::Id("s-long".into());
-    wait(|reply| runtime.switch_session(call(&first), target, reply));
+    wait(asked(|reply| runtime.switch_session(call(&first), target, reply)));
     println!("open: switch_session to it, answered                 {:>10.1?}", start.elapsed());
     let long = Call { session: "s-long".into(), ..call(&first) };
     let start = Instant::now();
-    wait(|reply| runtime.messages(long.clone(), None, None, reply));
+    wait(asked(|reply| runtime.messages(long.clone(), None, None, reply)));
     println!("open: its newest page                                {:>10.1?}", start.elapsed());
     let last = EntryId::from(format!("e-019b0000000070008000{:012x}", LONG - 1));
     let start = Instant::now();
-    wait(|reply| runtime.fork(long, last, reply));
+    wait(asked(|reply| runtime.fork(long, last, reply)));
     println!("fork: of the live session, answered                  {:>10.1?}", start.elapsed());
     executor.shutdown_timeout(Duration::from_secs(5));
 }
@@ -207,8 +210,9 @@ fn list() {
 
 fn rest() {
     let dir = tempfile::tempdir().unwrap();
-    let (runtime, client, executor) = process(dir.path());
-    let first = runtime.attach(1, client);
+    let store = Store::new(dir.path(), Durability::Full).unwrap();
+    let (runtime, executor) = process(dir.path(), store, 2);
+    let first = runtime.attach(1, Arc::new(Nobody));
     let resident = || {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
@@ -227,63 +231,7 @@ fn rest() {
 
 /// A new session with an entry on disk.
 fn name(runtime: &Runtime, first: &SessionId, number: usize) {
-    let opened = wait(|reply| runtime.new_session(call(first), None, reply));
+    let opened = wait(asked(|reply| runtime.new_session(call(first), None, reply)));
     let call = Call { session: opened.session, ..call(first) };
-    wait(|reply| runtime.set_name(call, format!("Session {number}"), reply));
-}
-
-fn process(state: &Path) -> (Runtime, Arc<Nobody>, tokio::runtime::Runtime) {
-    let executor =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let settings = Settings {
-        state_dir: state.to_owned(),
-        cwd: "/".into(),
-        provider: "scripted".into(),
-        model: "scripted".into(),
-        model_file: None,
-        script: None,
-        mode: edn_bridge::message::Mode::Ask,
-        files: edn_bridge::config::Files::default(),
-        writable: Vec::new(),
-        models: Vec::new(),
-        origins: Vec::new(),
-        providers: Vec::new(),
-    };
-    let store = Store::new(state, Durability::Full).unwrap();
-    let runtime =
-        Runtime::new(Arc::new(SystemClock), settings, store, Providers::default(), executor.handle().clone())
-            .unwrap();
-    (runtime, Arc::new(Nobody), executor)
-}
-
-fn call(session: &SessionId) -> Call {
-    Call { connection: 1, request: "bench".into(), session: session.clone() }
-}
-
-fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> T {
-    let (sender, receiver) = channel();
-    ask(Reply::new(move |result| {
-        let _ = sender.send(result);
-    }));
-    receiver.recv().unwrap().unwrap()
-}
-
-/// A client that wants nothing.
-struct Nobody;
-
-impl Client for Nobody {
-    fn wants(&self, _: edn_bridge::catalogue::Topic, _: Option<&SessionId>) -> bool {
-        false
-    }
-    fn deliver(&self, _: &Event) -> Pressure {
-        Pressure::Fine
-    }
-    fn focus(&self, _: SessionId) {}
-    fn focused(&self) -> SessionId {
-        SessionId::from("")
-    }
-    fn is_interactor(&self) -> bool {
-        false
-    }
-    fn close(&self) {}
+    wait(asked(|reply| runtime.set_name(call, format!("Session {number}"), reply)));
 }

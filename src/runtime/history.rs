@@ -38,12 +38,7 @@ impl Snapshot {
         let limit = limit.unwrap_or(PAGE_MESSAGES);
         let end = match before {
             None => self.branch.len(),
-            Some(id) => {
-                // From the newest back: a frontend pages through what it has just seen.
-                let from_end = self.branch.iter().rev().position(|entry| entry.id == *id);
-                let from_end = from_end.ok_or_else(|| ApiError::not_found("entry", id.as_str()))?;
-                self.branch.len().saturating_sub(from_end).saturating_sub(1)
-            }
+            Some(id) => self.place(id).ok_or_else(|| ApiError::not_found("entry", id.as_str()))?,
         };
         let mut newest =
             self.branch.focus().narrow(..end).into_iter().rev().filter_map(|entry| match &entry.body {

@@ -1,5 +1,6 @@
 //! Ways into a session: a new one, one that is live, one on disk, a fork.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -152,10 +153,9 @@ impl Shared {
     async fn write_fork(self: &Arc<Self>, source: &Handle, entry: EntryId) -> Result<Handle, ApiError> {
         self.check_room()?;
         let snapshot = source.snapshot();
-        let place = snapshot.branch.iter().rev().position(|known| known.id == entry);
-        let entries = match place {
+        let entries = match snapshot.place(&entry) {
             // The branch in sight is shared, not copied.
-            Some(from_end) => snapshot.branch.take(snapshot.branch.len().saturating_sub(from_end)),
+            Some(place) => snapshot.branch.take(place.saturating_add(1)),
             None => {
                 let wanted = entry.clone();
                 let path = source.ask(move |live| Box::pin(async move { live.history(&wanted) })).await?;
@@ -246,13 +246,13 @@ impl Shared {
                 slots.push(Value::from(slot));
             }
         }
-        for info in self.store.list(project) {
-            if live.iter().any(|handle| handle.id == info.header.session) {
-                continue;
-            }
-            slots.push(Value::from(disk_slot(info)));
-        }
-        slots.truncate(limit.unwrap_or(usize::MAX));
+        let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
+        let limit = limit.unwrap_or(usize::MAX);
+        let on_disk = self.store.list(project).into_iter();
+        let on_disk = on_disk.filter(|info| !known.contains(&info.header.session));
+        let room = limit.saturating_sub(slots.len());
+        slots.extend(on_disk.take(room).map(|info| Value::from(disk_slot(info))));
+        slots.truncate(limit);
         slots
     }
 }

@@ -45,6 +45,8 @@ pub trait LogFile: Debug + Send + Sync {
     fn set_len(&self, length: u64) -> io::Result<()>;
     /// The whole content.
     fn read(&self) -> io::Result<Vec<u8>>;
+    /// The first bytes, `most` where there are so many.
+    fn read_start(&self, most: u64) -> io::Result<Vec<u8>>;
 
     /// Writes all of `bytes` at `offset`.
     ///
@@ -207,6 +209,14 @@ impl LogFile for File {
         let mut file = self;
         file.seek(SeekFrom::Start(0))?;
         file.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut file = self;
+        file.seek(SeekFrom::Start(0))?;
+        file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 }

@@ -79,7 +79,7 @@ impl Index {
         if found.is_empty() && !self.path.exists() {
             return Some(Vec::new());
         }
-        let known = self.with(|connection| refresh(connection, &found, project.is_none()))?;
+        let known = self.with(|connection| refresh(connection, &found, project))?;
         let mut infos: Vec<_> = known.into_iter().map(|known| known.info).collect();
         listing::sort(&mut infos);
         Some(infos)
@@ -97,11 +97,10 @@ impl Index {
         let found = listing::find_all(root, project);
         let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Some(Vec::new()) };
         self.with(|connection| {
-            let mut known: HashMap<i64, Known> =
-                read_on(connection, refresh(connection, &found, project.is_none())?)?
-                    .into_iter()
-                    .map(|known| (known.id, known))
-                    .collect();
+            let mut known: HashMap<i64, Known> = read_on(connection, refresh(connection, &found, project)?)?
+                .into_iter()
+                .map(|known| (known.id, known))
+                .collect();
             let mut statement = connection.prepare_cached(
                 "SELECT rowid / ?2, snippet(texts, 0, '', '', '…', 16) FROM texts
                  WHERE texts MATCH ?1 ORDER BY rank",
@@ -129,7 +128,7 @@ impl Index {
         if found.is_empty() {
             return Some(());
         }
-        self.with(|connection| read_on(connection, refresh(connection, &found, true)?).map(|_| ()))
+        self.with(|connection| read_on(connection, refresh(connection, &found, None)?).map(|_| ()))
     }
 
     /// Uses the index; where it is damaged, once more with a new one.
@@ -204,14 +203,20 @@ fn remove(path: &Path) {
 }
 
 /// Brings the table of sessions up to date with the files that were found, reading both ends of those
-/// that changed. With `all`, what was not found is forgotten.
-fn refresh(connection: &Connection, found: &[Found], all: bool) -> rusqlite::Result<Vec<Known>> {
+/// that changed. Where no folder is named, they are all there are: what was not found is forgotten.
+fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> rusqlite::Result<Vec<Known>> {
+    // `0` is the character behind `/`: the rows of one folder are found by the index of paths.
+    let (from, to) = match folder.map(Path::to_string_lossy) {
+        Some(folder) => (format!("{folder}/"), format!("{folder}0")),
+        None => (String::new(), char::MAX.to_string()),
+    };
     let mut rows: HashMap<PathBuf, Known> = connection
         .prepare_cached(
             "SELECT id, path, inode, bytes, modified, session, created, cwd, parent, parent_path,
-                    parent_entry, name, first, messages, read, rows, read_messages FROM sessions",
+                    parent_entry, name, first, messages, read, rows, read_messages FROM sessions
+             WHERE path >= ?1 AND path < ?2",
         )?
-        .query_map([], known)?
+        .query_map([from, to], known)?
         .map(|known| known.map(|known| (known.info.path.clone(), known)))
         .collect::<rusqlite::Result<_>>()?;
     let mut current = Vec::with_capacity(found.len());
@@ -226,7 +231,10 @@ fn refresh(connection: &Connection, found: &[Found], all: bool) -> rusqlite::Res
             }
         }
     }
-    let gone: Vec<i64> = if all { rows.into_values().map(|known| known.id).collect() } else { Vec::new() };
+    let gone: Vec<i64> = match folder {
+        None => rows.into_values().map(|known| known.id).collect(),
+        Some(_) => Vec::new(),
+    };
     if changed.is_empty() && gone.is_empty() {
         return Ok(current);
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::limits::FORK_PART_BYTES;
+use crate::limits::{FORK_PART_BYTES, LISTING_BYTES};
 use crate::store::commit::{Committer, Done, Job};
 use crate::store::entry::{Entry, Header};
 use crate::store::files::{Files, Lock, LockError, LogFile};
@@ -226,13 +226,13 @@ pub(super) fn open(
     let opened = |error| StoreError::io("Cannot open", path, error);
     // Before the lock, so that asking for what is not there, or is no session, leaves nothing behind.
     let file = files.open(path).map_err(opened)?;
-    let bytes = file.read().map_err(opened)?;
-    let first = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    let start = file.read_start(LISTING_BYTES).map_err(opened)?;
+    let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
     if Header::read(first).is_err() {
-        reading::read(path, &bytes)?;
+        reading::read(path, &file.read().map_err(opened)?)?;
     }
     let lock = lock(path, files.as_ref())?;
-    // Again, now that nobody else writes.
+    // Whole, now that nobody else writes.
     let bytes = file.read().map_err(opened)?;
     let Content { header, entries, faults, good, .. } = reading::read(path, &bytes)?;
     let mut length = u64::try_from(good).unwrap_or(u64::MAX);

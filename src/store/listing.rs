@@ -1,6 +1,6 @@
 //! Which sessions there are on disk, by looking at both ends of their files.
 
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
@@ -63,13 +63,19 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> Vec<Found> {
         Some(folder) => vec![folder.to_owned()],
         None => children(root),
     };
-    let is_session = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "edn");
-    let found = |path: PathBuf| {
-        let metadata = std::fs::metadata(&path).ok()?;
+    let found = |entry: DirEntry| {
+        if !entry.file_name().as_encoded_bytes().ends_with(b".edn") {
+            return None;
+        }
+        // Asked of the folder that is open: of ten thousand files, each would else be looked up from the root.
+        let metadata = entry.metadata().ok()?;
+        let path = entry.path();
+        let metadata = if metadata.is_symlink() { std::fs::metadata(&path).ok()? } else { metadata };
         let modified = metadata.modified().ok()?;
         Some(Found { path, bytes: metadata.len(), modified, inode: metadata.ino() })
     };
-    folders.iter().flat_map(|folder| children(folder)).filter(is_session).filter_map(found).collect()
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+    entries.flat_map(|entries| entries.flatten().filter_map(found)).collect()
 }
 
 /// The sessions below `root`, or in one folder of it, newest first. What cannot be read is left out.

@@ -167,6 +167,9 @@ impl LogFile for FaultyFile {
     fn read(&self) -> io::Result<Vec<u8>> {
         self.file.read()
     }
+    fn read_start(&self, most: u64) -> io::Result<Vec<u8>> {
+        self.file.read_start(most)
+    }
 }
 
 /// A store in a folder of its own, on a disk that can fail.

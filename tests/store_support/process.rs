@@ -1,0 +1,79 @@
+//! A runtime inside the test or benchmark, with a client that wants nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use edn_bridge::clock::SystemClock;
+use edn_bridge::config::{self, Settings};
+use edn_bridge::event::Event;
+use edn_bridge::message::{Mode, SessionId};
+use edn_bridge::runtime::{Providers, Runtime};
+use edn_bridge::session::{ApiError, Call, Client, Pressure, Reply};
+use edn_bridge::store::Store;
+
+/// How long anything that is awaited may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A runtime on that state folder, and what its tasks run on.
+pub fn process(state: &Path, store: Store, threads: usize) -> (Runtime, tokio::runtime::Runtime) {
+    let executor =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
+    let settings = Settings {
+        state_dir: state.to_owned(),
+        cwd: "/".into(),
+        provider: "scripted".into(),
+        model: "scripted".into(),
+        model_file: None,
+        script: None,
+        mode: Mode::Ask,
+        files: config::Files::default(),
+        writable: Vec::new(),
+        models: Vec::new(),
+        origins: Vec::new(),
+        providers: Vec::new(),
+    };
+    let (clock, providers) = (Arc::new(SystemClock), Providers::default());
+    let runtime = Runtime::new(clock, settings, store, providers, executor.handle().clone()).unwrap();
+    (runtime, executor)
+}
+
+/// A request of the one connection.
+pub fn call(session: &SessionId) -> Call {
+    Call { connection: 1, request: "r".into(), session: session.clone() }
+}
+
+/// The answer that will come.
+pub fn asked<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Receiver<Result<T, ApiError>> {
+    let (sender, receiver) = channel();
+    ask(Reply::new(move |result| {
+        let _ = sender.send(result);
+    }));
+    receiver
+}
+
+/// The answer.
+pub fn wait<T>(answer: Receiver<Result<T, ApiError>>) -> T {
+    answer.recv_timeout(PATIENCE).unwrap().unwrap()
+}
+
+/// A client that wants nothing.
+pub struct Nobody;
+
+impl Client for Nobody {
+    fn wants(&self, _: edn_bridge::catalogue::Topic, _: Option<&SessionId>) -> bool {
+        false
+    }
+    fn deliver(&self, _: &Event) -> Pressure {
+        Pressure::Fine
+    }
+    fn focus(&self, _: SessionId) {}
+    fn focused(&self) -> SessionId {
+        SessionId::from("")
+    }
+    fn is_interactor(&self) -> bool {
+        false
+    }
+    fn close(&self) {}
+}
