@@ -4,7 +4,10 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
     missing_docs,
+    dead_code,
     reason = "tests"
 )]
 
@@ -13,7 +16,15 @@ use std::fmt::Write as _;
 use edn_bridge::edn;
 use edn_bridge::query::ast::Query;
 use edn_bridge::query::parse::parse;
+use edn_support::Random;
 use proptest::prelude::*;
+
+#[path = "edn_support/shared.rs"]
+mod edn_support;
+#[path = "edn_support/grammar.rs"]
+mod grammar;
+
+const EQL: &str = include_str!("../grammar/eql.ebnf");
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with(';'))
@@ -53,6 +64,31 @@ fn every_refusal_of_the_corpus_says_where_and_what_was_expected() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert!(count > 20);
+}
+
+#[test]
+fn sentences_of_the_grammar_are_queries() {
+    let grammar = grammar::parse(&format!("{}{EQL}", include_str!("../grammar/edn.ebnf")));
+    let mut random = Random::new(5);
+    let (mut read, mut duplicates) = (0, 0);
+    for _ in 0..4_000 {
+        let sentence = grammar.sentence("query", &mut random);
+        match parse(&sentence) {
+            Ok(query) => {
+                read += 1;
+                let printed = query.to_string();
+                assert_eq!(parse(&printed).unwrap().to_string(), printed, "{sentence}");
+            }
+            // The grammar does not say that keys differ.
+            Err(error) if error.found.starts_with("duplicate-") => duplicates += 1,
+            Err(error) => panic!("{sentence:?}\n{error}"),
+        }
+    }
+    assert!(read > 4 * duplicates, "{read} read, {duplicates} with duplicates");
+    for name in grammar::parse(EQL).names {
+        let used = |part| format!("{part:?}").contains(&format!("Name({name:?})"));
+        assert!(name == "query" || grammar.productions.values().any(used), "{name} is not used");
+    }
 }
 
 #[test]
