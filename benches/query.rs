@@ -1,4 +1,4 @@
-//! What a query costs: twenty attributes of a session, a join over its messages at two sizes, parsing,
+//! What a query costs: twenty attributes of a session, joins over its messages at three sizes, parsing,
 //! planning. `cargo bench --bench query` prints a table.
 
 #![allow(
@@ -15,17 +15,17 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edn_bridge::message::{Block, Message, Role, SessionId};
+use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::query::compile::Level;
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::resolvers::session::SessionFact;
-use edn_bridge::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
-    StoreFacts, World,
-};
 use edn_bridge::query::{graph, prepare};
 use edn_bridge::session::Query;
 use edn_bridge::value::{Map, Owned, Value};
+use query_support::Process;
+
+#[path = "../tests/query_support/mod.rs"]
+mod query_support;
 
 const TWENTY: &str = "[:psi.agent-session/session-id :psi.agent-session/session-name \
     :psi.agent-session/session-display-name :psi.agent-session/session-file :psi.agent-session/worktree-path \
@@ -34,126 +34,37 @@ const TWENTY: &str = "[:psi.agent-session/session-id :psi.agent-session/session-
     :psi.agent-session/model-reasoning :psi.agent-session/thinking-level :psi.agent-session/usage-input \
     :psi.agent-session/usage-output :psi.agent-session/usage-cost-total :psi.agent-session/context-fraction \
     :psi.agent-session/context-window :psi.agent-session/message-count :psi.agent-session/created-at]";
+const UNION: &str = "[{:psi.agent-session/messages {:psi.message/tool-call-id [:psi.message/text] :psi.message/id [:psi.message/role]}}]";
+const THROUGH: &str = "[{:psi.agent-session/tool-lifecycle-summaries [:psi.tool-lifecycle.summary/tool-name {:>/turn [:psi.turn/text]}]}]";
+const NEWEST: &str = "[:psi.turn/text {(:psi.agent-session/messages {:limit 1}) [:psi.message/text]}]";
 const JOIN: &str = "[{:psi.agent-session/messages [:psi.message/id :psi.message/role :psi.message/text :psi.message/timestamp]}]";
 
-struct Fake {
-    focus: SessionId,
-    session: Arc<Session>,
-}
-
-struct Session {
-    id: SessionId,
-    messages: Vec<Arc<Message>>,
-}
-
-impl SessionView for Session {
-    fn prompt_parts(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn skills(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn context_problems(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn id(&self) -> &SessionId {
-        &self.id
-    }
-    fn fact(&self, fact: SessionFact) -> Owned {
-        match fact {
-            SessionFact::SessionId => self.id.to_value(),
-            SessionFact::IsStreaming | SessionFact::IsCompacting | SessionFact::ModelReasoning => true.into(),
-            SessionFact::UsageInput | SessionFact::UsageOutput => 12_345.into(),
-            SessionFact::ContextFraction | SessionFact::UsageCostTotal => 0.25.into(),
-            _ => Value::from("a text of usual length".to_owned()),
-        }
-    }
-    fn messages(&self) -> Vec<Arc<Message>> {
-        self.messages.clone()
-    }
-    fn entries(&self) -> Vec<EntryView> {
-        Vec::new()
-    }
-    fn queue(&self) -> Vec<QueuedView> {
-        Vec::new()
-    }
-    fn stage(&self) -> Option<Arc<Map<'static>>> {
-        None
-    }
-    fn stats(&self) -> Map<'static> {
-        Map::new()
+fn fact(fact: SessionFact) -> Owned {
+    match fact {
+        SessionFact::SessionId => "s-1".into(),
+        SessionFact::IsStreaming | SessionFact::IsCompacting | SessionFact::ModelReasoning => true.into(),
+        SessionFact::UsageInput | SessionFact::UsageOutput => 12_345.into(),
+        SessionFact::ContextFraction | SessionFact::UsageCostTotal => 0.25.into(),
+        _ => Value::from("a text of usual length".to_owned()),
     }
 }
 
-impl World for Fake {
-    fn focus(&self) -> &SessionId {
-        &self.focus
-    }
-    fn session(&self, id: &str) -> Option<Arc<dyn SessionView>> {
-        (self.focus.as_str() == id).then(|| self.session.clone() as Arc<dyn SessionView>)
-    }
-    fn live(&self) -> Vec<Arc<dyn SessionView>> {
-        vec![self.session.clone()]
-    }
-    fn list(&self, _: bool, _: usize) -> Vec<SessionInfo> {
-        Vec::new()
-    }
-    fn models(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn providers(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn connections(&self) -> Vec<ConnectionFacts> {
-        Vec::new()
-    }
-    fn settings(&self) -> Vec<Setting> {
-        Vec::new()
-    }
-    fn process(&self) -> ProcessFacts {
-        ProcessFacts::default()
-    }
-    fn jobs(&self, _: &SessionId) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn tools(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn questions(&self) -> Vec<QuestionFacts> {
-        Vec::new()
-    }
-    fn stages(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-    fn hooks(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn store(&self) -> StoreFacts {
-        StoreFacts::default()
-    }
-    fn notes(&self) -> Option<Vec<Owned>> {
-        None
-    }
-    fn search_notes(&self, _: &str) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-}
-
-fn world(messages: usize) -> Fake {
+fn world(messages: usize) -> Process {
     let message = |n: usize| {
         let text = Block::Text(format!("message {n}: {}", "some words of text ".repeat(10)).into());
-        Arc::new(Message::new(
-            format!("e-{n}").into(),
-            Role::User,
-            vec![text],
-            "2026-01-01T00:00:00.000Z".into(),
-        ))
+        let call = Block::ToolCall {
+            id: format!("c-{n}").into(),
+            name: "read".into(),
+            arguments: Value::from(Map::new().with("path", "file")),
+        };
+        let (role, content) =
+            if n.is_multiple_of(2) { (Role::User, vec![text]) } else { (Role::Assistant, vec![text, call]) };
+        let mut message =
+            Message::new(format!("e-{n}").into(), role, content, "2026-01-01T00:00:00.000Z".into());
+        message.turn_id = Some(format!("t-{}", n / 2).into());
+        Arc::new(message)
     };
-    let id = SessionId::from("s-1");
-    Fake {
-        focus: id.clone(),
-        session: Arc::new(Session { id, messages: (0..messages).map(message).collect() }),
-    }
+    Process::new((0..messages).map(message).collect(), fact)
 }
 
 /// Median and least of many runs.
@@ -185,7 +96,7 @@ fn main() {
     println!("{:44} {:>12} {:>12}   goal", "microseconds", "median", "least");
     show("make the graph, once", "", (built, built));
     let query = |text: &str| Query { text: text.to_owned(), entity: None, strict: true };
-    let ask = |query: &Query, world: &Fake| {
+    let ask = |query: &Query, world: &Process| {
         black_box(prepare(query).unwrap().run(world, Vec::new()).unwrap());
     };
     let small = world(10);
@@ -208,9 +119,18 @@ fn main() {
             black_box(parse(TWENTY).unwrap());
         }),
     );
-    let join = query(JOIN);
-    for (count, goal) in [(1_000, "1,000"), (10_000, "10,000"), (100_000, "100,000")] {
-        let world = world(count);
-        show(&format!("join over {count} messages, 4 attributes"), goal, measure(20, || ask(&join, &world)));
+    // What grows with the messages is shown at three sizes: ten times as many may take ten times as long.
+    for (text, what) in [
+        (JOIN, "a join over all, 4 attributes"),
+        (UNION, "a union over all, 2 branches"),
+        (THROUGH, "the turn of each tool call"),
+        (NEWEST, "the last turn and message alone"),
+    ] {
+        let query = query(text);
+        for (count, goal) in [(1_000, ""), (10_000, if text == JOIN { "10,000" } else { "" }), (100_000, "")]
+        {
+            let world = world(count);
+            show(&format!("{count} messages: {what}"), goal, measure(20, || ask(&query, &world)));
+        }
     }
 }

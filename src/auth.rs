@@ -109,6 +109,22 @@ impl Keys {
             || self.0.credentials.has(&self.0.provider)
     }
 
+    /// Where the key comes from, in the order in which [`Keys::get`] looks; `None` where there is none, or none
+    /// is needed. Asks no command.
+    pub fn origin(&self) -> Option<String> {
+        let source = &self.0.source;
+        if source.command.is_some() {
+            return Some(":key-command".to_owned());
+        }
+        if source.store {
+            return Some(":key-store".to_owned());
+        }
+        if self.0.credentials.has(&self.0.provider) {
+            return Some(format!("/login {}", self.0.provider));
+        }
+        self.variable().map(|(name, _)| name.clone())
+    }
+
     /// The key.
     ///
     /// `again` says that the last one was not accepted: what can be renewed or asked anew is.
@@ -132,7 +148,7 @@ impl Keys {
             None => {}
         }
         match self.variable() {
-            Some(key) => Ok(Credential::Key(key)),
+            Some((_, key)) => Ok(Credential::Key(key)),
             None if self.is_free() => Ok(Credential::None),
             None => Err(KeyError::Missing(format!("There is no key for {}. {}", self.0.name, self.advice()))),
         }
@@ -168,9 +184,12 @@ impl Keys {
         source.variables.is_empty() && source.login.is_none() && source.url.is_none()
     }
 
-    fn variable(&self) -> Option<Secret> {
-        let set = |name: &String| std::env::var(name).ok().filter(|key| !key.trim().is_empty());
-        self.0.source.variables.iter().find_map(set).map(|key| Secret::new(key.trim().to_owned()))
+    /// The first variable that is set, and its key.
+    fn variable(&self) -> Option<(&String, Secret)> {
+        self.0.source.variables.iter().find_map(|name| {
+            let key = std::env::var(name).ok().filter(|key| !key.trim().is_empty())?;
+            Some((name, Secret::new(key.trim().to_owned())))
+        })
     }
 
     /// Asks the command or the secret store, once.

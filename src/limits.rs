@@ -238,6 +238,12 @@ pub const QUERY_FAILURES: usize = 256;
 /// Sessions on disk that a query lists unless it says `:limit`.
 pub const QUERY_SESSIONS: usize = 10_000;
 
+/// Records of answered questions that a query lists unless it says `:limit`: some screens.
+pub const AUDIT_RECORDS: usize = 100;
+
+/// How far back into the audit file a query reads, in bytes (4 MiB): some ten thousand records.
+pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Lines of the log that wait for standard error to be read. What comes beyond is counted and left out.
 pub const LOG_LINES: usize = 1024;
 

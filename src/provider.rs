@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::Stream;
 
 use crate::message::{Message, StopReason, ThinkingLevel, Usage};
-use crate::value::Value;
+use crate::value::{Map, Value};
 
 pub mod embedded;
 pub mod fetch;
@@ -30,6 +30,11 @@ pub trait Provider: Send + Sync + 'static {
     /// Whether it can be asked as things stand: what it needs (a key, a file) is there. Quick; asks nobody.
     fn is_ready(&self) -> bool {
         true
+    }
+
+    /// What can be told of it: `:api`, `:base-url` and `:key-from`, those that it has. Never a secret.
+    fn facts(&self) -> Map<'static> {
+        Map::new()
     }
 
     /// Asks the model. Returns at once; the work begins when the stream is first polled or before.

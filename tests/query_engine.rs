@@ -8,12 +8,13 @@
     reason = "tests"
 )]
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use edn_bridge::edn;
-use edn_bridge::message::{Block, Message, Role, SessionId};
+use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::query::compile::Level;
 use edn_bridge::query::graph::{
     Answer, Cost, Env, Failure, Graph, GraphError, Input, Inputs, Namespace, Output, Resolver, Run,
@@ -21,11 +22,10 @@ use edn_bridge::query::graph::{
 use edn_bridge::query::parse::parse;
 use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::run::{Answered, Bounds, Stop, run, run_within};
-use edn_bridge::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
-    StoreFacts, World,
-};
-use edn_bridge::value::{Map, Owned, Value};
+use edn_bridge::value::{Map, Value};
+use query_support::Process;
+
+mod query_support;
 
 const fn out(name: &'static str) -> Output {
     Output { name, sub: &[] }
@@ -44,8 +44,11 @@ fn number(inputs: &Inputs<'_>, name: &str) -> i64 {
     inputs.value(name).and_then(Value::as_i64).unwrap_or(0)
 }
 
-static SEEN: AtomicUsize = AtomicUsize::new(0);
-static BATCHES: AtomicUsize = AtomicUsize::new(0);
+// Of each test's own thread, so that tests side by side do not count each other's.
+thread_local! {
+    static SEEN: Cell<usize> = const { Cell::new(0) };
+    static BATCHES: Cell<usize> = const { Cell::new(0) };
+}
 
 const PART: Namespace = Namespace {
     attributes: &[
@@ -82,7 +85,7 @@ const PART: Namespace = Namespace {
             |_, inputs| Ok(vec![("c", (number(inputs, "b") * 10 + number(inputs, "beside")).into())]),
         ),
         one("seen", &[Input::Required("a")], &[out("once"), out("twice")], |_, _| {
-            SEEN.fetch_add(1, Ordering::SeqCst);
+            SEEN.set(SEEN.get() + 1);
             Ok(vec![("once", 1.into()), ("twice", 2.into())])
         }),
         one("sum", &[Input::Required("once"), Input::Required("twice")], &[out("sum")], |_, inputs| {
@@ -108,7 +111,7 @@ const PART: Namespace = Namespace {
             output: &[out("square")],
             cost: Cost::Ready,
             run: Run::Batch(|_, all| {
-                BATCHES.fetch_add(1, Ordering::SeqCst);
+                BATCHES.set(BATCHES.get() + 1);
                 let square =
                     |inputs: &Inputs<'_>| Ok(vec![("square", (number(inputs, "item").pow(2)).into())]);
                 all.iter().map(square).collect()
@@ -133,111 +136,24 @@ const PART: Namespace = Namespace {
 
 const NOTHING: Namespace = Namespace { attributes: &[("nothing", ".")], resolvers: &[], mutations: &[] };
 
-struct Nowhere(SessionId);
-
-impl World for Nowhere {
-    fn focus(&self) -> &SessionId {
-        &self.0
-    }
-    fn session(&self, id: &str) -> Option<Arc<dyn SessionView>> {
-        (id == self.0.as_str()).then(|| Arc::new(Talk(self.0.clone())) as Arc<dyn SessionView>)
-    }
-    fn live(&self) -> Vec<Arc<dyn SessionView>> {
-        self.session(self.0.as_str()).into_iter().collect()
-    }
-    fn list(&self, _: bool, _: usize) -> Vec<SessionInfo> {
-        Vec::new()
-    }
-    fn models(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn providers(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn connections(&self) -> Vec<ConnectionFacts> {
-        Vec::new()
-    }
-    fn settings(&self) -> Vec<Setting> {
-        Vec::new()
-    }
-    fn process(&self) -> ProcessFacts {
-        ProcessFacts::default()
-    }
-    fn jobs(&self, _: &SessionId) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn tools(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn questions(&self) -> Vec<QuestionFacts> {
-        Vec::new()
-    }
-    fn stages(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-    fn hooks(&self) -> Vec<Owned> {
-        Vec::new()
-    }
-    fn store(&self) -> StoreFacts {
-        StoreFacts::default()
-    }
-    fn notes(&self) -> Option<Vec<Owned>> {
-        None
-    }
-    fn search_notes(&self, _: &str) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-}
-
 /// A session in which a tool was called.
-struct Talk(SessionId);
-
-impl SessionView for Talk {
-    fn prompt_parts(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn skills(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn context_problems(&self) -> Vec<Value<'static>> {
-        Vec::new()
-    }
-    fn id(&self) -> &SessionId {
-        &self.0
-    }
-    fn fact(&self, _: SessionFact) -> Owned {
-        Value::Nil
-    }
-    fn messages(&self) -> Vec<Arc<Message>> {
-        let call = |id: &str| Block::ToolCall {
-            id: id.into(),
-            name: "read".into(),
-            arguments: Value::from(Map::new().with("path", "x")),
-        };
-        let said = Message::new("e-1".into(), Role::Assistant, vec![call("c-1"), call("c-2")], "".into());
-        let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
-        result.tool_call_id = Some("c-1".into());
-        result.is_error = Some(false);
-        vec![Arc::new(said), Arc::new(result)]
-    }
-    fn entries(&self) -> Vec<EntryView> {
-        Vec::new()
-    }
-    fn queue(&self) -> Vec<QueuedView> {
-        Vec::new()
-    }
-    fn stage(&self) -> Option<Arc<Map<'static>>> {
-        None
-    }
-    fn stats(&self) -> Map<'static> {
-        Map::new()
-    }
+fn talk() -> Process {
+    let call = |id: &str| Block::ToolCall {
+        id: id.into(),
+        name: "read".into(),
+        arguments: Value::from(Map::new().with("path", "x")),
+    };
+    let said = Message::new("e-1".into(), Role::Assistant, vec![call("c-1"), call("c-2")], "".into());
+    let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
+    result.tool_call_id = Some("c-1".into());
+    result.is_error = Some(false);
+    Process::new(vec![Arc::new(said), Arc::new(result)], |_| Value::Nil)
 }
 
 fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
     let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
     let entity = edn::read_one(entity.as_bytes()).unwrap().into_owned();
-    run(graph, &Nowhere("s-1".into()), &level, entity.as_map().unwrap().clone(), Vec::new()).unwrap()
+    run(graph, &talk(), &level, entity.as_map().unwrap().clone(), Vec::new()).unwrap()
 }
 
 fn ask(text: &str, entity: &str) -> Answered {
@@ -259,23 +175,76 @@ fn what_is_asked_is_found_through_several_steps() {
 
 #[test]
 fn a_resolver_runs_once_for_an_entity() {
-    SEEN.store(0, Ordering::SeqCst);
+    SEEN.set(0);
     check(
         "[:once :twice :sum :once {:>/again [:twice]}]",
         "{}",
         "{:once 1 :twice 2 :sum 3 :>/again {:twice 2}}",
     );
-    assert_eq!(SEEN.load(Ordering::SeqCst), 1);
+    assert_eq!(SEEN.get(), 1);
 }
 
 #[test]
 fn a_list_is_one_batch_and_a_nested_input_its_join() {
-    BATCHES.store(0, Ordering::SeqCst);
+    BATCHES.set(0);
     let answered = ask("[{:items [:item :square]} :total]", "{}");
-    assert_eq!(BATCHES.load(Ordering::SeqCst), 2, "one for the join, one for the nested input");
+    assert_eq!(BATCHES.get(), 2, "one for the join, one for the nested input");
     assert_eq!(answered.result.get("total"), Some(&Value::int((0..1000).map(|n| n * n).sum())));
     let items = answered.result.get("items").unwrap().as_slice().unwrap();
     assert_eq!(items[999].to_string(), "{:item 999 :square 998001}");
+}
+
+/// What goes one by one costs a batch resolver its purpose, and a list of thousands its time.
+#[test]
+fn placeholders_and_unions_in_a_list_are_asked_together() {
+    let batches = |text: &str| {
+        BATCHES.set(0);
+        let answered = ask(text, "{}");
+        let items = answered.result.get("items").unwrap().as_slice().unwrap().to_vec();
+        (BATCHES.get(), items[3].to_string(), items.len())
+    };
+    assert_eq!(
+        batches("[{:items [{:>/below [:square]} :square]}]"),
+        (1, "{:>/below {:square 9} :square 9}".to_owned(), 1000)
+    );
+    assert_eq!(
+        batches("[{:items [({:>/below [:square]} {:item 2}) :square]}]"),
+        (2, "{:>/below {:square 4} :square 9}".to_owned(), 1000)
+    );
+    assert_eq!(
+        batches("[{:items {:kind/x [:a] :square [:square :item]}}]"),
+        (1, "{:square 9 :item 3}".to_owned(), 1000)
+    );
+}
+
+#[test]
+fn the_turns_of_many_calls_are_looked_for_once() {
+    let message = |n: usize| {
+        let call = Block::ToolCall { id: format!("c-{n}").into(), name: "x".into(), arguments: Value::Nil };
+        let content = vec![Block::Text(format!("said {n}").into()), call];
+        let mut message = Message::new(format!("e-{n}").into(), Role::Assistant, content, "".into());
+        message.turn_id = Some(format!("t-{n}").into());
+        Arc::new(message)
+    };
+    let fact = |fact| match fact {
+        SessionFact::SessionId => Value::from("s-1"),
+        SessionFact::IsStreaming => true.into(),
+        _ => Value::Nil,
+    };
+    let walks = |calls: usize, text: &str| {
+        let process = Process::new((0..calls).map(message).collect(), fact);
+        let graph = edn_bridge::query::graph();
+        let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
+        let answered = run(graph, &process, &level, Map::new(), Vec::new()).unwrap();
+        assert!(answered.result.to_string().contains(&format!("said {}", calls - 1)), "{answered:?}");
+        process.session.walks.load(Ordering::SeqCst)
+    };
+    for text in [
+        "[{:psi.agent-session/tool-lifecycle-summaries [{:>/turn [:psi.turn/text]}]}]",
+        "[{:psi.agent-session/turns [:psi.turn/text :psi.turn/tool-calls]}]",
+    ] {
+        assert_eq!(walks(200, text), walks(2, text), "{text}");
+    }
 }
 
 #[test]
@@ -319,6 +288,7 @@ fn unions_placeholders_aliases_params_and_wildcards() {
     check("[({:>/p [:c]} {:a 3}) :c]", "{}", "{:>/p {:c 47} :c 27}");
     check("[(:echo {:x 1}) (:echo {:x 2 :pathom/as :two})]", "{}", "{:echo {:x 1} :two {:x 2}}");
     check("[*]", "{:a 1 :own {:b 2}}", "{:a 1 :own {:b 2}}");
+    check("[([:echo _] {:x 1})]", "{}", "{:echo {:x 1}}");
     check("[{[:a 4] [:b]} {[:q _] [:r]} [:q _]]", "{:q {:r 1}}", "{[:a 4] {:b 5} :q {:r 1}}");
     check("[{:s [:t]} {:e [:t]}]", "{:s \"plain\" :e []}", "{:s \"plain\" :e []}");
 }
@@ -335,7 +305,7 @@ fn an_answer_is_bounded_in_size_and_in_time() {
     let level = Level::new(&parse("[{:items [:item :square]}]").unwrap(), &|name| graph.attr(name));
     let ask = |values, deadline| {
         let bounds = Bounds { values, deadline };
-        run_within(bounds, &graph, &Nowhere("s-1".into()), &level, Map::new(), Vec::new()).map(|_| ())
+        run_within(bounds, &graph, &Process::empty(), &level, Map::new(), Vec::new()).map(|_| ())
     };
     assert_eq!(ask(10_000, None), Ok(()));
     assert_eq!(ask(2_000, None), Err(Stop::TooLarge), "a thousand items with two attributes each");

@@ -31,22 +31,45 @@ fn live() -> (Setup, Bridge) {
     (setup, bridge)
 }
 
+/// A workflow that nobody lets begin.
+const WAITS: &str =
+    "{:doc \"Waits for a word.\" :stages [{:id :a :body \"{{args}}\" :gate [{:confirm \"Begin?\"}]}]}";
+
+fn live_with_workflow() -> (Setup, Bridge) {
+    let setup = Setup::new().script(SCRIPT);
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{}").unwrap();
+    std::fs::create_dir_all(setup.dir.path().join("workflows")).unwrap();
+    std::fs::write(setup.dir.path().join("workflows/waits.edn"), WAITS).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = setup.serve();
+    let hello =
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}";
+    bridge.ask("h", "handshake", hello);
+    bridge.ask("s", "subscribe", "{}");
+    (setup, bridge)
+}
+
 const BUSY: &str = "{:turns [{:steps [{:delta \"Hello.\"}] :usage {:input 10 :output 5}} \
     {:steps [{:tool-call {:name \"bash\" :arguments {:command \"true\" :background true}}}]} \
     {:steps [{:delta \"It runs.\"}]} \
     {:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo done\"}}}]} \
     {:steps [{:delta \"Done.\"}]}] :then :repeat-last}";
 
-/// A session of everything: turns, a background job, a call that waits for a person's word, a message that
-/// waits for the turn, a name, a hook, a skill.
+/// A session of everything: turns, a run of a workflow, a background job, a call that waits for a person's
+/// word and one that was answered, a message that waits for the turn, a name, a hook, a rule, a skill, a template.
 fn busy() -> (Setup, Bridge) {
     let setup = Setup::new().script(BUSY);
     let config = setup.dir.path().join("user.edn");
     std::fs::write(
         &config,
-        "{:hooks [{:stage :tool-call :point :post :kind :observer :command [\"true\"] :tools [\"read\"]}]}",
+        "{:hooks [{:stage :tool-call :point :post :kind :observer :command [\"true\"] :tools [\"read\"]}] \
+          :permissions {:rules [{:decision :deny :tool \"bash\" :command \"rm\"}]}}",
     )
     .unwrap();
+    let workflows = setup.dir.path().join("workflows");
+    std::fs::create_dir_all(&workflows).unwrap();
+    std::fs::write(workflows.join("waits.edn"), WAITS).unwrap();
     let setup = setup.arg("--config").arg(config.to_str().unwrap());
     let git = setup.project().join(".git");
     std::fs::create_dir_all(git.join("refs/heads")).unwrap();
@@ -55,6 +78,9 @@ fn busy() -> (Setup, Bridge) {
     let skill = setup.project().join(".edn-bridge/skills/tidy");
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "---\ndescription: Tidies up.\n---\n").unwrap();
+    let prompts = setup.project().join(".edn-bridge/prompts");
+    std::fs::create_dir_all(&prompts).unwrap();
+    std::fs::write(prompts.join("greet.md"), "---\ndescription: Greets.\n---\nHello $1\n").unwrap();
     let mut bridge = setup.serve();
     bridge.ask(
         "h",
@@ -72,6 +98,15 @@ fn busy() -> (Setup, Bridge) {
         bridge.until(|frame| support::is_event(frame, "session/updated") && data(frame, "phase") == "idle");
     };
     turn(&mut bridge, "hello", "Hello.");
+    bridge.ask("w", "command", "{:text \"/workflow waits now\"}");
+    let question = bridge.event("interaction/requested");
+    let id = support::at(&question, &["data", "interaction-id"]).unwrap().to_string();
+    bridge.ask("r", "interaction_respond", &format!("{{:interaction-id {id} :status \"cancelled\"}}"));
+    bridge.event("ui/notification");
+    bridge.until(|frame| {
+        let phase = support::at(frame, &["data", "phase"]).and_then(Value::as_str);
+        support::is_event(frame, "session/updated") && phase == Some("idle")
+    });
     bridge.ask("m", "set_mode", "{:mode \"yolo\"}");
     turn(&mut bridge, "a job", "It runs.");
     bridge.ask("m", "set_mode", "{:mode \"ask\"}");
@@ -139,6 +174,101 @@ fn every_attribute_of_the_graph_resolves_on_a_live_session() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(empty.is_empty(), "the session has none of these: {empty:?}");
     assert!(all.len() > 220 && resolved == all.len(), "{resolved} of {}", all.len());
+}
+
+#[test]
+fn what_a_configuration_brings_and_what_was_decided_is_told() {
+    let (_setup, mut bridge) = busy();
+    let mut check = |query: &str, expected: &str| {
+        let found = result(&mut bridge, query).to_string();
+        assert!(found.contains(expected), "{query}: {found} has no {expected}");
+    };
+    check(
+        "[{:psi.workflow/list [:psi.workflow/name :psi.workflow/doc :psi.workflow/problem {:psi.workflow/stages [:psi.workflow-stage/id]}]}]",
+        "{:psi.workflow/name \"waits\" :psi.workflow/doc \"Waits for a word.\" :psi.workflow/problem nil \
+         :psi.workflow/stages [{:psi.workflow-stage/id \"a\"}]}",
+    );
+    check(
+        "[{:psi.agent-session/workflow-runs [:psi.workflow/doc :psi.workflow-run/arguments :psi.workflow-run/status \
+          {:psi.workflow-run/steps [:psi.workflow-step/id :psi.workflow-step/status :psi.workflow-step/why]}]}]",
+        "[{:psi.workflow/doc \"Waits for a word.\" :psi.workflow-run/arguments \"now\" \
+         :psi.workflow-run/status \"skipped\" :psi.workflow-run/steps [{:psi.workflow-step/id \"a\" \
+         :psi.workflow-step/status \"skipped\" :psi.workflow-step/why \"the user dismissed \\\"Begin?\\\"\"}]}]",
+    );
+    check(
+        "[{:psi.audit/list [:psi.audit/kind :psi.audit/outcome]}]",
+        "[{:psi.audit/kind \"confirm\" :psi.audit/outcome \"cancelled\"}]",
+    );
+    check(
+        "[{:psi.agent-session/rules [:psi.rule/decision :psi.rule/tool :psi.rule/command :psi.rule/source]}]",
+        "{:psi.rule/decision :deny :psi.rule/tool \"bash\" :psi.rule/command \"rm\" :psi.rule/source :configured}",
+    );
+    check(
+        "[{:psi.agent-session/skills [:psi.skill/name :psi.skill/description]}]",
+        "[{:psi.skill/name \"tidy\" :psi.skill/description \"Tidies up.\"}]",
+    );
+    check(
+        "[{:psi.agent-session/prompt-templates [:name :description]}]",
+        "{:name \"greet\" :description \"Greets.\"}",
+    );
+}
+
+#[test]
+fn a_workflow_shows_its_status_for_as_long_as_it_runs() {
+    let (_setup, mut bridge) = live_with_workflow();
+    bridge.ask("w", "command", "{:text \"/workflow waits\"}");
+    let question = bridge.event("interaction/requested");
+    let found = result(
+        &mut bridge,
+        "[:psi.ui/statuses {:psi.ui/widgets [:widget-id :content-lines]} {:psi.ui/widget-specs [:title]} \
+          {:psi.agent-session/workflow-runs [:psi.workflow-run/status {:psi.workflow-run/steps [:psi.workflow-step/status]}]}]",
+    );
+    assert_eq!(
+        found.to_string(),
+        "{:psi.ui/statuses [{:extension-id \"edn-bridge\" :text \"workflow waits: a\"}] \
+         :psi.ui/widgets [{:widget-id \"workflow\" :content-lines [\"Workflow waits\" \"  ● a  running\"]}] \
+         :psi.ui/widget-specs [{:title \"Workflow\"}] \
+         :psi.agent-session/workflow-runs [{:psi.workflow-run/status \"running\" \
+         :psi.workflow-run/steps [{:psi.workflow-step/status \"running\"}]}]}"
+    );
+    let id = support::at(&question, &["data", "interaction-id"]).unwrap().to_string();
+    bridge.ask("r", "interaction_respond", &format!("{{:interaction-id {id} :status \"cancelled\"}}"));
+    bridge.event("ui/notification");
+    assert_eq!(result(&mut bridge, "[:psi.ui/statuses]").to_string(), "{:psi.ui/statuses []}");
+}
+
+/// What a query tells of a session holds together, whatever happens to the session meanwhile; and it is
+/// answered while the turn goes on.
+#[test]
+fn a_query_in_a_running_turn_reads_one_state_of_it() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"find\" :arguments {:glob \"*\"}}}]}] :then :repeat-last}",
+    );
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go on and on\"}");
+    let number = |found: &Owned, key: &str| found.get(key).and_then(Value::as_i64).unwrap();
+    let count = |items: &[Owned]| i64::try_from(items.len()).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    let mut runs = true;
+    while runs && seen.len() < 20 {
+        let found = result(
+            &mut bridge,
+            "[:psi.agent-session/message-count {:psi.agent-session/messages [:psi.message/id :psi.message/parent-id]} \
+              {:psi.agent-session/entries [:psi.entry/id]} :psi.agent-session/offset :psi.agent-session/message-counts \
+              :psi.agent-session/is-streaming]",
+        );
+        let list = |key: &str| found.get(key).unwrap().as_slice().unwrap();
+        let messages = list("psi.agent-session/messages");
+        let counts = found.get("psi.agent-session/message-counts").unwrap().as_map().unwrap();
+        let counted: i64 = counts.iter().filter_map(|(_, count)| count.as_i64()).sum();
+        let told = number(&found, "psi.agent-session/message-count");
+        assert_eq!([told, counted], [count(messages); 2], "{found}");
+        assert_eq!(number(&found, "psi.agent-session/offset"), count(list("psi.agent-session/entries")));
+        seen.insert(told);
+        runs = found.get("psi.agent-session/is-streaming").and_then(Value::as_bool).unwrap();
+    }
+    assert!(seen.len() > 3, "the session stood still: {seen:?}");
+    bridge.ask("a", "abort", "{}");
 }
 
 #[test]
@@ -228,7 +358,7 @@ fn every_setting_says_where_it_came_from_and_no_secret() {
          :permissions {:rules [{:decision :deny :tool \"bash\"}]}}",
     )
     .unwrap();
-    let setup = setup.arg("--config").arg(file.to_str().unwrap());
+    let setup = setup.arg("--config").arg(file.to_str().unwrap()).env("ANTHROPIC_API_KEY", "canary-7f4");
     let mut bridge = setup.ready();
     let found = result(
         &mut bridge,
@@ -250,6 +380,15 @@ fn every_setting_says_where_it_came_from_and_no_secret() {
     assert!(text.contains(":api-key :hidden") && !text.contains("canary"), "{text}");
     let found = result(&mut bridge, "[{[:psi.config/key :mode] [:psi.config/value :psi.config/source]}]");
     assert!(found.to_string().contains("the option --mode"), "{found}");
+    let found = result(
+        &mut bridge,
+        "[{[:psi.provider/name \"anthropic\"] [:psi.provider/api :psi.provider/base-url :psi.provider/key-from]}]",
+    );
+    assert_eq!(
+        found.to_string(),
+        "{[:psi.provider/name \"anthropic\"] {:psi.provider/api :anthropic \
+         :psi.provider/base-url \"https://api.anthropic.com/\" :psi.provider/key-from \"ANTHROPIC_API_KEY\"}}"
+    );
 }
 
 #[test]

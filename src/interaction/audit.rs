@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 use crate::edn;
-use crate::limits::MAX_LINE_BYTES;
+use crate::limits::{AUDIT_READ_BYTES, MAX_LINE_BYTES};
 use crate::value::{Map, Value};
 
 /// What stands before the first line.
@@ -117,6 +117,24 @@ pub fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("audit.edn")
 }
 
+/// The newest records of an audit file, oldest first, as far as [`AUDIT_READ_BYTES`] reach. Lines that are no
+/// records are left out, and what is not there has none.
+pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
+    let mut end = Vec::new();
+    let read = File::open(path).and_then(|mut file| {
+        let from = file.metadata()?.len().saturating_sub(AUDIT_READ_BYTES);
+        file.seek(SeekFrom::Start(from))?;
+        file.take(AUDIT_READ_BYTES).read_to_end(&mut end)
+    });
+    if read.is_err() {
+        return Vec::new();
+    }
+    let record = |line: &[u8]| edn::read_one(line).ok()?.as_map().map(|map| map.clone().into_owned());
+    let mut records: Vec<_> = end.rsplit(|byte| *byte == b'\n').filter_map(record).take(limit).collect();
+    records.reverse();
+    records
+}
+
 /// Reads an audit file through and says how many records hold together.
 ///
 /// # Errors
@@ -196,6 +214,15 @@ mod tests {
             Audit::new(dir.path()).append(Map::new().with("kind", "approve").with("n", n)).unwrap();
         }
         assert_eq!(verify(&file).unwrap(), 4);
+        let numbers = |limit| {
+            newest(&file, limit)
+                .iter()
+                .map(|record| record.get_keyword("n").unwrap().clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(2), [Value::int(2), Value::int(3)]);
+        assert_eq!(numbers(9).len(), 4);
+        assert!(newest(&dir.path().join("none"), 9).is_empty());
         let whole = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
         let check = |lines: Vec<String>| {

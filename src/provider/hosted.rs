@@ -68,6 +68,18 @@ impl Provider for Hosted {
         self.server.keys.are_there()
     }
 
+    fn facts(&self) -> Map<'static> {
+        let Spec { protocol, base, .. } = &self.server.spec;
+        let mut base = base.clone();
+        // Whoever puts a key there does not want to see it here.
+        base.set_query(None);
+        let mut facts = Map::new();
+        facts.put("api", Value::keyword(protocol.as_str()));
+        facts.put("base-url", base.to_string());
+        facts.put_some("key-from", self.server.keys.origin());
+        facts
+    }
+
     fn stream(&self, request: Request) -> ChunkStream {
         let call = Box::new(Call {
             server: self.server.clone(),

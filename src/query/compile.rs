@@ -74,6 +74,8 @@ pub enum What {
     Link {
         /// Which.
         name: Name,
+        /// The ask's params; `None` without any that a resolver would see.
+        params: Option<Map<'static>>,
         /// What is asked of the entities there.
         sub: Option<LevelSub>,
     },
@@ -180,15 +182,13 @@ impl LevelAsk {
         let sub = below.map(|sub| LevelSub::new(sub, attr));
         let mut params = params.unwrap_or_default();
         let alias = params.remove(&Value::keyword(ALIAS));
+        let given = |params: Map<'static>| Some(params).filter(|params| !params.is_empty());
         let written = key.result_key();
         let what = match (key, sub) {
             (Key::Attribute(text), Some(sub)) if text.starts_with(">/") => What::Placeholder { params, sub },
-            (Key::Attribute(text), sub) => {
-                let params = Some(params).filter(|params| !params.is_empty());
-                What::Attribute { name: name(text), params, sub }
-            }
             (Key::Ident(text, value), sub) => What::Ident { name: name(text), value: value.clone(), sub },
-            (Key::Link(text), sub) => What::Link { name: name(text), sub },
+            (Key::Attribute(text), sub) => What::Attribute { name: name(text), params: given(params), sub },
+            (Key::Link(text), sub) => What::Link { name: name(text), params: given(params), sub },
         };
         Self { key: alias.unwrap_or(written), what }
     }
@@ -198,9 +198,9 @@ impl LevelAsk {
             What::All => return false,
             What::Placeholder { sub, .. } => (None, Some(sub)),
             What::Mutation { sub, .. } => (None, sub.as_ref()),
-            What::Attribute { name, sub, .. } | What::Ident { name, sub, .. } | What::Link { name, sub } => {
-                (name.attr, sub.as_ref())
-            }
+            What::Attribute { name, sub, .. }
+            | What::Ident { name, sub, .. }
+            | What::Link { name, sub, .. } => (name.attr, sub.as_ref()),
         };
         name.is_some_and(|attr| leads_to_slow(graph, attr, seen))
             || match sub {

@@ -4,8 +4,8 @@
 //! Names are numbers from here on, so that planning and running compare no text. Knows nothing of what a
 //! resolver does.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::catalogue::Op;
 use crate::message::Message;
@@ -249,7 +249,7 @@ impl Handle {
                 map.put("id", entry.id.to_value());
                 map.put("parent-id", entry.parent.as_ref().map(|id| id.to_value()));
                 map.put("ts", entry.ts.to_string());
-                map.put("type", Value::keyword(entry.kind.to_string()));
+                map.put("type", Value::Keyword(entry.kind.clone()));
                 if let Some(message) = &entry.message {
                     map.put("message", message.to_value());
                 }
@@ -331,7 +331,7 @@ impl ResolverId {
 const MOST: usize = 512;
 
 /// A set of attributes or resolvers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bits([u64; MOST / 64]);
 
 impl Bits {
@@ -400,6 +400,8 @@ pub struct Graph {
     providers: Vec<Vec<ResolverId>>,
     mutations: Vec<Mutation>,
     plans: RwLock<HashMap<Bits, Arc<Plan>>>,
+    /// A query for each attribute, made when they are first asked for.
+    examples: OnceLock<BTreeMap<Attr, String>>,
 }
 
 /// A resolver, with numbers for names.
@@ -436,6 +438,7 @@ impl Graph {
             providers: Vec::new(),
             mutations: Vec::new(),
             plans: RwLock::default(),
+            examples: OnceLock::new(),
         }
     }
 
@@ -546,6 +549,11 @@ impl Graph {
     /// All mutations.
     pub fn mutations(&self) -> &[Mutation] {
         &self.mutations
+    }
+
+    /// A query for each attribute that one can be made for, made once.
+    pub(super) fn examples(&self, make: fn(&Self) -> BTreeMap<Attr, String>) -> &BTreeMap<Attr, String> {
+        self.examples.get_or_init(|| make(self))
     }
 
     /// The ways from what is known, planned once for each set.

@@ -31,6 +31,7 @@ mod store;
 mod tool;
 mod turn;
 mod ui;
+mod workflow;
 
 /// All parts of the graph.
 const PARTS: &[&Namespace] = &[
@@ -46,6 +47,7 @@ const PARTS: &[&Namespace] = &[
     &model::PART,
     &job::PART,
     &ui::PART,
+    &workflow::PART,
     &memory::PART,
     &git::PART,
     &config::PART,
@@ -88,6 +90,19 @@ const fn names<const N: usize>(table: &[(&'static str, &'static str)]) -> [&'sta
     let mut left: &mut [&'static str] = &mut names;
     while let ([(name, _), others @ ..], [place, places @ ..]) = (rest, left) {
         *place = *name;
+        rest = others;
+        left = places;
+    }
+    names
+}
+
+/// The names of outputs.
+const fn output_names<const N: usize>(outputs: &[Output]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut rest: &[Output] = outputs;
+    let mut left: &mut [&'static str] = &mut names;
+    while let ([output, others @ ..], [place, places @ ..]) = (rest, left) {
+        *place = output.name;
         rest = others;
         left = places;
     }

@@ -7,11 +7,15 @@
 
 use std::time::{Duration, Instant};
 
+mod entity;
+mod find;
+
+use entity::{Entity, Span, everything, kinds, plain, spread};
+use find::seeded;
+
 use crate::limits::{MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERY_FAILURES, QUERY_MILLIS};
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
-use crate::query::graph::{
-    Answer, Attr, Bits, Datum, Env, Failure, Given, Graph, Handle, Inputs, Node, NodeInput, ResolverId, Run,
-};
+use crate::query::graph::{Bits, Datum, Graph};
 use crate::query::plan::Plan;
 use crate::query::world::World;
 use crate::session::ApiError;
@@ -113,62 +117,6 @@ struct Running<'a> {
     bounds: Bounds,
 }
 
-/// What is known of an entity.
-#[derive(Default)]
-struct Entity {
-    known: Bits,
-    slots: Vec<(Attr, Datum)>,
-    /// Known by names that the graph does not have.
-    extra: Map<'static>,
-    /// The resolvers that ran.
-    tried: Bits,
-    failed: Vec<(ResolverId, Failure)>,
-}
-
-impl Entity {
-    fn known(graph: &Graph, map: Map<'static>) -> Self {
-        let mut entity = Self::default();
-        for (key, value) in map {
-            match key.as_keyword().and_then(|name| graph.attr(name)) {
-                Some(attr) => entity.put(attr, Datum::Value(value)),
-                None => {
-                    entity.extra.insert(key, value);
-                }
-            }
-        }
-        entity
-    }
-
-    fn of(graph: &Graph, handle: Handle) -> Self {
-        let mut entity = Self::default();
-        if let Some(attr) = graph.any_attr(handle.attribute()) {
-            entity.put(attr, Datum::Node(handle));
-        }
-        entity
-    }
-
-    fn has(&self, attr: Attr) -> bool {
-        self.known.has(attr.place())
-    }
-
-    fn get(&self, attr: Attr) -> Option<&Datum> {
-        self.slots.iter().find(|(at, _)| *at == attr).map(|(_, datum)| datum)
-    }
-
-    fn handle(&self, attr: Attr) -> Option<&Handle> {
-        match self.get(attr) {
-            Some(Datum::Node(handle)) => Some(handle),
-            _ => None,
-        }
-    }
-
-    fn put(&mut self, attr: Attr, datum: Datum) {
-        if self.known.add(attr.place()) {
-            self.slots.push((attr, datum));
-        }
-    }
-}
-
 /// The join that a level was entered by, for asks that go there again.
 #[derive(Clone, Copy)]
 enum Via<'l> {
@@ -182,7 +130,10 @@ type Left = Option<(usize, u32)>;
 /// What one ask came to, for each entity of the group.
 type Column = Vec<Option<Value<'static>>>;
 
-impl<'a> Running<'a> {
+/// What a level came to, for each entity of the group.
+type Row = Vec<Value<'static>>;
+
+impl Running<'_> {
     fn tick(&mut self, values: usize) -> Result<(), Stop> {
         self.values = self.values.saturating_add(values);
         if self.values > self.bounds.values {
@@ -198,21 +149,9 @@ impl<'a> Running<'a> {
     }
 
     /// Answers a level for a group of entities, each with a map.
-    fn level(
-        &mut self,
-        level: &Level,
-        via: Via<'_>,
-        left: Left,
-        group: &mut [Entity],
-    ) -> Result<Column2, Stop> {
+    fn level(&mut self, level: &Level, via: Via<'_>, left: Left, group: &mut [Entity]) -> Result<Row, Stop> {
         let mut results = vec![Value::Nil; group.len()];
-        let mut open: Vec<usize> = (0..group.len()).collect();
-        // Entities of one kind share a plan. In nearly every list there is one kind.
-        while let Some(first) = open.first().and_then(|at| group.get(*at)) {
-            let kind = first.known;
-            let (same, others): (Vec<usize>, Vec<usize>) =
-                open.iter().partition(|at| group.get(**at).is_some_and(|entity| entity.known == kind));
-            open = others;
+        for (kind, same) in kinds(group, (0..group.len()).collect()) {
             let plan = self.graph.plan(&kind);
             let direct = level.direct(self.graph, &kind);
             let mut maps: Vec<Vec<[Value<'static>; 2]>> =
@@ -274,33 +213,33 @@ impl<'a> Running<'a> {
             }
             What::Placeholder { params, sub } => {
                 let Some(level) = whole(sub) else { return Ok(vec![None; which.len()]) };
-                let mut column = Vec::with_capacity(which.len());
+                let taken = |at: &usize| group.get_mut(*at).map(std::mem::take);
+                let mut below: Vec<Entity> = which.iter().filter_map(taken).collect();
                 self.way.push(key.clone());
-                for at in which {
-                    let Some(entity) = group.get_mut(*at) else { continue };
-                    // What is found below a placeholder is known above it, too, unless params change it.
-                    let found = if params.is_empty() {
-                        self.level(level, via, None, std::slice::from_mut(entity))?
-                    } else {
-                        let mut with = Entity::known(self.graph, params.clone());
-                        for (attr, datum) in &entity.slots {
-                            with.put(*attr, datum.clone());
-                        }
-                        self.level(level, via, None, std::slice::from_mut(&mut with))?
-                    };
-                    column.push(found.into_iter().next());
-                }
+                // What is found below a placeholder is known above it, too, unless params change it.
+                let found = if params.is_empty() {
+                    self.level(level, via, None, &mut below)?
+                } else {
+                    let mut with: Vec<_> = below.iter().map(|one| one.with(self.graph, params)).collect();
+                    self.level(level, via, None, &mut with)?
+                };
                 self.way.pop();
-                Ok(column)
+                for (at, entity) in which.iter().zip(below) {
+                    if let Some(place) = group.get_mut(*at) {
+                        *place = entity;
+                    }
+                }
+                Ok(found.into_iter().map(Some).collect())
             }
             What::Ident { name, value, sub } => {
                 let mut known = Map::new();
                 known.insert(Value::Keyword(name.text.clone()), value.clone());
                 self.apart(place, known, sub.as_ref(), key, None, which.len())
             }
-            What::Link { name, sub } => {
+            What::Link { name, params, sub } => {
                 let root = self.root.clone();
-                self.apart(place, root, sub.as_ref(), key, Some(name), which.len())
+                let link = Some((name, params.as_ref()));
+                self.apart(place, root, sub.as_ref(), key, link, which.len())
             }
             What::Mutation { name, sub, .. } => {
                 let outcome = self.outcomes.iter().position(|(at, _)| *at == place && self.way.is_empty());
@@ -333,16 +272,16 @@ impl<'a> Running<'a> {
         known: Map<'static>,
         sub: Option<&LevelSub>,
         key: &Value<'static>,
-        link: Option<&Name>,
+        link: Option<(&Name, Option<&Map<'static>>)>,
         times: usize,
     ) -> Result<Column, Stop> {
         let demanding = std::mem::take(&mut self.demanding);
         let mut data = match link {
-            Some(name) => {
+            Some((name, params)) => {
                 let mut root = [Entity::known(self.graph, known)];
                 let plan = root.first().map(|root| self.graph.plan(&root.known));
                 match plan {
-                    Some(plan) => self.find(name, None, &plan, &mut root, &[0])?,
+                    Some(plan) => self.find(name, params, &plan, &mut root, &[0])?,
                     None => Vec::new(),
                 }
             }
@@ -433,272 +372,43 @@ impl<'a> Running<'a> {
         via: Via<'_>,
         left: Left,
         entities: &mut [Entity],
-    ) -> Result<Column2, Stop> {
+    ) -> Result<Row, Stop> {
         let mut results = vec![Value::from(Map::new()); entities.len()];
         let mut open: Vec<usize> = (0..entities.len()).collect();
         for (name, level) in branches {
             let Some(attr) = name.attr else { continue };
-            // The attribute that tells the kind may have to be found first: a handle knows it.
-            let kinds: Vec<Bits> = open.iter().filter_map(|at| entities.get(*at)).map(|e| e.known).collect();
-            let mut mine = Vec::new();
-            for (at, kind) in open.iter().zip(kinds) {
-                let plan = self.graph.plan(&kind);
-                if entities.get(*at).is_some_and(|entity| entity.has(attr)) {
-                    mine.push(*at);
-                } else if !plan.ways(attr).is_empty() && !seeded(self.graph, &plan, attr) {
-                    self.demand(attr, &plan, entities, &[*at])?;
-                    let tells = |entity: &Entity| {
-                        entity.get(attr).is_some_and(|datum| !matches!(datum, Datum::Value(Value::Nil)))
-                    };
-                    if entities.get(*at).is_some_and(tells) {
-                        mine.push(*at);
-                    }
+            let (mut mine, mut rest) = (Vec::new(), Vec::new());
+            for (kind, same) in kinds(entities, open) {
+                if kind.has(attr.place()) {
+                    mine.extend(same);
+                    continue;
                 }
+                // The attribute that tells the kind may have to be found first: a handle knows it.
+                let plan = self.graph.plan(&kind);
+                if plan.ways(attr).is_empty() || seeded(self.graph, &plan, attr) {
+                    rest.extend(same);
+                    continue;
+                }
+                self.demand(attr, &plan, entities, &same)?;
+                let tells = |at: &usize| {
+                    let datum = entities.get(*at).and_then(|entity| entity.get(attr));
+                    datum.is_some_and(|datum| !matches!(datum, Datum::Value(Value::Nil)))
+                };
+                let (told, others): (Vec<usize>, Vec<usize>) = same.into_iter().partition(tells);
+                mine.extend(told);
+                rest.extend(others);
             }
-            open.retain(|at| !mine.contains(at));
-            for at in mine {
-                if let Some(entity) = entities.get_mut(at) {
-                    let found = self.level(level, via, left, std::slice::from_mut(entity))?;
-                    if let (Some(place), Some(value)) = (results.get_mut(at), found.into_iter().next()) {
-                        *place = value;
-                    }
+            open = rest;
+            let taken = |at: &usize| entities.get_mut(*at).map(std::mem::take);
+            let mut theirs: Vec<Entity> = mine.iter().filter_map(taken).collect();
+            let found = self.level(level, via, left, &mut theirs)?;
+            for (at, value) in mine.into_iter().zip(found) {
+                if let Some(place) = results.get_mut(at) {
+                    *place = value;
                 }
             }
         }
         Ok(results)
-    }
-
-    /// An attribute of each entity, and a note for each that has none.
-    fn find(
-        &mut self,
-        name: &Name,
-        params: Option<&Map<'static>>,
-        plan: &Plan,
-        group: &mut [Entity],
-        which: &[usize],
-    ) -> Result<Vec<Option<Datum>>, Stop> {
-        let Some(attr) = name.attr else {
-            let key = Value::Keyword(name.text.clone());
-            let known = |at: &usize| group.get(*at)?.extra.get(&key).cloned().map(Datum::Value);
-            let found: Vec<_> = which.iter().map(known).collect();
-            if found.iter().any(Option::is_none) {
-                self.note_missing(&name.text);
-            }
-            return Ok(found);
-        };
-        let found: Vec<Option<Datum>> = match params {
-            None => {
-                self.demand(attr, plan, group, which)?;
-                which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect()
-            }
-            Some(params) => self.find_with(attr, params, plan, group, which)?,
-        };
-        if found.iter().any(Option::is_none) {
-            let lacking = which.iter().zip(&found).find(|(_, datum)| datum.is_none());
-            let entity = lacking.and_then(|(at, _)| group.get(*at));
-            match entity.and_then(|entity| self.cause(plan, entity, attr, &mut Bits::default())) {
-                Some((resolver, failure)) => {
-                    let mut why = Map::new();
-                    why.put("resolver", Value::symbol(resolver));
-                    why.put("message", failure.message);
-                    self.note_error(&Value::Keyword(name.text.clone()), why);
-                }
-                None => self.note_missing(&name.text),
-            }
-        }
-        Ok(found)
-    }
-
-    /// Makes an attribute known to the entities that do not know it, by the first way that gives it.
-    fn demand(&mut self, attr: Attr, plan: &Plan, group: &mut [Entity], which: &[usize]) -> Result<(), Stop> {
-        let lacks = |group: &[Entity], at: usize| group.get(at).is_some_and(|entity| !entity.has(attr));
-        let mut lacking: Vec<usize> = which.iter().copied().filter(|at| lacks(group, *at)).collect();
-        if lacking.is_empty() || !self.demanding.add(attr.place()) {
-            return Ok(());
-        }
-        for id in plan.ways(attr) {
-            let Some(node) = self.graph.resolver(*id) else { continue };
-            let untried = |at: &usize| group.get(*at).is_some_and(|entity| !entity.tried.has(id.place()));
-            let mut ready: Vec<usize> = lacking.iter().copied().filter(untried).collect();
-            if ready.is_empty() {
-                continue;
-            }
-            for input in &node.input {
-                self.demand(input.attr, plan, group, &ready)?;
-            }
-            ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
-            self.resolve(*id, node, attr, group, &ready)?;
-            lacking.retain(|at| lacks(group, *at));
-            if lacking.is_empty() {
-                break;
-            }
-        }
-        self.demanding.remove(attr.place());
-        Ok(())
-    }
-
-    /// Runs a resolver for entities that have what it needs.
-    fn resolve(
-        &mut self,
-        id: ResolverId,
-        node: &Node,
-        attr: Attr,
-        group: &mut [Entity],
-        which: &[usize],
-    ) -> Result<(), Stop> {
-        if let Run::Fields(read) = node.spec.run {
-            let Some(handle) = node.input.first().map(|input| input.attr) else { return Ok(()) };
-            let Some(place) = node.output.iter().position(|output| *output == attr) else { return Ok(()) };
-            for at in which {
-                self.tick(1)?;
-                if let Some(entity) = group.get_mut(*at)
-                    && let Some(value) = entity.handle(handle).map(|handle| read(handle, place))
-                {
-                    entity.put(attr, Datum::Value(value));
-                }
-            }
-            return Ok(());
-        }
-        let answers = self.answers(node, &Map::new(), group, which)?;
-        for (at, answer) in which.iter().zip(answers) {
-            let Some(entity) = group.get_mut(*at) else { continue };
-            entity.tried.add(id.place());
-            match answer {
-                Ok(answer) => {
-                    for (name, datum) in answer {
-                        let output = node.spec.output.iter().position(|output| output.name == name);
-                        if let Some(attr) = output.and_then(|at| node.output.get(at)) {
-                            entity.put(*attr, datum);
-                        }
-                    }
-                }
-                Err(failure) => entity.failed.push((id, failure)),
-            }
-        }
-        Ok(())
-    }
-
-    /// What a resolver answers for each entity.
-    fn answers(
-        &mut self,
-        node: &Node,
-        params: &Map<'static>,
-        group: &mut [Entity],
-        which: &[usize],
-    ) -> Result<Vec<Result<Answer, Failure>>, Stop> {
-        let mut nested = Vec::with_capacity(which.len());
-        for at in which {
-            self.tick(1)?;
-            let mut below = Vec::new();
-            for input in &node.input {
-                if let Some(level) = &input.nested {
-                    let mut data = [group.get(*at).and_then(|entity| entity.get(input.attr)).cloned()];
-                    below.push((input.name, self.nested(level, &mut data)?));
-                }
-            }
-            nested.push(below);
-        }
-        let env = Env { world: self.world, graph: self.graph, params };
-        let inputs: Vec<Inputs<'_>> = which
-            .iter()
-            .zip(nested)
-            .filter_map(|(at, below)| group.get(*at).map(|entity| inputs_of(entity, &node.input, below)))
-            .collect();
-        Ok(match node.spec.run {
-            Run::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
-            Run::Batch(run) => run(&env, &inputs),
-            Run::Fields(_) => Vec::new(),
-        })
-    }
-
-    /// What a nested input holds: the answer of its query, without notes of what is missing there.
-    fn nested(&mut self, level: &Level, data: &mut [Option<Datum>]) -> Result<Value<'static>, Stop> {
-        let (missing, errors) = (self.missing.len(), self.errors.clone());
-        let sub = std::mem::take(&mut self.demanding);
-        let mut entities = Vec::new();
-        let spans: Vec<Span> =
-            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
-        let found = self.level(level, Via::Level(level), None, &mut entities)?;
-        self.demanding = sub;
-        self.missing.truncate(missing);
-        self.errors = errors;
-        let mut found = found.into_iter();
-        let value = spans.into_iter().next().and_then(|span| span.gather(&mut found));
-        Ok(value.unwrap_or(Value::Nil))
-    }
-
-    /// An attribute asked with params: its resolver runs for this ask alone.
-    fn find_with(
-        &mut self,
-        attr: Attr,
-        params: &Map<'static>,
-        plan: &Plan,
-        group: &mut [Entity],
-        which: &[usize],
-    ) -> Result<Vec<Option<Datum>>, Stop> {
-        let mut found: Vec<Option<Datum>> = vec![None; which.len()];
-        for id in plan.ways(attr) {
-            let Some(node) = self.graph.resolver(*id) else { continue };
-            if matches!(node.spec.run, Run::Fields(_)) {
-                // A field has no params; it is as it is.
-                self.demand(attr, plan, group, which)?;
-                return Ok(which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect());
-            }
-            let open = which.iter().zip(&found).filter(|(_, datum)| datum.is_none()).map(|(at, _)| *at);
-            let mut ready: Vec<usize> = open.collect();
-            for input in &node.input {
-                self.demand(input.attr, plan, group, &ready)?;
-            }
-            ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
-            let answers = self.answers(node, params, group, &ready)?;
-            for (at, answer) in ready.iter().zip(answers) {
-                match answer {
-                    Ok(answer) => {
-                        let name = self.graph.name(attr);
-                        let datum = answer.into_iter().find(|(output, _)| *output == name);
-                        let place = which.iter().position(|which| which == at);
-                        if let (Some((_, datum)), Some(place)) =
-                            (datum, place.and_then(|at| found.get_mut(at)))
-                        {
-                            *place = Some(datum);
-                        }
-                    }
-                    Err(failure) => {
-                        if let Some(entity) = group.get_mut(*at) {
-                            entity.failed.push((*id, failure));
-                        }
-                    }
-                }
-            }
-        }
-        // The entity knew it from the start, as an ident's does.
-        for (at, place) in which.iter().zip(&mut found) {
-            if place.is_none() {
-                *place = group.get(*at).and_then(|entity| entity.get(attr)).cloned();
-            }
-        }
-        Ok(found)
-    }
-
-    /// The failure that kept an attribute from an entity, if it was one.
-    fn cause(
-        &self,
-        plan: &Plan,
-        entity: &Entity,
-        attr: Attr,
-        seen: &mut Bits,
-    ) -> Option<(&'static str, Failure)> {
-        if !seen.add(attr.place()) {
-            return None;
-        }
-        plan.ways(attr).iter().find_map(|id| {
-            let node = self.graph.resolver(*id)?;
-            let own = entity.failed.iter().rev().find(|(failed, _)| failed == id);
-            own.map(|(_, failure)| (node.spec.name, failure.clone())).or_else(|| {
-                let needed = node.input.iter().filter(|input| input.required);
-                needed.filter_map(|input| self.cause(plan, entity, input.attr, seen)).next()
-            })
-        })
     }
 
     fn here(&self, last: &Value<'static>) -> Value<'static> {
@@ -722,58 +432,8 @@ impl<'a> Running<'a> {
     }
 }
 
-type Column2 = Vec<Value<'static>>;
-
 fn whole(sub: &LevelSub) -> Option<&Level> {
     if let LevelSub::Level(level) = sub { Some(level) } else { None }
-}
-
-/// Whether the way to an attribute leaves the entity.
-fn seeded(graph: &Graph, plan: &Plan, attr: Attr) -> bool {
-    plan.ways(attr).first().and_then(|id| graph.resolver(*id)).is_some_and(|node| {
-        node.input.is_empty() || node.input.iter().any(|input| seeded(graph, plan, input.attr))
-    })
-}
-
-fn can_run(entity: &Entity, input: &[NodeInput]) -> bool {
-    let nil = |attr| matches!(entity.get(attr), Some(Datum::Value(Value::Nil)));
-    input.iter().all(|input| !input.required || (entity.has(input.attr) && !nil(input.attr)))
-}
-
-fn inputs_of<'e>(
-    entity: &'e Entity,
-    input: &[NodeInput],
-    nested: Vec<(&'static str, Value<'static>)>,
-) -> Inputs<'e> {
-    let plain = input.iter().filter(|input| input.nested.is_none());
-    let plain = plain.filter_map(|input| Some((input.name, Given::Datum(entity.get(input.attr)?))));
-    let nested = nested.into_iter().map(|(name, value)| (name, Given::Nested(value)));
-    Inputs { values: plain.chain(nested).collect() }
-}
-
-/// Everything that an entity is known by, and the fields of its handles.
-fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>; 2]> {
-    let mut all = Vec::new();
-    for (attr, datum) in &entity.slots {
-        match datum {
-            Datum::Node(handle) if graph.name(*attr) == handle.attribute() => {
-                for (_, node) in graph.resolvers() {
-                    let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else {
-                        continue;
-                    };
-                    if input.attr != *attr {
-                        continue;
-                    }
-                    for (place, output) in node.spec.output.iter().enumerate() {
-                        all.push([Value::keyword(output.name), read(handle, place)]);
-                    }
-                }
-            }
-            datum => all.push([Value::keyword(graph.name(*attr)), plain(datum.clone())]),
-        }
-    }
-    all.extend(entity.extra.iter().map(|(key, value)| [key.clone(), value.clone()]));
-    all
 }
 
 fn map_of(entries: Vec<[Value<'static>; 2]>, distinct: bool) -> Map<'static> {
@@ -782,62 +442,4 @@ fn map_of(entries: Vec<[Value<'static>; 2]>, distinct: bool) -> Map<'static> {
         return Map::distinct(entries.into_iter().flatten().collect()).unwrap_or_default();
     }
     entries.into_iter().map(|[key, value]| (key, value)).collect()
-}
-
-fn plain(datum: Datum) -> Value<'static> {
-    match datum {
-        Datum::Value(value) => value,
-        Datum::Node(handle) => handle.to_value(),
-        Datum::Nodes(handles) => handles.iter().map(Handle::to_value).collect::<Vec<_>>().into(),
-    }
-}
-
-/// How the entities of one datum lie among those of the group.
-enum Span {
-    None,
-    Value(Value<'static>),
-    One,
-    Many(usize),
-}
-
-/// Adds the entities that a datum leads to. What leads to none stays as it is.
-fn spread(graph: &Graph, datum: &mut Option<Datum>, entities: &mut Vec<Entity>) -> Span {
-    match datum.take() {
-        None => Span::None,
-        Some(Datum::Node(handle)) => {
-            entities.push(Entity::of(graph, handle));
-            Span::One
-        }
-        Some(Datum::Nodes(handles)) => {
-            let count = handles.len();
-            entities.extend(handles.into_iter().map(|handle| Entity::of(graph, handle)));
-            Span::Many(count)
-        }
-        Some(Datum::Value(Value::Map(map))) => {
-            entities.push(Entity::known(graph, map));
-            Span::One
-        }
-        Some(Datum::Value(Value::Vector(items) | Value::List(items)))
-            if items.iter().all(|item| item.as_map().is_some()) =>
-        {
-            let count = items.len();
-            entities.extend(items.into_iter().map(|item| match item {
-                Value::Map(map) => Entity::known(graph, map),
-                _ => Entity::default(),
-            }));
-            Span::Many(count)
-        }
-        Some(Datum::Value(value)) => Span::Value(value),
-    }
-}
-
-impl Span {
-    fn gather(self, found: &mut impl Iterator<Item = Value<'static>>) -> Option<Value<'static>> {
-        match self {
-            Self::None => None,
-            Self::Value(value) => Some(value),
-            Self::One => found.next(),
-            Self::Many(count) => Some(Value::Vector(found.take(count).collect())),
-        }
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::query::resolvers::session::SessionFact;
-use crate::value::{Map, Value};
+use crate::value::{Map, Text, Value};
 
 /// The process at one moment.
 pub trait World {
@@ -48,7 +48,18 @@ pub trait World {
     fn hooks(&self) -> Vec<Value<'static>>;
     /// How sessions are written.
     fn store(&self) -> StoreFacts;
+    /// The workflows that the query's session can run, and those that cannot be used, by their names: each a
+    /// map of `:psi.workflow/*`.
+    fn workflows(&self) -> Vec<Value<'static>>;
+    /// The newest records of how questions ended, oldest first, as the audit file has them. Reads the disk.
+    fn audit(&self, limit: usize) -> Vec<Value<'static>>;
+    /// What can be told of a provider of this process: `:api`, `:base-url` and `:key-from`, those that it has.
+    /// Never a secret. May read the disk.
+    fn provider(&self, name: &str) -> Option<Map<'static>>;
 }
+
+/// What is walked along without being copied first: from the oldest, or with `rev` from the newest.
+pub type Walk<'a, T> = Box<dyn DoubleEndedIterator<Item = T> + 'a>;
 
 /// A live session at one moment.
 pub trait SessionView: Send + Sync {
@@ -63,15 +74,30 @@ pub trait SessionView: Send + Sync {
     /// What was found there and cannot be used, each a map with `:path` and `:message`. May read the disk.
     fn context_problems(&self) -> Vec<Value<'static>>;
     /// The messages on the current branch, oldest first.
-    fn messages(&self) -> Vec<Arc<Message>>;
+    fn messages(&self) -> Walk<'_, &Arc<Message>>;
     /// The entries on the current branch, oldest first.
-    fn entries(&self) -> Vec<EntryView>;
+    fn entries(&self) -> Walk<'_, EntryView>;
     /// The messages that wait for the running turn, or for its end, oldest first.
     fn queue(&self) -> Vec<QueuedView>;
     /// The boundary that the last turn passed last: `:stage` and `:point`; `None` before the first.
     fn stage(&self) -> Option<Arc<Map<'static>>>;
+    /// What tools may do without asking and what never, in order, each a map of `:psi.rule/*`.
+    fn rules(&self) -> Vec<Value<'static>>;
+    /// What frontends show beside the conversation.
+    fn shown(&self) -> Shown;
     /// Counts, tokens, cost, times and bytes, as `get_session_stats` has them. Reads the disk.
     fn stats(&self) -> Map<'static>;
+}
+
+/// What frontends show beside the conversation, each as its event lists it.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// `ui/widgets-updated`
+    pub widgets: Vec<Value<'static>>,
+    /// `ui/widget-specs-updated`
+    pub widget_specs: Vec<Value<'static>>,
+    /// `ui/status-updated`
+    pub statuses: Vec<Value<'static>>,
 }
 
 /// A message that waits.
@@ -96,6 +122,8 @@ pub struct QuestionFacts {
     pub kind: &'static str,
     /// The session that waits.
     pub session: SessionId,
+    /// Where that works for another: the other one, and its own name there.
+    pub child_of: Option<(SessionId, Arc<str>)>,
     /// The turn that waits.
     pub turn: Option<TurnId>,
     /// What threads events and audit together.
@@ -139,7 +167,7 @@ pub struct EntryView {
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
     /// What kind it is: `message`, `name`, `model`, `setting` …
-    pub kind: Arc<str>,
+    pub kind: Text<'static>,
     /// The message, where it is one.
     pub message: Option<Arc<Message>>,
     /// What else it says.

@@ -4,10 +4,10 @@
 //! it asks. Holds nothing up: snapshots are shared, and lists that the disk has to tell are read on the
 //! thread that asks.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,15 +16,15 @@ use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
 use crate::context::skill::Skill;
 use crate::context::{Problem, Project};
-use crate::hook::{Hook, Stage};
-use crate::memory::Note;
+use crate::hook::Stage;
+use crate::interaction::audit;
 use crate::message::{Message, SessionId, count};
 use crate::projection::{self, Phase};
 use crate::provider::ToolSpec;
 use crate::query::resolvers::session::SessionFact;
 use crate::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
-    StoreFacts, World,
+    Shown, StoreFacts, Walk, World,
 };
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::prompt::{self, Part};
@@ -33,7 +33,9 @@ use crate::runtime::{Runtime, Shared};
 use crate::session::{ApiError, Call, Reply, SessionApi};
 use crate::store::EntryBody;
 use crate::tool;
-use crate::value::{Map, Value};
+use crate::value::{Map, Text, Value};
+
+mod described;
 
 /// How long a list that another part of the runtime gives may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,25 +45,27 @@ pub(super) struct Moment {
     runtime: Runtime,
     call: Call,
     taken: RefCell<HashMap<SessionId, Arc<View>>>,
+    questions: OnceCell<Vec<QuestionFacts>>,
 }
 
 /// A session in that moment.
 struct View {
     handle: Handle,
     snapshot: Arc<Snapshot>,
+    stage: Option<Arc<Map<'static>>>,
     shared: Arc<Shared>,
 }
 
 impl Moment {
     pub(super) fn new(runtime: Runtime, call: Call) -> Self {
-        Self { runtime, call, taken: RefCell::default() }
+        Self { runtime, call, taken: RefCell::default(), questions: OnceCell::new() }
     }
 
     fn view(&self, handle: Handle) -> Arc<View> {
         let mut taken = self.taken.borrow_mut();
         let view = taken.entry(handle.id.clone()).or_insert_with(|| {
-            let snapshot = handle.snapshot();
-            Arc::new(View { handle, snapshot, shared: self.runtime.shared.clone() })
+            let (snapshot, stage) = (handle.snapshot(), handle.stage());
+            Arc::new(View { handle, snapshot, stage, shared: self.runtime.shared.clone() })
         });
         view.clone()
     }
@@ -116,12 +120,11 @@ impl World for Moment {
             .map(|view| view.info())
             .collect();
         let project = (!all).then(|| std::path::Path::new(&*cwd));
-        for info in shared.store.list(project) {
+        let known: HashSet<&SessionId> = live.iter().map(|view| &view.handle.id).collect();
+        let on_disk = if infos.len() < limit { shared.store.list(project) } else { Vec::new() };
+        for info in on_disk.into_iter().filter(|info| !known.contains(&info.header.session)) {
             if infos.len() >= limit {
                 break;
-            }
-            if live.iter().any(|view| view.handle.id == info.header.session) {
-                continue;
             }
             infos.push(SessionInfo {
                 id: info.header.session.to_string(),
@@ -196,7 +199,7 @@ impl World for Moment {
         sources.retain(|sourced| !all.iter().any(|setting| *setting.key == *sourced.key));
         all.extend(sources.into_iter().map(|sourced| Setting {
             key: sourced.key.into(),
-            value: without_secrets(sourced.value),
+            value: described::without_secrets(sourced.value),
             source: sourced.from.to_string_lossy().into(),
         }));
         all
@@ -229,18 +232,37 @@ impl World for Moment {
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {
-        let open = self.runtime.shared.board.open().into_iter();
-        let facts = open.map(|(asked_at, id, question, shown_to)| QuestionFacts {
-            id: id.to_string(),
-            kind: question.kind.as_str(),
-            turn: question.origin.turn,
-            correlation: question.origin.correlation.to_string(),
-            session: question.origin.session,
-            asked_at: asked_at.to_string(),
-            payload: (!question.kind.as_str().starts_with("auth.")).then_some(question.payload),
-            shown_to,
-        });
-        facts.collect()
+        let open = || {
+            let open = self.runtime.shared.board.open().into_iter();
+            let facts = open.map(|(asked_at, id, question, shown_to)| QuestionFacts {
+                id: id.to_string(),
+                kind: question.kind.as_str(),
+                turn: question.origin.turn,
+                correlation: question.origin.correlation.to_string(),
+                session: question.origin.session,
+                child_of: question.origin.child_of,
+                asked_at: asked_at.to_string(),
+                payload: (!question.kind.as_str().starts_with("auth.")).then_some(question.payload),
+                shown_to,
+            });
+            facts.collect()
+        };
+        self.questions.get_or_init(open).clone()
+    }
+
+    fn audit(&self, limit: usize) -> Vec<Value<'static>> {
+        let records = audit::newest(&audit::path(&self.runtime.shared.settings.state_dir), limit);
+        records.into_iter().map(Value::from).collect()
+    }
+
+    fn provider(&self, name: &str) -> Option<Map<'static>> {
+        self.runtime.shared.providers.get(name).map(|provider| provider.facts())
+    }
+
+    fn workflows(&self) -> Vec<Value<'static>> {
+        let Ok(handle) = self.runtime.shared.session(&self.call.session) else { return Vec::new() };
+        let manifest = handle.manifest();
+        manifest.workflows.iter().map(|(name, read)| described::workflow(name, read)).collect()
     }
 
     fn stages(&self) -> Vec<&'static str> {
@@ -249,22 +271,7 @@ impl World for Moment {
 
     fn hooks(&self) -> Vec<Value<'static>> {
         let Ok(handle) = self.runtime.shared.session(&self.call.session) else { return Vec::new() };
-        let hook = |hook: &Hook| {
-            let mut map = Map::new();
-            map.put("id", hook.id.to_string());
-            map.put("stage", Value::keyword(hook.stage.as_str()));
-            map.put("point", Value::keyword(hook.point.as_str()));
-            map.put("kind", Value::keyword(hook.kind.as_str()));
-            map.put("command", Value::vector(hook.command.iter().map(|word| Value::from(word.clone()))));
-            map.put("timeout-ms", u64::try_from(hook.timeout.as_millis()).map_or(Value::Nil, count));
-            let tools = hook.tools.as_ref();
-            map.put_some(
-                "tools",
-                tools.map(|tools| Value::vector(tools.iter().map(|tool| Value::from(tool.clone())))),
-            );
-            Value::from(map)
-        };
-        handle.manifest().hooks.iter().map(hook).collect()
+        handle.manifest().hooks.iter().map(described::hook).collect()
     }
 
     fn store(&self) -> StoreFacts {
@@ -285,43 +292,13 @@ impl World for Moment {
 
     fn notes(&self) -> Option<Vec<Value<'static>>> {
         let notes = self.runtime.shared.memory.notes(self.folder().as_ref().as_ref()).ok()?;
-        Some(notes.iter().rev().map(note).collect())
+        Some(notes.iter().rev().map(described::note).collect())
     }
 
     fn search_notes(&self, text: &str) -> Vec<Value<'static>> {
         let found = self.runtime.shared.memory.search(self.folder().as_ref().as_ref(), text);
-        found.unwrap_or_default().iter().map(note).collect()
+        found.unwrap_or_default().iter().map(described::note).collect()
     }
-}
-
-/// A value of a configuration file with everything hidden whose name says that it may be a secret.
-fn without_secrets(value: Value<'static>) -> Value<'static> {
-    const SECRET: [&str; 6] = ["key", "token", "secret", "password", "authorization", "header"];
-    match value {
-        Value::Map(map) => {
-            let hidden = |key: &Value<'_>| {
-                let name = key.as_keyword().or_else(|| key.as_str()).unwrap_or_default().to_lowercase();
-                SECRET.iter().any(|secret| name.contains(secret))
-            };
-            let entries = map.into_iter().map(|(key, value)| match hidden(&key) {
-                true => (key, Value::keyword("hidden")),
-                false => (key, without_secrets(value)),
-            });
-            Value::from(entries.collect::<Map<'static>>())
-        }
-        Value::Vector(items) => Value::vector(items.into_iter().map(without_secrets)),
-        other => other,
-    }
-}
-
-/// A note as queries see it.
-fn note(note: &Note) -> Value<'static> {
-    let mut map = Map::new();
-    map.put("id", note.id.to_string());
-    map.put("text", note.text.to_string());
-    map.put("created-at", note.ts.to_string());
-    map.put_some("session-id", note.session.as_ref().map(SessionId::to_value));
-    Value::from(map)
 }
 
 impl View {
@@ -353,15 +330,15 @@ impl SessionView for View {
         &self.handle.id
     }
 
-    fn messages(&self) -> Vec<Arc<Message>> {
-        self.snapshot.messages().cloned().collect()
+    fn messages(&self) -> Walk<'_, &Arc<Message>> {
+        Box::new(self.snapshot.messages())
     }
 
-    fn entries(&self) -> Vec<EntryView> {
+    fn entries(&self) -> Walk<'_, EntryView> {
         let view = |entry: &Arc<crate::store::Entry>| {
             let mut data = Map::new();
             let mut message = None;
-            let kind: Arc<str> = match &entry.body {
+            let kind: Text<'static> = match &entry.body {
                 EntryBody::Message(said) => {
                     message = Some(said.clone());
                     "message".into()
@@ -386,7 +363,7 @@ impl SessionView for View {
                 }
                 EntryBody::Other { kind, data: all } => {
                     data = all.clone();
-                    kind.clone()
+                    Text::from(kind.to_string())
                 }
             };
             EntryView {
@@ -398,7 +375,7 @@ impl SessionView for View {
                 data,
             }
         };
-        self.snapshot.branch.iter().map(view).collect()
+        Box::new(self.snapshot.branch.iter().map(view))
     }
 
     fn queue(&self) -> Vec<QueuedView> {
@@ -412,7 +389,27 @@ impl SessionView for View {
     }
 
     fn stage(&self) -> Option<Arc<Map<'static>>> {
-        self.handle.stage()
+        self.stage.clone()
+    }
+
+    fn rules(&self) -> Vec<Value<'static>> {
+        let manifest = self.handle.manifest();
+        let configured = manifest.rules.iter().map(|rule| described::rule(rule, "configured"));
+        let answered = self.handle.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        configured.chain(answered.iter().map(|rule| described::rule(rule, "answered"))).collect()
+    }
+
+    fn shown(&self) -> Shown {
+        let progress = self.handle.progress.load();
+        let Some(progress) = progress.as_ref() else { return Shown::default() };
+        let list = |payload: &Map<'static>, key: &str| {
+            payload.get_keyword(key).and_then(Value::as_slice).unwrap_or_default().to_vec()
+        };
+        Shown {
+            widgets: list(&progress.widgets, "widgets"),
+            widget_specs: list(&progress.specs, "widget-specs"),
+            statuses: list(&progress.statuses, "statuses"),
+        }
     }
 
     fn stats(&self) -> Map<'static> {
@@ -495,6 +492,12 @@ impl SessionView for View {
             F::AutoCompactionEnabled => facts.auto_compaction.into(),
             F::AutoRetryEnabled => facts.auto_retry.into(),
             F::SystemPrompt => prompt::text(&self.shared.prompt_parts(facts)).into(),
+            F::SubagentId => self.handle.child_of().map(|(_, subagent)| text(&subagent)).into(),
+            F::Depth => self.handle.depth().into(),
+            F::Envelope => {
+                let kin = self.handle.kin.as_ref();
+                kin.map(|kin| Value::vector(kin.envelope.iter().cloned())).into()
+            }
             F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
             F::CreatedAt => text(&facts.created_at),
             F::Offset => count(self.snapshot.offset),

@@ -86,6 +86,16 @@ impl Protocol {
         })
     }
 
+    /// The protocol's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::OpenAi => "openai",
+            Self::Responses => "openai-responses",
+            Self::Gemini => "gemini",
+        }
+    }
+
     /// A call.
     pub fn write(self, provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
         match self {

@@ -52,7 +52,7 @@ fn field(handle: &Handle, place: usize) -> Value<'static> {
         0 => entry.id.to_value(),
         1 => entry.parent.as_ref().map(EntryId::to_value).into(),
         2 => Value::from(entry.ts.to_string()),
-        3 => Value::keyword(entry.kind.to_string()),
+        3 => Value::Keyword(entry.kind.clone()),
         _ => Value::from(entry.data.clone()),
     }
 }

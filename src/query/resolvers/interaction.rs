@@ -1,8 +1,12 @@
-//! `:psi.interaction/*`: the questions that wait for a person, approvals among them.
+//! `:psi.interaction/*` and `:psi.audit/*`: the questions that wait for a person, approvals among them, and how
+//! others ended.
 
-use crate::message::TurnId;
+use std::collections::HashMap;
+
+use crate::limits::AUDIT_RECORDS;
+use crate::message::{SessionId, TurnId};
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::{answers, join, out};
+use crate::query::resolvers::{answers, join, names, out, picked};
 use crate::query::world::QuestionFacts;
 use crate::value::{Map, Value};
 
@@ -15,7 +19,27 @@ const QUESTION: &[&str] = &[
     "psi.interaction/asked-at",
     "psi.interaction/payload",
     "psi.interaction/shown-to",
+    "psi.interaction/parent-session-id",
+    "psi.interaction/subagent-id",
 ];
+
+/// The attributes of a record, and the keys of the audit file that they come from.
+const RECORD: &[(&str, &str)] = &[
+    ("psi.audit/record", "record"),
+    ("psi.audit/kind", "kind"),
+    ("psi.audit/outcome", "outcome"),
+    ("psi.audit/answered-by", "ext-id"),
+    ("psi.audit/note", "note"),
+    ("psi.audit/requested-at", "requested-at"),
+    ("psi.audit/answered-at", "answered-at"),
+    ("psi.interaction/id", "interaction-id"),
+    ("psi.interaction/correlation-id", "correlation-id"),
+    ("psi.interaction/parent-session-id", "parent-session-id"),
+    ("psi.interaction/subagent-id", "subagent-id"),
+    ("psi.agent-session/session-id", "session-id"),
+];
+
+const RECORDS: &[&str] = &names::<{ RECORD.len() }>(RECORD);
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
@@ -37,6 +61,25 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.interaction/asked-at", "When it was asked, RFC 3339 in UTC."),
         ("psi.interaction/payload", "What it carries; nil for questions about credentials."),
         ("psi.interaction/shown-to", "How many connections can answer it."),
+        (
+            "psi.interaction/parent-session-id",
+            "The session that the one that asks works for, or nil where it works for a person.",
+        ),
+        (
+            "psi.interaction/subagent-id",
+            "The name of the one that asks among those that work for another, or nil.",
+        ),
+        (
+            "psi.audit/list",
+            "How questions ended, in all sessions, oldest first; :limit takes so many of the newest, 100 without it.",
+        ),
+        ("psi.audit/record", "What the record says, such as Approval."),
+        ("psi.audit/kind", "The kind of the question, such as approve."),
+        ("psi.audit/outcome", "What it came to."),
+        ("psi.audit/answered-by", "Who answered."),
+        ("psi.audit/note", "What was said to the model with it, or nil."),
+        ("psi.audit/requested-at", "When it was asked, RFC 3339 in UTC."),
+        ("psi.audit/answered-at", "When it was answered, RFC 3339 in UTC."),
     ],
     resolvers: &[
         Resolver {
@@ -64,9 +107,18 @@ pub(super) const PART: Namespace = Namespace {
                 out("psi.interaction/asked-at"),
                 out("psi.interaction/payload"),
                 out("psi.interaction/shown-to"),
+                out("psi.interaction/parent-session-id"),
+                out("psi.interaction/subagent-id"),
             ],
             cost: Cost::Ready,
             run: Run::One(by_id),
+        },
+        Resolver {
+            name: "psi.audit/list",
+            input: &[],
+            output: &[join("psi.audit/list", RECORDS)],
+            cost: Cost::Slow,
+            run: Run::One(audit),
         },
     ],
     mutations: &[],
@@ -89,11 +141,14 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
 
 /// The questions are looked through once for all sessions that are asked about.
 fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let questions = of_kind(env);
+    let mut questions: HashMap<String, Vec<Value<'static>>> = HashMap::new();
+    for question in of_kind(env) {
+        let entity = Value::from(entity(&question));
+        questions.entry(question.session.as_str().to_owned()).or_default().push(entity);
+    }
     let answer = |inputs: &Inputs<'_>| {
-        let session = inputs.text("psi.agent-session/session-id");
-        let mine = questions.iter().filter(|question| Some(question.session.as_str()) == session);
-        let mine = Value::vector(mine.map(|question| Value::from(entity(question))));
+        let mine = inputs.text("psi.agent-session/session-id").and_then(|session| questions.get(session));
+        let mine = Value::vector(mine.cloned().unwrap_or_default());
         Ok(vec![("psi.agent-session/interactions", mine.into())])
     };
     inputs.iter().map(answer).collect()
@@ -103,6 +158,12 @@ fn by_id(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let id = inputs.text("psi.interaction/id");
     let question = env.world.questions().into_iter().find(|question| Some(question.id.as_str()) == id);
     Ok(question.map(|question| answers(entity(&question), QUESTION)).unwrap_or_default())
+}
+
+fn audit(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let records = env.world.audit(env.count("limit")?.unwrap_or(AUDIT_RECORDS));
+    let records = records.iter().map(|record| Value::from(picked(record, RECORD)));
+    Ok(vec![("psi.audit/list", Value::vector(records).into())])
 }
 
 fn entity(question: &QuestionFacts) -> Map<'static> {
@@ -115,5 +176,8 @@ fn entity(question: &QuestionFacts) -> Map<'static> {
     map.put("psi.interaction/asked-at", question.asked_at.clone());
     map.put("psi.interaction/payload", question.payload.clone().map(Value::from));
     map.put("psi.interaction/shown-to", question.shown_to);
+    let (parent, subagent) = question.child_of.clone().unzip();
+    map.put("psi.interaction/parent-session-id", parent.as_ref().map(SessionId::to_value));
+    map.put("psi.interaction/subagent-id", subagent.map(|name| Value::from(name.to_string())));
     map
 }

@@ -222,11 +222,10 @@ fn structure(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
 }
 
 fn attributes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let examples = examples(env.graph);
     let all = env.graph.attributes().map(|(attr, name, doc)| {
         let mut map = Map::new();
         map.put("psi.attribute/name", Value::keyword(name));
-        describe(env.graph, attr, doc, &examples, &mut map);
+        describe(env.graph, attr, doc, &mut map);
         Value::from(map)
     });
     Ok(vec![("psi.graph/attributes", Value::vector(all).into())])
@@ -239,27 +238,22 @@ fn by_name(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
         return Ok(Vec::new());
     };
     let mut map = Map::new();
-    describe(env.graph, attr, doc, &examples(env.graph), &mut map);
+    describe(env.graph, attr, doc, &mut map);
     let rest = ATTRIBUTE.iter().skip(1);
     Ok(rest.filter_map(|name| Some((*name, map.get_keyword(name)?.clone().into()))).collect())
 }
 
-fn describe(
-    graph: &Graph,
-    attr: Attr,
-    doc: &'static str,
-    examples: &BTreeMap<Attr, Query>,
-    map: &mut Map<'static>,
-) {
+fn describe(graph: &Graph, attr: Attr, doc: &'static str, map: &mut Map<'static>) {
     map.put("psi.attribute/doc", doc);
-    map.put("psi.attribute/example", examples.get(&attr).map(|query| Value::from(query.to_string())));
+    let example = graph.examples(examples).get(&attr);
+    map.put("psi.attribute/example", example.map(|query| Value::from(query.clone())));
     let resolvers = graph.providers(attr).iter().filter_map(|id| graph.resolver(*id));
     map.put("psi.attribute/resolvers", symbols(resolvers.map(|node| node.spec.name)));
 }
 
 /// For each attribute the shortest query that asks for it: at the root where it can be asked for there,
 /// else below the first join that leads to it.
-pub(super) fn examples(graph: &Graph) -> BTreeMap<Attr, Query> {
+fn examples(graph: &Graph) -> BTreeMap<Attr, String> {
     let mut examples = BTreeMap::new();
     let mut open: Vec<(Vec<&'static str>, Bits)> = vec![(Vec::new(), Bits::default())];
     let mut at = 0;
@@ -268,7 +262,7 @@ pub(super) fn examples(graph: &Graph) -> BTreeMap<Attr, Query> {
         let plan = graph.plan(&known);
         for (attr, name, _) in graph.attributes() {
             if !plan.ways(attr).is_empty() || known.has(attr.place()) {
-                examples.entry(attr).or_insert_with(|| ask(&way, name));
+                examples.entry(attr).or_insert_with(|| ask(&way, name).to_string());
             }
         }
         // Joins of joins are longer than anyone reads.

@@ -1,5 +1,7 @@
 //! `:psi.message/*`: a message of a conversation.
 
+use std::collections::HashMap;
+
 use crate::message::{Block, EntryId, Message, TurnId};
 use crate::query::graph::{
     Answer, Cost, Datum, Env, Failure, Handle, Input, Inputs, MESSAGE, Namespace, Output, Resolver, Run,
@@ -71,9 +73,8 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
         if found.iter().all(|answer| !answer.is_empty()) {
             break;
         }
-        let messages = session.messages();
-        let by_id: std::collections::HashMap<&str, _> =
-            messages.iter().map(|message| (message.id.as_str(), message)).collect();
+        let by_id: HashMap<&str, _> =
+            session.messages().map(|message| (message.id.as_str(), message)).collect();
         for (answer, inputs) in found.iter_mut().zip(inputs) {
             let message = inputs.text("psi.message/id").and_then(|id| by_id.get(id));
             if let (Some(message), true) = (message, answer.is_empty()) {

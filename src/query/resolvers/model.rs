@@ -48,6 +48,15 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.provider/names", "The providers that can be asked without a further login."),
         ("psi.provider/name", "The provider's name."),
         ("psi.provider/usable", "Whether it can be asked without a further login."),
+        (
+            "psi.provider/api",
+            "The protocol that it is spoken to in, such as :anthropic, or nil for one that is no server.",
+        ),
+        ("psi.provider/base-url", "Where it is, or nil for one that is no server."),
+        (
+            "psi.provider/key-from",
+            "Where its key comes from, such as a variable's name, or nil where there is none. Never the key.",
+        ),
         ("psi.provider/model-count", "How many of its models the catalogue has."),
     ],
     resolvers: &[
@@ -82,6 +91,13 @@ pub(super) const PART: Namespace = Namespace {
             cost: Cost::Ready,
             run: Run::One(providers),
         },
+        Resolver {
+            name: "psi.provider/facts",
+            input: &[Input::Required("psi.provider/name")],
+            output: &[out("psi.provider/api"), out("psi.provider/base-url"), out("psi.provider/key-from")],
+            cost: Cost::Slow,
+            run: Run::One(provider_facts),
+        },
     ],
     mutations: &[],
 };
@@ -113,6 +129,18 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
             .unwrap_or_default())
     };
     inputs.iter().map(answer).collect()
+}
+
+/// A provider that the catalogue names and this process cannot ask has none of them.
+fn provider_facts(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+    let facts =
+        inputs.text("psi.provider/name").and_then(|name| env.world.provider(name)).unwrap_or_default();
+    let fact = |key: &str| Value::from(facts.get_keyword(key).cloned());
+    Ok(vec![
+        ("psi.provider/api", fact("api").into()),
+        ("psi.provider/base-url", fact("base-url").into()),
+        ("psi.provider/key-from", fact("key-from").into()),
+    ])
 }
 
 fn providers(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {

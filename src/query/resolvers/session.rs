@@ -1,5 +1,7 @@
 //! `:psi.agent-session/*`: a live session.
 
+use std::collections::HashMap;
+
 use crate::query::graph::{
     Answer, Cost, Datum, Env, Failure, Handle, Input, Inputs, Namespace, Output, Resolver, Run, SESSION,
 };
@@ -68,6 +70,9 @@ session_facts! {
     AutoRetryEnabled "auto-retry-enabled" "Whether failed model calls are tried again by themselves.";
     SystemPrompt "system-prompt" "What the model is told before the conversation.";
     ParentSessionId "parent-session-id" "The session that this one was forked from, or nil.";
+    SubagentId "subagent-id" "Its name in questions, where it works for another session, or nil.";
+    Depth "depth" "How many sessions it works below; 0 for one of the person's.";
+    Envelope "envelope" "The tools that were agreed on for it, where it works for another session, or nil.";
     CreatedAt "created-at" "When the session was opened, RFC 3339 in UTC.";
     Offset "offset" "How many entries its journal holds.";
     Footer "footer" "What a footer shows, as `footer/updated` has it.";
@@ -155,20 +160,17 @@ fn fact(handle: &Handle, place: usize) -> Value<'static> {
 
 fn messages(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let mut messages = session.messages();
-    if let Some(role) = env.text("role") {
-        messages.retain(|message| message.role.as_str() == role);
-    }
-    newest(&mut messages, env.count("limit")?);
-    let nodes = messages.into_iter().map(Handle::Message).collect();
+    let role = env.text("role");
+    let wanted =
+        session.messages().rev().filter(|message| role.is_none_or(|role| message.role.as_str() == role));
+    let nodes = newest(wanted.cloned().map(Handle::Message), env.count("limit")?);
     Ok(vec![("psi.agent-session/messages", Datum::Nodes(nodes))])
 }
 
 fn entries(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let mut entries = session.entries();
-    newest(&mut entries, env.count("limit")?);
-    let nodes = entries.into_iter().map(|entry| Handle::Entry(entry.into())).collect();
+    let entries = session.entries().rev().map(|entry| Handle::Entry(entry.into()));
+    let nodes = newest(entries, env.count("limit")?);
     Ok(vec![("psi.agent-session/entries", Datum::Nodes(nodes))])
 }
 
@@ -177,22 +179,24 @@ fn stats(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(stats.map(|stats| ("psi.agent-session/stats", Value::from(stats).into())).into_iter().collect())
 }
 
-pub(super) fn newest<T>(items: &mut Vec<T>, limit: Option<usize>) {
-    if let Some(limit) = limit {
-        items.drain(..items.len().saturating_sub(limit));
-    }
+/// The newest of what comes newest first, oldest first: no more is looked at than is answered.
+fn newest<T>(newest_first: impl Iterator<Item = T>, limit: Option<usize>) -> Vec<T> {
+    let mut items: Vec<T> = newest_first.take(limit.unwrap_or(usize::MAX)).collect();
+    items.reverse();
+    items
 }
 
 /// The live sessions are looked through once for all that are asked about.
 fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let live = env.world.live();
+    let mut below: HashMap<String, Vec<Handle>> = HashMap::new();
+    for session in env.world.live() {
+        if let Some(parent) = session.fact(SessionFact::ParentSessionId).as_str() {
+            below.entry(parent.to_owned()).or_default().push(Handle::Session(session.clone()));
+        }
+    }
     let answer = |inputs: &Inputs<'_>| {
-        let parent = inputs.text("psi.agent-session/session-id");
-        let children = live.iter().filter(|session| {
-            parent.is_some() && session.fact(SessionFact::ParentSessionId).as_str() == parent
-        });
-        let children = children.map(|session| Handle::Session(session.clone())).collect();
-        Ok(vec![("psi.agent-session/children", Datum::Nodes(children))])
+        let children = inputs.text("psi.agent-session/session-id").and_then(|id| below.get(id));
+        Ok(vec![("psi.agent-session/children", Datum::Nodes(children.cloned().unwrap_or_default()))])
     };
     inputs.iter().map(answer).collect()
 }

@@ -1,5 +1,7 @@
 //! `:psi.session/*` and `:psi.session-info/*`: the sessions, live and on disk.
 
+use std::collections::HashMap;
+
 use crate::limits::QUERY_SESSIONS;
 use crate::query::graph::{
     Answer, Cost, Datum, Env, Failure, Handle, Input, Inputs, Namespace, Resolver, Run, SESSION,
@@ -113,9 +115,10 @@ fn session(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 /// The list is read once for all that are asked about.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let infos = env.world.list(true, usize::MAX);
+    let infos: HashMap<&str, &SessionInfo> = infos.iter().map(|info| (info.id.as_str(), info)).collect();
     let answer = |inputs: &Inputs<'_>| {
-        let id = inputs.text("psi.session-info/id");
-        let info = infos.iter().find(|info| Some(info.id.as_str()) == id).cloned().map(map);
+        let info = inputs.text("psi.session-info/id").and_then(|id| infos.get(id));
+        let info = info.map(|info| map((*info).clone()));
         let names = INFO.iter().skip(1);
         Ok(names.filter_map(|name| Some((*name, info.as_ref()?.get_keyword(name)?.clone().into()))).collect())
     };

@@ -84,12 +84,16 @@ pub(super) const PART: Namespace = Namespace {
         Resolver {
             name: "psi.agent-session/tool-lifecycle-summaries",
             input: &[Input::Required(SESSION)],
-            output: &[
-                join("psi.agent-session/tool-lifecycle-summaries", SUMMARY),
-                join("psi.agent-session/running-tool-calls", SUMMARY),
-            ],
+            output: &[join("psi.agent-session/tool-lifecycle-summaries", SUMMARY)],
             cost: Cost::Ready,
             run: Run::One(of_session),
+        },
+        Resolver {
+            name: "psi.agent-session/running-tool-calls",
+            input: &[Input::Required(SESSION)],
+            output: &[join("psi.agent-session/running-tool-calls", SUMMARY)],
+            cost: Cost::Ready,
+            run: Run::One(running),
         },
     ],
     mutations: &[],
@@ -110,24 +114,33 @@ fn by_name(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 
 fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let summaries = summaries(env, session.as_ref(), &session.messages());
-    let under_way = |summary: &&Value<'_>| {
+    let messages: Vec<_> = session.messages().cloned().collect();
+    let summaries = Value::vector(summaries(&Now::of(env, session.as_ref()), &messages));
+    Ok(vec![("psi.agent-session/tool-lifecycle-summaries", summaries.into())])
+}
+
+/// Only the last turn can have calls that run: a session of any length is asked at the same cost.
+fn running(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+    let Some(session) = inputs.session() else { return Ok(Vec::new()) };
+    let mut summaries = summaries(&Now::of(env, session.as_ref()), &last_turn(session.as_ref()));
+    summaries.retain(|summary| {
         let status = summary.get("psi.tool-lifecycle.summary/status").and_then(Value::as_keyword);
         matches!(status, Some("running" | "waiting"))
-    };
-    let running: Vec<_> = summaries.iter().filter(under_way).cloned().collect();
-    Ok(vec![
-        ("psi.agent-session/tool-lifecycle-summaries", Value::vector(summaries).into()),
-        ("psi.agent-session/running-tool-calls", Value::vector(running).into()),
-    ])
+    });
+    Ok(vec![("psi.agent-session/running-tool-calls", Value::vector(summaries).into())])
+}
+
+/// The messages of a session's last turn.
+pub(super) fn last_turn(session: &dyn SessionView) -> Vec<Arc<Message>> {
+    let turn = session.messages().next_back().and_then(|message| message.turn_id.as_ref());
+    let of_turn = |message: &&Arc<Message>| turn.is_some() && message.turn_id.as_ref() == turn;
+    let mut messages: Vec<_> = session.messages().rev().take_while(of_turn).cloned().collect();
+    messages.reverse();
+    messages
 }
 
 /// The calls of messages of a session, each with its result where there is one.
-pub(super) fn summaries(
-    env: &Env<'_>,
-    session: &dyn SessionView,
-    messages: &[Arc<Message>],
-) -> Vec<Value<'static>> {
+pub(super) fn summaries(now: &Now, messages: &[Arc<Message>]) -> Vec<Value<'static>> {
     let calls: Vec<_> = messages
         .iter()
         .flat_map(|message| message.content.iter().map(move |block| (message, block)))
@@ -143,7 +156,6 @@ pub(super) fn summaries(
         .iter()
         .filter_map(|message| Some((message.tool_call_id.as_deref()?, message.as_ref())))
         .collect();
-    let now = Now::of(env, session);
     let summary = |(message, id, name, arguments): (&Arc<Message>, &Arc<str>, &Arc<str>, &Value<'static>)| {
         let result = results.get(id.as_ref());
         let failed = result.map(|result| result.is_error.unwrap_or(false));
@@ -177,7 +189,7 @@ pub(super) fn summaries(
 }
 
 /// What tells a call that runs from one that waits or is lost.
-struct Now {
+pub(super) struct Now {
     /// The turn that runs.
     turn: Option<TurnId>,
     /// The calls that a person is asked about.
@@ -185,7 +197,8 @@ struct Now {
 }
 
 impl Now {
-    fn of(env: &Env<'_>, session: &dyn SessionView) -> Self {
+    /// As it is in a session.
+    pub(super) fn of(env: &Env<'_>, session: &dyn SessionView) -> Self {
         if session.fact(SessionFact::IsStreaming).as_bool() != Some(true) {
             return Self { turn: None, asking: HashSet::new() };
         }
@@ -193,7 +206,7 @@ impl Now {
             env.world.questions().into_iter().filter(|question| question.session == *session.id());
         let call = |payload: Map<'static>| payload.get_keyword("tool-id")?.as_str().map(str::to_owned);
         Self {
-            turn: session.messages().last().and_then(|message| message.turn_id.clone()),
+            turn: session.messages().next_back().and_then(|message| message.turn_id.clone()),
             asking: questions.filter_map(|question| question.payload.and_then(call)).collect(),
         }
     }

@@ -1,30 +1,40 @@
 //! `:psi.turn/*`: the turns of a session, as far as they are journalled.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::message::{Message, Role, SessionId, TurnId, Usage};
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
+use crate::query::graph::{
+    Answer, Cost, Env, Failure, Input, Inputs, Namespace, Output, Resolver, Run, SESSION,
+};
 use crate::query::resolvers::session::SessionFact;
-use crate::query::resolvers::tool::{SUMMARY, summaries};
-use crate::query::resolvers::{answers, join, out};
-use crate::query::world::SessionView;
+use crate::query::resolvers::tool::{Now, SUMMARY, last_turn, summaries};
+use crate::query::resolvers::{answers, join, out, output_names};
 use crate::value::{Map, Value};
 
 /// What is known of any turn.
-const TURN: &[&str] = &[
-    "psi.turn/id",
-    "psi.turn/text",
-    "psi.turn/tool-calls",
-    "psi.turn/tool-call-count",
-    "psi.turn/message-count",
-    "psi.turn/started-at",
-    "psi.turn/ended-at",
-    "psi.turn/duration-ms",
-    "psi.turn/stop-reason",
-    "psi.turn/usage",
+const TURN: &[Output] = &[
+    out("psi.turn/id"),
+    out("psi.turn/text"),
+    join("psi.turn/tool-calls", SUMMARY),
+    out("psi.turn/tool-call-count"),
+    out("psi.turn/message-count"),
+    out("psi.turn/started-at"),
+    out("psi.turn/ended-at"),
+    out("psi.turn/duration-ms"),
+    out("psi.turn/stop-reason"),
+    out("psi.turn/usage"),
 ];
+
+const NAMES: &[&str] = &output_names::<{ TURN.len() }>(TURN);
+
+/// What is known of a turn beside its id.
+const REST: &[Output] = match TURN {
+    [_, rest @ ..] => rest,
+    [] => &[],
+};
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
@@ -51,18 +61,7 @@ pub(super) const PART: Namespace = Namespace {
         Resolver {
             name: "psi.turn/last",
             input: &[Input::Required(SESSION)],
-            output: &[
-                out("psi.turn/id"),
-                out("psi.turn/text"),
-                join("psi.turn/tool-calls", SUMMARY),
-                out("psi.turn/tool-call-count"),
-                out("psi.turn/message-count"),
-                out("psi.turn/started-at"),
-                out("psi.turn/ended-at"),
-                out("psi.turn/duration-ms"),
-                out("psi.turn/stop-reason"),
-                out("psi.turn/usage"),
-            ],
+            output: TURN,
             cost: Cost::Ready,
             run: Run::One(last),
         },
@@ -81,42 +80,25 @@ pub(super) const PART: Namespace = Namespace {
         Resolver {
             name: "psi.agent-session/turns",
             input: &[Input::Required(SESSION)],
-            output: &[join("psi.agent-session/turns", TURN)],
+            output: &[join("psi.agent-session/turns", NAMES)],
             cost: Cost::Ready,
             run: Run::One(of_session),
         },
         Resolver {
             name: "psi.turn/by-id",
             input: &[Input::Required("psi.turn/id")],
-            output: &[
-                out("psi.turn/text"),
-                join("psi.turn/tool-calls", SUMMARY),
-                out("psi.turn/tool-call-count"),
-                out("psi.turn/message-count"),
-                out("psi.turn/started-at"),
-                out("psi.turn/ended-at"),
-                out("psi.turn/duration-ms"),
-                out("psi.turn/stop-reason"),
-                out("psi.turn/usage"),
-            ],
+            output: REST,
             cost: Cost::Ready,
-            run: Run::One(by_id),
+            run: Run::Batch(by_id),
         },
     ],
     mutations: &[],
 };
 
-/// The messages of the last turn.
-fn last_of(messages: &[Arc<Message>]) -> &[Arc<Message>] {
-    let turn = messages.last().and_then(|message| message.turn_id.as_ref());
-    let of_turn = |message: &&Arc<Message>| turn.is_some() && message.turn_id.as_ref() == turn;
-    let count = messages.iter().rev().take_while(of_turn).count();
-    messages.get(messages.len().saturating_sub(count)..).unwrap_or_default()
-}
-
 fn last(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    Ok(answers(entity(env, session.as_ref(), last_of(&session.messages())), TURN))
+    let session = session.as_ref();
+    Ok(answers(entity(&Now::of(env, session), &last_turn(session)), NAMES))
 }
 
 fn now(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
@@ -136,35 +118,56 @@ fn now(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 
 fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let messages = session.messages();
-    // Messages of one turn stand together.
-    let mut turns: Vec<&[Arc<Message>]> = messages
-        .chunk_by(|one, next| one.turn_id == next.turn_id)
-        .filter(|turn| turn.first().is_some_and(|message| message.turn_id.is_some()))
-        .collect();
-    super::session::newest(&mut turns, env.count("limit")?);
-    let turns = turns.into_iter().map(|turn| Value::from(entity(env, session.as_ref(), turn)));
+    let limit = env.count("limit")?.unwrap_or(usize::MAX);
+    // Messages of one turn stand together. From the newest on, so that no more is looked at than is asked for.
+    let mut turns: Vec<Vec<Arc<Message>>> = Vec::new();
+    let mut open: Option<&TurnId> = None;
+    for message in session.messages().rev() {
+        let turn = message.turn_id.as_ref();
+        if turn != open {
+            open = turn;
+            if turn.is_some() && turns.len() >= limit {
+                break;
+            }
+            turns.extend(turn.map(|_| Vec::new()));
+        }
+        if let (Some(messages), Some(_)) = (turns.last_mut(), turn) {
+            messages.push(message.clone());
+        }
+    }
+    let now = Now::of(env, session.as_ref());
+    let turns = turns.into_iter().rev().map(|mut messages| {
+        messages.reverse();
+        Value::from(entity(&now, &messages))
+    });
     Ok(vec![("psi.agent-session/turns", Value::vector(turns).into())])
 }
 
-/// Looks in the query's session.
-fn by_id(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let id = inputs.text("psi.turn/id");
+/// Looks in the query's session, once for all that are asked about.
+fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let Some(session) = env.world.session(SessionId::as_str(env.world.focus())) else {
-        return Ok(Vec::new());
+        return inputs.iter().map(|_| Ok(Vec::new())).collect();
     };
-    let mut messages = session.messages();
-    messages.retain(|message| id.is_some() && message.turn_id.as_ref().map(TurnId::as_str) == id);
-    if messages.is_empty() {
-        return Ok(Vec::new());
+    let asked = inputs.iter().filter_map(|inputs| inputs.text("psi.turn/id"));
+    let mut turns: HashMap<&str, Vec<Arc<Message>>> = asked.map(|id| (id, Vec::new())).collect();
+    for message in session.messages() {
+        if let Some(messages) = message.turn_id.as_ref().and_then(|id| turns.get_mut(id.as_str())) {
+            messages.push(message.clone());
+        }
     }
-    Ok(answers(entity(env, session.as_ref(), &messages), TURN))
+    let now = Now::of(env, session.as_ref());
+    // Many of a list may be of one turn: it is told once.
+    turns.retain(|_, messages| !messages.is_empty());
+    let turns: HashMap<&str, Answer> =
+        turns.into_iter().map(|(id, messages)| (id, answers(entity(&now, &messages), NAMES))).collect();
+    let answer = |inputs: &Inputs<'_>| inputs.text("psi.turn/id").and_then(|id| turns.get(id));
+    inputs.iter().map(|inputs| Ok(answer(inputs).cloned().unwrap_or_default())).collect()
 }
 
-fn entity(env: &Env<'_>, session: &dyn SessionView, messages: &[Arc<Message>]) -> Map<'static> {
+fn entity(now: &Now, messages: &[Arc<Message>]) -> Map<'static> {
     let of_model = || messages.iter().filter(|message| message.role == Role::Assistant);
     let text: String = of_model().map(|message| message.text()).collect();
-    let calls = summaries(env, session, messages);
+    let calls = summaries(now, messages);
     let times = [messages.first(), messages.last()].map(|message| message.map(|m| m.timestamp.clone()));
     let [from, to] = times.clone().map(|time| time.and_then(|time| time.parse::<Timestamp>().ok()));
     let duration = from.zip(to).map(|(from, to)| to.as_millisecond().saturating_sub(from.as_millisecond()));

@@ -1,0 +1,279 @@
+//! An attribute found: by the first way that gives it, for all entities of a group together.
+//!
+//! What an entity lacks is demanded of its resolvers, inputs first. Knows nothing of joins.
+
+use super::entity::{Entity, Span, spread};
+use super::{Running, Stop, Via};
+use crate::query::compile::{Level, Name};
+use crate::query::graph::{
+    Answer, Attr, Bits, Datum, Env, Failure, Given, Graph, Inputs, Node, NodeInput, ResolverId, Run,
+};
+use crate::query::plan::Plan;
+use crate::value::{Map, Value};
+
+impl Running<'_> {
+    /// An attribute of each entity, and a note for each that has none.
+    pub(super) fn find(
+        &mut self,
+        name: &Name,
+        params: Option<&Map<'static>>,
+        plan: &Plan,
+        group: &mut [Entity],
+        which: &[usize],
+    ) -> Result<Vec<Option<Datum>>, Stop> {
+        let Some(attr) = name.attr else {
+            let key = Value::Keyword(name.text.clone());
+            let known = |at: &usize| group.get(*at)?.extra.get(&key).cloned().map(Datum::Value);
+            let found: Vec<_> = which.iter().map(known).collect();
+            if found.iter().any(Option::is_none) {
+                self.note_missing(&name.text);
+            }
+            return Ok(found);
+        };
+        let found: Vec<Option<Datum>> = match params {
+            None => {
+                self.demand(attr, plan, group, which)?;
+                which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect()
+            }
+            Some(params) => self.find_with(attr, params, plan, group, which)?,
+        };
+        if found.iter().any(Option::is_none) {
+            let lacking = which.iter().zip(&found).find(|(_, datum)| datum.is_none());
+            let entity = lacking.and_then(|(at, _)| group.get(*at));
+            match entity.and_then(|entity| self.cause(plan, entity, attr, &mut Bits::default())) {
+                Some((resolver, failure)) => {
+                    let mut why = Map::new();
+                    why.put("resolver", Value::symbol(resolver));
+                    why.put("message", failure.message);
+                    self.note_error(&Value::Keyword(name.text.clone()), why);
+                }
+                None => self.note_missing(&name.text),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes an attribute known to the entities that do not know it, by the first way that gives it.
+    pub(super) fn demand(
+        &mut self,
+        attr: Attr,
+        plan: &Plan,
+        group: &mut [Entity],
+        which: &[usize],
+    ) -> Result<(), Stop> {
+        let lacks = |group: &[Entity], at: usize| group.get(at).is_some_and(|entity| !entity.has(attr));
+        let mut lacking: Vec<usize> = which.iter().copied().filter(|at| lacks(group, *at)).collect();
+        if lacking.is_empty() || !self.demanding.add(attr.place()) {
+            return Ok(());
+        }
+        for id in plan.ways(attr) {
+            let Some(node) = self.graph.resolver(*id) else { continue };
+            let untried = |at: &usize| group.get(*at).is_some_and(|entity| !entity.tried.has(id.place()));
+            let mut ready: Vec<usize> = lacking.iter().copied().filter(untried).collect();
+            if ready.is_empty() {
+                continue;
+            }
+            for input in &node.input {
+                self.demand(input.attr, plan, group, &ready)?;
+            }
+            ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
+            self.resolve(*id, node, attr, group, &ready)?;
+            lacking.retain(|at| lacks(group, *at));
+            if lacking.is_empty() {
+                break;
+            }
+        }
+        self.demanding.remove(attr.place());
+        Ok(())
+    }
+
+    /// Runs a resolver for entities that have what it needs.
+    fn resolve(
+        &mut self,
+        id: ResolverId,
+        node: &Node,
+        attr: Attr,
+        group: &mut [Entity],
+        which: &[usize],
+    ) -> Result<(), Stop> {
+        if let Run::Fields(read) = node.spec.run {
+            let Some(handle) = node.input.first().map(|input| input.attr) else { return Ok(()) };
+            let Some(place) = node.output.iter().position(|output| *output == attr) else { return Ok(()) };
+            for at in which {
+                self.tick(1)?;
+                if let Some(entity) = group.get_mut(*at)
+                    && let Some(value) = entity.handle(handle).map(|handle| read(handle, place))
+                {
+                    entity.put(attr, Datum::Value(value));
+                }
+            }
+            return Ok(());
+        }
+        let answers = self.answers(node, &Map::new(), group, which)?;
+        for (at, answer) in which.iter().zip(answers) {
+            let Some(entity) = group.get_mut(*at) else { continue };
+            entity.tried.add(id.place());
+            match answer {
+                Ok(answer) => {
+                    for (name, datum) in answer {
+                        let output = node.spec.output.iter().position(|output| output.name == name);
+                        if let Some(attr) = output.and_then(|at| node.output.get(at)) {
+                            entity.put(*attr, datum);
+                        }
+                    }
+                }
+                Err(failure) => entity.failed.push((id, failure)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What a resolver answers for each entity.
+    fn answers(
+        &mut self,
+        node: &Node,
+        params: &Map<'static>,
+        group: &mut [Entity],
+        which: &[usize],
+    ) -> Result<Vec<Result<Answer, Failure>>, Stop> {
+        if which.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut nested = Vec::with_capacity(which.len());
+        for at in which {
+            self.tick(1)?;
+            let mut below = Vec::new();
+            for input in &node.input {
+                if let Some(level) = &input.nested {
+                    let mut data = [group.get(*at).and_then(|entity| entity.get(input.attr)).cloned()];
+                    below.push((input.name, self.nested(level, &mut data)?));
+                }
+            }
+            nested.push(below);
+        }
+        let env = Env { world: self.world, graph: self.graph, params };
+        let inputs: Vec<Inputs<'_>> = which
+            .iter()
+            .zip(nested)
+            .filter_map(|(at, below)| group.get(*at).map(|entity| inputs_of(entity, &node.input, below)))
+            .collect();
+        Ok(match node.spec.run {
+            Run::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
+            Run::Batch(run) => run(&env, &inputs),
+            Run::Fields(_) => Vec::new(),
+        })
+    }
+
+    /// What a nested input holds: the answer of its query, without notes of what is missing there.
+    fn nested(&mut self, level: &Level, data: &mut [Option<Datum>]) -> Result<Value<'static>, Stop> {
+        let (missing, errors) = (self.missing.len(), self.errors.clone());
+        let sub = std::mem::take(&mut self.demanding);
+        let mut entities = Vec::new();
+        let spans: Vec<Span> =
+            data.iter_mut().map(|datum| spread(self.graph, datum, &mut entities)).collect();
+        let found = self.level(level, Via::Level(level), None, &mut entities)?;
+        self.demanding = sub;
+        self.missing.truncate(missing);
+        self.errors = errors;
+        let mut found = found.into_iter();
+        let value = spans.into_iter().next().and_then(|span| span.gather(&mut found));
+        Ok(value.unwrap_or(Value::Nil))
+    }
+
+    /// An attribute asked with params: its resolver runs for this ask alone.
+    fn find_with(
+        &mut self,
+        attr: Attr,
+        params: &Map<'static>,
+        plan: &Plan,
+        group: &mut [Entity],
+        which: &[usize],
+    ) -> Result<Vec<Option<Datum>>, Stop> {
+        let mut found: Vec<Option<Datum>> = vec![None; which.len()];
+        for id in plan.ways(attr) {
+            let Some(node) = self.graph.resolver(*id) else { continue };
+            if matches!(node.spec.run, Run::Fields(_)) {
+                // A field has no params; it is as it is.
+                self.demand(attr, plan, group, which)?;
+                return Ok(which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect());
+            }
+            let open = which.iter().zip(&found).filter(|(_, datum)| datum.is_none()).map(|(at, _)| *at);
+            let mut ready: Vec<usize> = open.collect();
+            for input in &node.input {
+                self.demand(input.attr, plan, group, &ready)?;
+            }
+            ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
+            let answers = self.answers(node, params, group, &ready)?;
+            let name = self.graph.name(attr);
+            // Those that are ready stand in the order of all.
+            let mut places = which.iter().zip(&mut found);
+            for (at, answer) in ready.iter().zip(answers) {
+                let place = places.find(|(one, _)| *one == at).map(|(_, place)| place);
+                match answer {
+                    Ok(answer) => {
+                        let datum = answer.into_iter().find(|(output, _)| *output == name);
+                        if let (Some((_, datum)), Some(place)) = (datum, place) {
+                            *place = Some(datum);
+                        }
+                    }
+                    Err(failure) => {
+                        if let Some(entity) = group.get_mut(*at) {
+                            entity.failed.push((*id, failure));
+                        }
+                    }
+                }
+            }
+        }
+        // The entity knew it from the start, as an ident's does.
+        for (at, place) in which.iter().zip(&mut found) {
+            if place.is_none() {
+                *place = group.get(*at).and_then(|entity| entity.get(attr)).cloned();
+            }
+        }
+        Ok(found)
+    }
+
+    /// The failure that kept an attribute from an entity, if it was one.
+    fn cause(
+        &self,
+        plan: &Plan,
+        entity: &Entity,
+        attr: Attr,
+        seen: &mut Bits,
+    ) -> Option<(&'static str, Failure)> {
+        if !seen.add(attr.place()) {
+            return None;
+        }
+        plan.ways(attr).iter().find_map(|id| {
+            let node = self.graph.resolver(*id)?;
+            let own = entity.failed.iter().rev().find(|(failed, _)| failed == id);
+            own.map(|(_, failure)| (node.spec.name, failure.clone())).or_else(|| {
+                let needed = node.input.iter().filter(|input| input.required);
+                needed.filter_map(|input| self.cause(plan, entity, input.attr, seen)).next()
+            })
+        })
+    }
+}
+
+/// Whether the way to an attribute leaves the entity.
+pub(super) fn seeded(graph: &Graph, plan: &Plan, attr: Attr) -> bool {
+    plan.ways(attr).first().and_then(|id| graph.resolver(*id)).is_some_and(|node| {
+        node.input.is_empty() || node.input.iter().any(|input| seeded(graph, plan, input.attr))
+    })
+}
+
+fn can_run(entity: &Entity, input: &[NodeInput]) -> bool {
+    let nil = |attr| matches!(entity.get(attr), Some(Datum::Value(Value::Nil)));
+    input.iter().all(|input| !input.required || (entity.has(input.attr) && !nil(input.attr)))
+}
+
+fn inputs_of<'e>(
+    entity: &'e Entity,
+    input: &[NodeInput],
+    nested: Vec<(&'static str, Value<'static>)>,
+) -> Inputs<'e> {
+    let plain = input.iter().filter(|input| input.nested.is_none());
+    let plain = plain.filter_map(|input| Some((input.name, Given::Datum(entity.get(input.attr)?))));
+    let nested = nested.into_iter().map(|(name, value)| (name, Given::Nested(value)));
+    Inputs { values: plain.chain(nested).collect() }
+}
