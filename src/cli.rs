@@ -125,8 +125,9 @@ enum Command {
     /// Runs the contract of the protocol against any server that claims to speak it.
     ///
     /// In the arguments of COMMAND, {script} stands for a file with what the model is to answer, in the
-    /// scripted provider's format, and {state} for a folder that keeps the server's state from one start
-    /// of a check to the next. What needs one that is not there is reported as not applicable.
+    /// scripted provider's format, {state} for a folder that keeps the server's state from one start of a
+    /// check to the next, and {config} for a file with what the user configured. What needs one that is not
+    /// there is reported as not applicable.
     Contract {
         /// How the report is written.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]

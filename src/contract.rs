@@ -34,7 +34,7 @@ pub use checks::{
     CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
     SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
 };
-pub use launch::{CommandLine, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
+pub use launch::{CONFIG_WORD, CommandLine, Config, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
 pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
@@ -77,7 +77,7 @@ pub fn execute(
 
 /// Says hello once, so that a command that is no server is told in a line and not by every check.
 fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
-    let link = launch.launch(Wish { script: None, state: "greeting" })?;
+    let link = launch.launch(Wish { script: None, state: "greeting", config: None })?;
     let mut peer = Peer::new(link, patience, Rc::default(), Rc::default());
     match peer.ask("handshake", &client_info("1.0", &[])) {
         Ok(_) => Ok(()),

@@ -6,9 +6,9 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::launch::{Launch, Wish};
+use super::launch::{Config, Launch, Wish};
 use super::peer::{Peer, Transcript};
 use super::rules::Ledger;
 use crate::value::Value;
@@ -39,6 +39,10 @@ pub enum Need {
     Script,
     /// The check says where state is kept.
     State,
+    /// The check says what the user configured.
+    Config,
+    /// The server lets further clients in, beside the one on its pipes.
+    Guests,
     /// The server lists the op.
     Op(&'static str),
     /// The server grants the feature.
@@ -73,6 +77,8 @@ pub struct Abilities {
     pub ops: Vec<String>,
     /// Features that it grants when asked for all.
     pub features: Vec<String>,
+    /// Whether it lets further clients in, once that was asked.
+    pub guests: OnceCell<bool>,
 }
 
 /// What a check is given.
@@ -113,11 +119,63 @@ impl<'a> Probe<'a> {
     /// # Errors
     /// Fails where it does not start.
     pub fn start(&self, script: Option<&str>) -> Result<Peer, Stop> {
+        self.start_as(Wish { script, state: self.name, config: None })
+    }
+
+    fn start_as(&self, wish: Wish<'_>) -> Result<Peer, Stop> {
         let link = self
             .launch
-            .launch(Wish { script, state: self.name })
+            .launch(wish)
             .map_err(|error| Stop::failed(format!("the server does not start: {error}")))?;
         Ok(Peer::new(link, self.patience, self.ledger.clone(), self.transcript.clone()))
+    }
+
+    /// Starts a server with what its model answers and what its user configured, shakes hands asking for
+    /// features, and subscribes to every topic.
+    ///
+    /// # Errors
+    /// Fails where that does.
+    pub fn configured(&self, script: &str, config: &Config, features: &[&str]) -> Result<Peer, Stop> {
+        let wish = Wish { script: Some(script), state: self.name, config: Some(config) };
+        let mut peer = self.start_as(wish)?;
+        shake_hands(&mut peer, "1.0", features)?;
+        peer.ask_ok("subscribe", "{}")?;
+        Ok(peer)
+    }
+
+    /// Writes anew what the user of this check's server configured.
+    ///
+    /// # Errors
+    /// Fails where it cannot be written.
+    pub fn configure(&self, config: &Config) -> Result<(), Stop> {
+        let written = self.launch.configure(self.name, config);
+        written.map_err(|error| Stop::failed(format!("the configuration cannot be written: {error}")))
+    }
+
+    /// Connects once more to this check's server, and shakes hands asking for features.
+    ///
+    /// # Errors
+    /// Fails where that does; a server that lets nobody else in has nothing to be checked.
+    pub fn guest(&self, features: &[&str]) -> Result<Peer, Stop> {
+        let mut peer = self.unready_guest()?;
+        shake_hands(&mut peer, "1.0", features)?;
+        Ok(peer)
+    }
+
+    /// Connects once more to this check's server, and says nothing to it.
+    ///
+    /// # Errors
+    /// See [`Probe::guest`].
+    pub fn unready_guest(&self) -> Result<Peer, Stop> {
+        self.join()?.ok_or_else(|| Stop::NotApplicable("the server lets no further client in".to_owned()))
+    }
+
+    fn join(&self) -> Result<Option<Peer>, Stop> {
+        let now = Instant::now();
+        let deadline = now.checked_add(self.patience).unwrap_or(now);
+        let link = self.launch.join(self.name, deadline);
+        let link = link.map_err(|error| Stop::failed(format!("a further client cannot connect: {error}")))?;
+        Ok(link.map(|link| Peer::new(link, self.patience, self.ledger.clone(), self.transcript.clone())))
     }
 
     /// Starts a server and shakes hands.
@@ -164,6 +222,13 @@ impl<'a> Probe<'a> {
                     "the command line has no {state}, so a second start may not find the same state"
                         .to_owned(),
                 ),
+                Need::Config if !self.launch.takes_config() => Some(
+                    "the command line has no {config}, so the server cannot be told what its user configured"
+                        .to_owned(),
+                ),
+                Need::Guests if !self.takes_guests()? => {
+                    Some("no socket for further clients appears in run/ of the state folder".to_owned())
+                }
                 Need::Op(op) if !self.abilities()?.ops.iter().any(|name| name == op) => {
                     Some(format!("the server does not list the op {op}"))
                 }
@@ -198,7 +263,20 @@ impl<'a> Probe<'a> {
         }
         let refused = peer.ask_error("no_such_op", "{}", "request/op-not-supported")?;
         let ops = texts(refused.frame.get("data").and_then(|data| data.get("supported-ops")));
-        Ok(self.abilities.get_or_init(|| Abilities { ops, features }))
+        Ok(self.abilities.get_or_init(|| Abilities { ops, features, guests: OnceCell::new() }))
+    }
+
+    /// Whether the server lets further clients in. Asked only where a check needs to know, since a server
+    /// that does not is waited for.
+    fn takes_guests(&self) -> Result<bool, Stop> {
+        let known = &self.abilities()?.guests;
+        if let Some(known) = known.get() {
+            return Ok(*known);
+        }
+        let mut peer = self.start(None)?;
+        shake_hands(&mut peer, "1.0", &[])?;
+        let found = self.join()?.is_some();
+        Ok(*known.get_or_init(|| found))
     }
 
     /// What was said, and what was noted.

@@ -7,12 +7,18 @@ mod commands;
 mod envelope;
 mod events;
 mod framing;
+mod grants;
+mod guests;
+mod hooks;
+mod logins;
 mod persistence;
 mod plists;
 mod query;
 mod sessions;
+mod subagents;
 mod tools;
 mod turns;
+mod workflows;
 
 use super::check::Check;
 
@@ -32,6 +38,12 @@ pub const CHECKS: &[&[Check]] = &[
     turns::CHECKS,
     commands::CHECKS,
     tools::CHECKS,
+    grants::CHECKS,
+    hooks::CHECKS,
+    subagents::CHECKS,
+    workflows::CHECKS,
+    logins::CHECKS,
+    guests::CHECKS,
     plists::CHECKS,
     persistence::CHECKS,
 ];

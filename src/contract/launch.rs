@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 pub const SCRIPT_WORD: &str = "{script}";
 /// See [`SCRIPT_WORD`]: the folder that keeps what the server keeps.
 pub const STATE_WORD: &str = "{state}";
+/// See [`SCRIPT_WORD`]: the file of what the user configured, with a folder of workflows beside it.
+pub const CONFIG_WORD: &str = "{config}";
 
 /// What a check wants from a start.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +27,17 @@ pub struct Wish<'a> {
     pub script: Option<&'a str>,
     /// Which folder keeps the state: the same name in two starts of a check is the same folder.
     pub state: &'a str,
+    /// What the user configured; `None` where it does not matter.
+    pub config: Option<&'a Config>,
+}
+
+/// What a user configured, as files.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// The configuration itself: a map in EDN.
+    pub text: String,
+    /// Workflows, each with its name.
+    pub workflows: Vec<(&'static str, String)>,
 }
 
 /// The streams to a started server and the way to end it.
@@ -54,6 +69,12 @@ pub trait Server: Send {
 
     /// The end of what it wrote on standard error.
     fn complaint(&self) -> String;
+
+    /// Lets no file of the server grow beyond so many bytes, which a process meets as it meets a full disk.
+    /// `false` where that cannot be had.
+    fn limit_files(&mut self, _bytes: u64) -> bool {
+        false
+    }
 }
 
 /// Starts servers.
@@ -69,10 +90,32 @@ pub trait Launch {
 
     /// Whether a check may say where state is kept, and so start twice on the same.
     fn takes_state(&self) -> bool;
+
+    /// Whether a check may say what the user configured.
+    fn takes_config(&self) -> bool {
+        false
+    }
+
+    /// Writes anew what the user configured, under a server that runs with the state of that name.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn configure(&self, _state: &str, _config: &Config) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A further connection to the server that runs with the state of that name; `None` where it lets
+    /// nobody else in before the deadline.
+    ///
+    /// # Errors
+    /// When a connection that was made cannot be used.
+    fn join(&self, _state: &str, _deadline: Instant) -> io::Result<Option<Link>> {
+        Ok(None)
+    }
 }
 
-/// A command line, started once for each check. [`SCRIPT_WORD`] and [`STATE_WORD`] in its arguments
-/// are replaced by a file and a folder under a temporary folder, which is removed with this value.
+/// A command line, started once for each check. [`SCRIPT_WORD`], [`STATE_WORD`] and [`CONFIG_WORD`] in its
+/// arguments are replaced by files and a folder under a temporary folder, which is removed with this value.
 #[derive(Debug)]
 pub struct CommandLine {
     words: Vec<OsString>,
@@ -102,6 +145,14 @@ impl CommandLine {
         fs::write(&path, text)?;
         Ok(path)
     }
+
+    fn state_folder(&self, state: &str) -> PathBuf {
+        self.folder.join("state").join(state)
+    }
+
+    fn config_file(&self, state: &str) -> PathBuf {
+        self.folder.join("config").join(state).join("config.edn")
+    }
 }
 
 impl Drop for CommandLine {
@@ -116,7 +167,7 @@ const ANY_ANSWER: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-las
 
 impl Launch for CommandLine {
     fn launch(&self, wish: Wish<'_>) -> io::Result<Link> {
-        let state = self.folder.join("state").join(wish.state);
+        let state = self.state_folder(wish.state);
         let script = if self.mentions(SCRIPT_WORD) {
             self.script_file(wish.script.unwrap_or(ANY_ANSWER))?
         } else {
@@ -125,9 +176,18 @@ impl Launch for CommandLine {
         if self.mentions(STATE_WORD) {
             fs::create_dir_all(&state)?;
         }
+        let config = self.config_file(wish.state);
+        if self.mentions(CONFIG_WORD) {
+            // Without a wish nothing is configured: what the user of this machine has is not looked at.
+            self.configure(wish.state, wish.config.unwrap_or(&Config::default()))?;
+        }
+        let chosen = [(SCRIPT_WORD, &script), (STATE_WORD, &state), (CONFIG_WORD, &config)];
         let replace = |word: &OsString| match word.to_str() {
             Some(text) => {
-                OsString::from(text.replace(SCRIPT_WORD, &lossy(&script)).replace(STATE_WORD, &lossy(&state)))
+                let replaced = chosen
+                    .iter()
+                    .fold(text.to_owned(), |text, (word, path)| text.replace(word, &lossy(path)));
+                OsString::from(replaced)
             }
             None => word.clone(),
         };
@@ -159,6 +219,66 @@ impl Launch for CommandLine {
 
     fn takes_state(&self) -> bool {
         self.mentions(STATE_WORD)
+    }
+
+    fn takes_config(&self) -> bool {
+        self.mentions(CONFIG_WORD)
+    }
+
+    fn configure(&self, state: &str, config: &Config) -> io::Result<()> {
+        let file = self.config_file(state);
+        let workflows = file.with_file_name("workflows");
+        fs::create_dir_all(&workflows)?;
+        for (name, text) in &config.workflows {
+            fs::write(workflows.join(name).with_extension("edn"), text)?;
+        }
+        // A server that reads it meanwhile sees the old one or the new one.
+        let beside = file.with_extension("new");
+        fs::write(&beside, if config.text.is_empty() { "{}" } else { &config.text })?;
+        fs::rename(beside, &file)
+    }
+
+    fn join(&self, state: &str, deadline: Instant) -> io::Result<Option<Link>> {
+        if !self.mentions(STATE_WORD) {
+            return Ok(None);
+        }
+        let folder = self.state_folder(state).join(SOCKETS);
+        loop {
+            // A server may listen a moment after it answers, and a dead one may have left a socket behind.
+            let mut places = fs::read_dir(&folder).into_iter().flatten().flatten();
+            if let Some(stream) = places.find_map(|place| UnixStream::connect(place.path()).ok()) {
+                return Ok(Some(Link {
+                    input: Box::new(stream.try_clone()?),
+                    output: Box::new(stream.try_clone()?),
+                    server: Box::new(Joined(stream)),
+                }));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// Where a server listens for further clients: sockets in this folder of its state.
+const SOCKETS: &str = "run";
+
+/// A further connection. The server goes on when it ends.
+struct Joined(UnixStream);
+
+impl Server for Joined {
+    fn wait(&mut self, _: Instant) -> io::Result<Option<i32>> {
+        Ok(None)
+    }
+
+    fn kill(&mut self) {
+        // One that has ended already needs no end.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+
+    fn complaint(&self) -> String {
+        String::new()
     }
 }
 
@@ -213,6 +333,14 @@ impl Server for Running {
 
     fn complaint(&self) -> String {
         String::from_utf8_lossy(&self.complaint.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn limit_files(&mut self, bytes: u64) -> bool {
+        use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else { return false };
+        let limit = Rlimit { current: Some(bytes), maximum: getrlimit(Resource::Fsize).maximum };
+        prlimit(Some(pid), Resource::Fsize, limit).is_ok()
     }
 }
 

@@ -175,6 +175,17 @@ impl Peer {
         self.server.kill();
     }
 
+    /// Lets no file of the server grow beyond so many bytes: a full disk.
+    ///
+    /// # Errors
+    /// Where that cannot be had, nothing can be said.
+    pub fn limit_files(&mut self, bytes: u64) -> Result<(), Stop> {
+        if self.server.limit_files(bytes) {
+            return Ok(());
+        }
+        Err(Stop::NotApplicable("the files of the server cannot be limited here".to_owned()))
+    }
+
     /// Waits for the server's end and returns its exit status.
     ///
     /// # Errors

@@ -1,8 +1,10 @@
 //! Subscriptions and delivery: which events come, and when.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text, texts};
-use super::super::peer::{Peer, payload, topic};
+use super::super::peer::{Answer, Peer, payload, topic};
 use super::envelope::all_topics;
+use super::sessions::state;
+use super::tools::Room;
 use crate::catalogue::Topic;
 use crate::limits::FLOW_WINDOW_EVENTS;
 use crate::value::Value;
@@ -258,6 +260,24 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "events.nobody-waits",
+        about: "A failure that no request waits for is told by the topic error, and the server goes on.",
+        needs: &[Need::Script, Need::State, Need::Op("follow_up"), Need::Op("get_state")],
+        run: nobody_waits,
+    },
+    Check {
+        name: "ack.newest-output",
+        about: "Beyond the window a newer tool/update of a call replaces the one that waits.",
+        needs: REPLACED,
+        run: |probe| replaced(probe, "tool/update", ""),
+    },
+    Check {
+        name: "ack.newest-job",
+        about: "Beyond the window a newer job/updated of a job replaces the one that waits.",
+        needs: REPLACED,
+        run: |probe| replaced(probe, "job/updated", ":background true"),
+    },
+    Check {
         name: "ack.answer",
         about: "`ack` takes the seq of what was shown.",
         needs: &[Need::Op("ack")],
@@ -323,6 +343,83 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
 ];
+
+const REPLACED: &[Need] = &[
+    Need::Script,
+    Need::Feature("flow-credit"),
+    Need::Op("prompt"),
+    Need::Op("set_mode"),
+    Need::Op("command"),
+];
+
+/// A command writes for a second. A client whose credit is spent is told the newest of what it wrote, and not
+/// all that was the newest once.
+fn replaced(probe: &Probe<'_>, wanted: &str, more: &str) -> Result<(), Stop> {
+    let room = Room::new("replaced", "")?;
+    let over = room.path("over");
+    let command = format!("for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.15; done; touch {over}");
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {command:?} {more}}}}}}}]}} \
+         {{:steps [{{:delta \"done\"}}]}}]}}"
+    );
+    let mut counted = Vec::new();
+    for features in [&[] as &[&str], &["flow-credit"]] {
+        room.take("over")?;
+        let mut peer = probe.ready_with(Some(&script), features)?;
+        let topics = format!("[{wanted:?} \"command-result\" \"tool/result\"]");
+        peer.ask_ok("subscribe", &format!("{{:topics {topics}}}"))?;
+        peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
+        // Each is one event that must not be dropped: afterwards nothing is left of the window.
+        for _ in 0..FLOW_WINDOW_EVENTS {
+            peer.ask_ok("command", "{:text \"/mode\"}")?;
+            peer.topic("command-result")?;
+        }
+        peer.ask_ok("prompt", "{:message \"go\"}")?;
+        peer.topic("tool/result")?;
+        room.wait_for("over")?;
+        peer.barrier()?;
+        counted.push(peer.take_events().iter().filter(|event| topic(event) == wanted).count());
+    }
+    let (all, newest) = (counted.first().copied().unwrap_or(0), counted.last().copied().unwrap_or(0));
+    if all < 5 {
+        return Err(Stop::NotApplicable(format!("{all} events of {wanted} came in a second of output")));
+    }
+    // One before the result and one before the answer to the last request, which let out what stood before them.
+    ensure(newest <= 2, || {
+        format!("{newest} events of {wanted} came without an ack, {all} with a free window")
+    })
+}
+
+/// A message that waits is written down twice: when it is taken, and when its turn begins. The disk fills up
+/// between the two, and no request waits for the second.
+fn nobody_waits(probe: &Probe<'_>) -> Result<(), Stop> {
+    let script = "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 300} {:delta \"b\"}]}] :then :repeat-last}";
+    let mut peer = probe.subscribed(Some(script))?;
+    peer.ask_ok("prompt", "{:message \"hello\"}")?;
+    peer.topic("assistant/delta")?;
+    let file = text(&state(&mut peer)?, "session-file").to_owned();
+    let Ok(kept) = std::fs::metadata(&file) else {
+        return Err(Stop::NotApplicable("the session is in no file that is told".to_owned()));
+    };
+    // Room for the message once and for the answer that comes before it.
+    peer.limit_files(kept.len().saturating_add(150_000))?;
+    let params = format!("{{:message {:?}}}", "x".repeat(100_000));
+    if let Answer::Error(error) = peer.ask("follow_up", &params)? {
+        return Err(Stop::NotApplicable(format!("the message is not taken: {}", error.code)));
+    }
+    let answered = |topic: &str, payload: &Value<'_>| {
+        topic == "assistant/message" && text(payload, "role") == "assistant"
+    };
+    peer.event("assistant/message of the turn that runs", answered)?;
+    let told = peer.event("error, or a turn all the same", |topic, payload| {
+        topic == "error" || answered(topic, payload)
+    })?;
+    if topic(&told) != "error" {
+        return Err(Stop::NotApplicable("the server has room where its file may not grow".to_owned()));
+    }
+    ensure(!text(payload(&told), "error-message").is_empty(), || "nothing is said of it".to_owned())?;
+    peer.barrier()
+}
 
 /// No event of another topic has come.
 fn only(peer: &mut Peer, topics: &[&str]) -> Result<(), Stop> {

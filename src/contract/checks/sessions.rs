@@ -34,6 +34,44 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "sessions.rehydrated-more",
+        about: "session/rehydrated holds the newest of the history, and says by :more whether there are older ones.",
+        needs: &[
+            Need::Op("prompt"),
+            Need::Op("new_session"),
+            Need::Op("switch_session"),
+            Need::Op("get_state"),
+        ],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            let session = session_of(&mut peer)?;
+            for turns in [1, 101] {
+                for _ in 0..turns {
+                    talk(&mut peer, "again")?;
+                }
+                peer.ask_ok("new_session", "{}")?;
+                peer.ask_ok("switch_session", &format!("{{:session-id {session:?}}}"))?;
+                let mut of_it = |name: &str| {
+                    peer.event(&format!("{name} of {session}"), |topic, payload| {
+                        topic == name && text(payload, "session-id") == session
+                    })
+                };
+                let count = payload(&of_it("session/resumed")?).get("message-count").and_then(Value::as_i64);
+                let told = of_it("session/rehydrated")?;
+                let held = payload(&told).get("messages").and_then(Value::as_slice).unwrap_or_default();
+                let whole = i64::try_from(held.len()).ok() == count;
+                let Some(more) = payload(&told).get("more").and_then(Value::as_bool) else {
+                    probe.note("session/rehydrated does not say by :more whether it is the whole history.");
+                    return Ok(());
+                };
+                ensure(more != whole, || {
+                    format!(":more is {more} where {} of {count:?} messages are told", held.len())
+                })?;
+            }
+            Ok(())
+        },
+    },
+    Check {
         name: "sessions.switch-by-id",
         about: "`switch_session` by :session-id moves the focus.",
         needs: &[Need::Op("new_session"), Need::Op("switch_session"), Need::Op("get_state")],

@@ -1,7 +1,7 @@
 //! Tool calls, modes, questions to the user, jobs and outputs.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
@@ -14,11 +14,11 @@ pub(super) const ECHO_CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\
                                     :arguments {:command \"echo contract\"}}}]} {:steps [{:delta \"done\"}]}]}";
 
 /// A call that writes a file outside of any workspace, then an answer.
-const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\" :arguments {:command \"echo contract\"}}}]} \
+pub(super) const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\" :arguments {:command \"echo contract\"}}}]} \
                     {:steps [{:delta \"done\"}]}] :then :repeat-last}";
 
 const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
-const QUESTIONS: &[Need] =
+pub(super) const QUESTIONS: &[Need] =
     &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
 const DIALOGS: &[Need] =
     &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
@@ -823,14 +823,14 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// A server whose model makes calls, in a mode.
-fn caller(probe: &Probe<'_>, script: &str, mode: &str) -> Result<Peer, Stop> {
+pub(super) fn caller(probe: &Probe<'_>, script: &str, mode: &str) -> Result<Peer, Stop> {
     let mut peer = probe.subscribed(Some(script))?;
     peer.ask_ok("set_mode", &format!("{{:mode {mode:?}}}"))?;
     Ok(peer)
 }
 
 /// A server whose client answers typed questions.
-fn interactor(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> {
+pub(super) fn interactor(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> {
     let mut peer = probe.ready_with(Some(script), &["interactor"])?;
     peer.ask_ok("subscribe", "{}")?;
     Ok(peer)
@@ -845,7 +845,12 @@ fn dialogs(probe: &Probe<'_>) -> Result<Peer, Stop> {
     Ok(peer)
 }
 
-fn respond(peer: &mut Peer, question: &Value<'static>, status: &str, value: &str) -> Result<(), Stop> {
+pub(super) fn respond(
+    peer: &mut Peer,
+    question: &Value<'static>,
+    status: &str,
+    value: &str,
+) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
     let value = if value == "nil" { String::new() } else { format!(":value {value}") };
     let data = peer
@@ -853,7 +858,7 @@ fn respond(peer: &mut Peer, question: &Value<'static>, status: &str, value: &str
     ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())
 }
 
-fn late(peer: &mut Peer, question: &Value<'static>) -> Result<(), Stop> {
+pub(super) fn late(peer: &mut Peer, question: &Value<'static>) -> Result<(), Stop> {
     let id = text(payload(question), "interaction-id").to_owned();
     let params = format!(
         "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}"
@@ -901,13 +906,16 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     peer.topic("job/updated").map(|_| ())
 }
 
+/// How long a command of a check's own making may take to leave its mark.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(20);
+
 /// A folder with one file that tools may change.
-struct Room {
+pub(super) struct Room {
     folder: PathBuf,
 }
 
 impl Room {
-    fn new(name: &str, content: &str) -> Result<Self, Stop> {
+    pub(super) fn new(name: &str, content: &str) -> Result<Self, Stop> {
         let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}-{name}", std::process::id()));
         let made = || {
             std::fs::create_dir_all(&folder)?;
@@ -915,6 +923,43 @@ impl Room {
         };
         made().map_err(|error| Stop::failed(format!("{}: {error}", folder.display())))?;
         Ok(Self { folder })
+    }
+
+    /// A path in the folder, for a command or a tool.
+    pub(super) fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_string_lossy().into_owned()
+    }
+
+    /// What stands in a file of the folder; `None` where there is no such file.
+    pub(super) fn read(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.folder.join(name)).ok()
+    }
+
+    /// Makes a file in the folder, for a command that waits for it.
+    pub(super) fn make(&self, name: &str) -> Result<(), Stop> {
+        std::fs::write(self.folder.join(name), "")
+            .map_err(|error| Stop::failed(format!("{name} cannot be made: {error}")))
+    }
+
+    /// Takes a file of the folder away, if it is there.
+    pub(super) fn take(&self, name: &str) -> Result<(), Stop> {
+        match std::fs::remove_file(self.folder.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Stop::failed(format!("{name} cannot be removed: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for a file that a command makes.
+    pub(super) fn wait_for(&self, name: &str) -> Result<(), Stop> {
+        let path = self.folder.join(name);
+        let begun = Instant::now();
+        while !path.exists() {
+            ensure(begun.elapsed() < COMMAND_PATIENCE, || format!("{name} was not made"))?;
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     fn held(&self) -> Result<String, Stop> {

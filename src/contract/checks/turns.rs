@@ -318,6 +318,33 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "steer.turn-id",
+        about: "`steer` answers with the running turn's id, `follow_up` with that of the turn to come, whose events carry it.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("steer"), Need::Op("follow_up")],
+        run: |probe| {
+            let script =
+                "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 200} {:delta \"b\"}]}] :then :repeat-last}";
+            let mut peer = probe.subscribed(Some(script))?;
+            let turn = |data: Value<'static>| text(&data, "turn-id").to_owned();
+            let first = turn(peer.ask_ok("prompt", "{:message \"go\"}")?);
+            peer.topic("assistant/delta")?;
+            let second = turn(peer.ask_ok("follow_up", "{:message \"and then\"}")?);
+            let steered = turn(peer.ask_ok("steer", "{:message \"turn left\"}")?);
+            if [&first, &second, &steered].iter().any(|turn| turn.is_empty()) {
+                probe.note("`steer` or `follow_up` does not answer with :turn-id.");
+                return Ok(());
+            }
+            ensure(steered == first, || format!("`steer` answers with {steered}, and {first} runs"))?;
+            ensure(second != first, || "`follow_up` answers with the running turn".to_owned())?;
+            peer.event("assistant/message of the turn to come", |topic, payload| {
+                topic == "assistant/message"
+                    && text(payload, "role") == "assistant"
+                    && text(payload, "turn-id") == second
+            })?;
+            Ok(())
+        },
+    },
+    Check {
         name: "prompt.while-streaming",
         about: "`prompt_while_streaming` says whether the message was taken as steer or as queue.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("prompt_while_streaming"), Need::Op("abort")],

@@ -1,0 +1,160 @@
+//! Logins that ask a person: a code for a device, and a secret, which must not be found anywhere after.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::super::check::{Check, Need, Stop, ensure, text};
+use super::super::launch::Config;
+use super::super::peer::{payload, topic};
+use super::sessions::state;
+use super::tools::respond;
+use crate::value::Value;
+
+const LOGINS: &[Need] = &[
+    Need::Script,
+    Need::Config,
+    Need::Op("command"),
+    Need::Op("interaction_respond"),
+    Need::Op("get_state"),
+    Need::Feature("interactor"),
+];
+
+const ANY: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-last}";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "login.device-code",
+        about: "A login by a device's code shows where to enter which code until when; the login goes on when it was entered.",
+        needs: LOGINS,
+        run: |probe| {
+            let server = Server::start()?;
+            let config = Config {
+                text: format!(
+                    "{{:providers {{\"p\" {{:name \"Example\" :base-url \"{0}/v1\" \
+                      :login {{:client-id \"c\" :device-url \"{0}/device\" :token-url \"{0}/token\"}}}}}}}}",
+                    server.url
+                ),
+                ..Config::default()
+            };
+            let mut peer = probe.configured(ANY, &config, &["interactor"])?;
+            peer.ask_ok("command", "{:text \"/login p\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            let asked = payload(&question);
+            ensure(text(asked, "kind") == "auth.device-code", || {
+                format!("the kind is {:?}", text(asked, "kind"))
+            })?;
+            let shown = asked.get("payload").cloned().unwrap_or(Value::Nil);
+            ensure(text(&shown, "code") == "WDJB-MJHT", || "the code is not shown".to_owned())?;
+            ensure(text(&shown, "url").starts_with("https://"), || "the address is not shown".to_owned())?;
+            ensure(!text(&shown, "expires-at").is_empty(), || "its end is not shown".to_owned())?;
+            let id = text(asked, "interaction-id").to_owned();
+            let wrong = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:done \"yes\"}}}}");
+            peer.ask_error("interaction_respond", &wrong, "request/invalid-params")?;
+            respond(&mut peer, &question, "accepted", "{:done true}")?;
+            server.entered.store(true, Ordering::Release);
+            peer.event("command-result that says logged in", |topic, payload| {
+                topic == "command-result" && text(payload, "type") == "text"
+            })?;
+            let told = peer.topic("interaction/answered")?;
+            ensure(payload(&told).get("value").is_none(), || "the answer is told to everybody".to_owned())
+        },
+    },
+    Check {
+        name: "login.password",
+        about: "A secret is asked for as such; its answer is told to nobody, and stands in no frame and no session.",
+        needs: LOGINS,
+        run: |probe| {
+            let config = Config {
+                text: "{:providers {\"k\" {:name \"Keyed\" :base-url \"http://127.0.0.1:9/v1\" \
+                       :key-variables [\"NO_SUCH_KEY\"] :key-url \"https://k.example/keys\"}}}"
+                    .to_owned(),
+                ..Config::default()
+            };
+            let mut peer = probe.configured(ANY, &config, &["interactor"])?;
+            peer.ask_ok("command", "{:text \"/login k\"}")?;
+            let question = peer.topic("interaction/requested")?;
+            let asked = payload(&question);
+            ensure(text(asked, "kind") == "auth.password", || {
+                format!("the kind is {:?}", text(asked, "kind"))
+            })?;
+            let id = text(asked, "interaction-id").to_owned();
+            let wrong = format!("{{:interaction-id {id:?} :status \"accepted\" :value {{:text \"no\"}}}}");
+            peer.ask_error("interaction_respond", &wrong, "request/invalid-params")?;
+            let secret = format!("sk-contract-{}", std::process::id());
+            respond(&mut peer, &question, "accepted", &format!("{{:secret {secret:?}}}"))?;
+            peer.event("command-result that says logged in", |topic, payload| {
+                topic == "command-result" && text(payload, "type") == "text"
+            })?;
+            let told = peer.topic("interaction/answered")?;
+            ensure(payload(&told).get("value").is_none(), || "the answer is told to everybody".to_owned())?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.topic("assistant/message")?;
+            super::sessions::idle(&mut peer)?;
+            let kept = peer.ask_ok("get_messages", "{}")?;
+            let events = peer.take_events();
+            let mut seen = events.iter().chain([&told, &kept]).map(crate::edn::to_string);
+            ensure(!seen.any(|seen| seen.contains(&secret)), || "the secret stands in a frame".to_owned())?;
+            let file = text(&state(&mut peer)?, "session-file").to_owned();
+            let journal = std::fs::read_to_string(&file).unwrap_or_default();
+            ensure(!journal.contains(&secret), || format!("the secret stands in {file}"))?;
+            ensure(events.iter().any(|event| topic(event) == "session/updated"), || "nothing came".to_owned())
+        },
+    },
+];
+
+/// A server of logins on loopback: it hands out a code, and a token once the code was entered.
+struct Server {
+    url: String,
+    entered: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start() -> Result<Self, Stop> {
+        let failed = |error: std::io::Error| Stop::failed(format!("no server of logins can be had: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let url = format!("http://{}", listener.local_addr().map_err(failed)?);
+        let entered = Arc::new(AtomicBool::new(false));
+        let seen = entered.clone();
+        // It ends with the runner; a connection that fails is the server's own affair.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = answer(stream, &seen);
+            }
+        });
+        Ok(Self { url, entered })
+    }
+}
+
+fn answer(mut stream: TcpStream, entered: &AtomicBool) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut head = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        head.push_str(&line);
+    }
+    reader.take(length).read_to_end(&mut Vec::new())?;
+    let (status, body) = match (head.contains(" /device "), entered.load(Ordering::Acquire)) {
+        (true, _) => (
+            "200 OK",
+            r#"{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://p.example/device","expires_in":600,"interval":0}"#,
+        ),
+        (false, false) => ("400 Bad Request", r#"{"error":"authorization_pending"}"#),
+        (false, true) => ("200 OK", r#"{"access_token":"at","token_type":"Bearer","expires_in":3600}"#),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
