@@ -16,10 +16,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::{ERROR_CODES, TOPICS};
-use edn_bridge::contract::{self, CommandLine, Launch, Link, Options, Report, Status, Wish};
+use edn_bridge::contract::{self, CommandLine, Config, Launch, Link, Options, Report, Status, Wish};
 use edn_bridge::edn;
 use edn_bridge::value::Value;
 
@@ -39,7 +39,33 @@ struct Wrong {
 
 impl Launch for Wrong {
     fn launch(&self, wish: Wish<'_>) -> std::io::Result<Link> {
-        let Link { input, output, server } = self.real.launch(wish)?;
+        self.changed(self.real.launch(wish)?)
+    }
+
+    fn takes_config(&self) -> bool {
+        true
+    }
+
+    fn configure(&self, state: &str, config: &Config) -> std::io::Result<()> {
+        self.real.configure(state, config)
+    }
+
+    fn join(&self, state: &str, deadline: Instant) -> std::io::Result<Option<Link>> {
+        self.real.join(state, deadline)?.map(|link| self.changed(link)).transpose()
+    }
+
+    fn takes_script(&self) -> bool {
+        true
+    }
+
+    fn takes_state(&self) -> bool {
+        true
+    }
+}
+
+impl Wrong {
+    fn changed(&self, link: Link) -> std::io::Result<Link> {
+        let Link { input, output, server } = link;
         let (reader, mut writer) = std::io::pipe()?;
         let change = self.change.clone();
         std::thread::spawn(move || {
@@ -54,14 +80,6 @@ impl Launch for Wrong {
             }
         });
         Ok(Link { input, output: Box::new(reader), server })
-    }
-
-    fn takes_script(&self) -> bool {
-        true
-    }
-
-    fn takes_state(&self) -> bool {
-        true
     }
 }
 
@@ -734,6 +752,189 @@ fn wrong_behaviour_is_caught() {
                     f.clone()
                 }
             }),
+        ),
+    ]);
+}
+
+/// The frame with a key of its `:data`'s `:payload` set, or taken away.
+fn with_asked(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
+    let asked = frame.get("data").and_then(|data| data.get("payload")).unwrap();
+    with_data(frame, "payload", Some(with(asked, key, value)))
+}
+
+/// Leaves out the events of a topic.
+fn without(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| if text(frame, "event") == topic { Vec::new() } else { same(frame) }
+}
+
+/// Answers with a response where an error of a code is due.
+fn taken(code: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| {
+        if text(frame, "error-code") != code {
+            return same(frame);
+        }
+        let (id, op) = (text(frame, "id"), text(frame, "op"));
+        vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true :data {{:accepted true}}}}")]
+    }
+}
+
+/// What is wrong in who may do what, and who is asked.
+#[test]
+fn wrong_permissions_are_caught() {
+    let data = |key: &'static str, value: Option<Value<'static>>| {
+        move |f: &Value<'static>| with_data(f, key, value.clone())
+    };
+    let asked = |key: &'static str, value: Option<Value<'static>>| {
+        where_("event", "interaction/requested", move |f| with_asked(f, key, value.clone()))
+    };
+    try_all(vec![
+        mutant("a grant that is for no proposal", "grant.asked", asked("proposal-id", None)),
+        mutant("a grant that is for no arguments", "grant.asked", asked("args-digest", None)),
+        mutant("one proposal for all", "grant.used-once", asked("proposal-id", Some(Value::str("p")))),
+        mutant("one digest for all", "grant.other-arguments", asked("args-digest", Some(Value::str("d")))),
+        mutant("one attempt for all", "grant.next-attempt", asked("attempt", Some(Value::int(0)))),
+        mutant(
+            "one execution for all",
+            "grant.sibling-stage",
+            asked("stage-execution-id", Some(Value::str("x"))),
+        ),
+        mutant(
+            "a denied call that is told as done",
+            "grant.denied",
+            where_("event", "tool/result", data("is-error", Some(Value::bool(false)))),
+        ),
+        mutant(
+            "a granted call that is told as denied",
+            "grant.approved",
+            where_("event", "tool/result", data("is-error", Some(Value::bool(true)))),
+        ),
+        mutant("a grant whose misshapen answer is taken", "grant.misshapen", taken("request/invalid-params")),
+        mutant(
+            "a question of a subagent that does not say whose it is",
+            "subagent.outside-the-envelope",
+            where_("event", "interaction/requested", data("subagent-id", None)),
+        ),
+        mutant(
+            "an envelope with other tools",
+            "subagent.asked",
+            asked("requested-envelope", Some(Value::vector([Value::str("write")]))),
+        ),
+        mutant(
+            "a refused envelope without its type",
+            "subagent.denied",
+            where_("event", "tool/result", data("result-text", Some(Value::str("no")))),
+        ),
+        mutant(
+            "a subagent that stands nowhere",
+            "subagent.works",
+            where_(
+                "response",
+                "list_sessions",
+                data("sessions", Some(Value::vector([] as [Value<'static>; 0]))),
+            ),
+        ),
+        mutant("a third answer to an envelope", "subagent.misshapen", taken("request/invalid-params")),
+        mutant("a race with two winners", "guest.race", taken("request/interaction-already-answered")),
+        mutant("a winner who is not told", "guest.race", without("interaction/answered")),
+        mutant(
+            "a cause that is another client's",
+            "guest.same-session",
+            where_("event", "assistant/message", |f| with(f, "id", Some(Value::str("c1")))),
+        ),
+        mutant("a guest that is ready at once", "guest.own-handshake", taken("transport/not-ready")),
+        mutant(
+            "a secret that is told",
+            "login.password",
+            where_("event", "interaction/answered", data("value", Some(Value::str("sk")))),
+        ),
+        mutant("a login without its code", "login.device-code", asked("code", None)),
+    ]);
+}
+
+/// What is wrong in how a turn is interfered with, and in what a workflow tells.
+#[test]
+fn wrong_hooks_and_workflows_are_caught() {
+    let data = |key: &'static str, value: Option<Value<'static>>| {
+        move |f: &Value<'static>| with_data(f, key, value.clone())
+    };
+    let hooks = |key: &'static str, value: Option<Value<'static>>| {
+        where_("event", "turn/stage", move |f| {
+            let of_hook = f.get("data").is_some_and(|data| data.get("hook").is_some());
+            if of_hook { with_data(f, key, value.clone()) } else { f.clone() }
+        })
+    };
+    try_all(vec![
+        mutant("a hook that is not named", "hook.guards-allow", hooks("hook", None)),
+        mutant(
+            "a hook that came to something else",
+            "hook.transforms-in-order",
+            hooks("outcome", Some(Value::str("observed"))),
+        ),
+        mutant("a denied call that is not named", "hook.guard-ends-a-call", hooks("tool-id", None)),
+        mutant(
+            "a turn that a guard ended, told as ended well",
+            "hook.guard-ends-the-turn",
+            where_("event", "assistant/message", data("stop-reason", Some(Value::str("end-turn")))),
+        ),
+        mutant("a guard whose failure is not told", "hook.failing-guard", without("diagnostic")),
+        mutant("a transform whose failure is not told", "hook.failing-transform", without("diagnostic")),
+        mutant("an observer whose failure is not told", "hook.failing-observer", without("diagnostic")),
+        mutant(
+            "a rewritten answer that is shown as it was",
+            "hook.rewrites-an-answer",
+            where_("event", "assistant/message", data("text", Some(Value::str("hello")))),
+        ),
+        mutant("a run whose end is not told", "workflow.stages", without("ui/notification")),
+        mutant("a run without a widget", "workflow.progress", without("ui/widgets-updated")),
+        mutant("a run without a status", "workflow.progress", without("ui/status-updated")),
+        mutant(
+            "a run that does not hold its session",
+            "workflow.holds-the-session",
+            taken("request/session-not-idle"),
+        ),
+        mutant(
+            "a file that is wrong, told as fine",
+            "workflow.misfit",
+            where_("event", "command-result", data("type", Some(Value::str("text")))),
+        ),
+        mutant(
+            "a gate that asks something else",
+            "workflow.confirm",
+            where_("event", "interaction/requested", |f| {
+                with_asked(f, "prompt", Some(Value::str("Another?")))
+            }),
+        ),
+        mutant(
+            "a completion that does not fit, told as taken",
+            "workflow.completion",
+            where_("event", "tool/result", data("is-error", Some(Value::bool(false)))),
+        ),
+        mutant(
+            "siblings that stand nowhere",
+            "workflow.group",
+            where_(
+                "response",
+                "list_sessions",
+                data("sessions", Some(Value::vector([] as [Value<'static>; 0]))),
+            ),
+        ),
+        mutant("a run that was cut off and is not told", "workflow.cut-off", without("ui/notification")),
+        mutant("a failure that nobody is told", "events.nobody-waits", without("error")),
+        mutant("updates of a call that are all kept", "ack.newest-output", |f| {
+            if text(f, "event") == "tool/update" { [same(f), same(f), same(f)].concat() } else { same(f) }
+        }),
+        mutant("updates of a job that are all kept", "ack.newest-job", |f| {
+            if text(f, "event") == "job/updated" { [same(f), same(f), same(f)].concat() } else { same(f) }
+        }),
+        mutant(
+            "a steer under another turn",
+            "steer.turn-id",
+            where_("response", "steer", data("turn-id", Some(Value::str("t-0")))),
+        ),
+        mutant(
+            "a history that says that it is whole",
+            "sessions.rehydrated-more",
+            where_("event", "session/rehydrated", data("more", Some(Value::bool(false)))),
         ),
     ]);
 }

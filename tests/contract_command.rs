@@ -1,0 +1,85 @@
+//! `edn-bridge contract` as a person runs it: what it prints, in each format, and how it ends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "tests"
+)]
+
+use std::process::{Command, Output};
+
+use edn_bridge::edn;
+use edn_bridge::value::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_edn-bridge");
+
+/// Holds a server against two checks of the contract and the rules that they touch.
+fn contract(format: &str, server: &[&str]) -> Output {
+    let only = ["--only", "ping", "--only", "hook.guards-allow", "--only", "frame"];
+    let patience = ["--patience", "20", "--format", format, "--"];
+    let words = only.iter().chain(&patience).chain(server);
+    Command::new(PROGRAM).arg("contract").args(words).output().unwrap()
+}
+
+/// This server with all that a check may choose.
+const SERVER: [&str; 10] = [
+    PROGRAM,
+    "serve",
+    "--provider",
+    "scripted",
+    "--script",
+    "{script}",
+    "--state-dir",
+    "{state}",
+    "--config",
+    "{config}",
+];
+
+#[test]
+fn the_report_is_for_people_and_for_programs() {
+    for format in ["text", "edn", "junit"] {
+        let output = contract(format, &SERVER);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+        match format {
+            "text" => {
+                assert!(
+                    told.contains("ok   ping.answer") && told.contains(" obligations hold, 0 do not"),
+                    "{told}"
+                );
+            }
+            "edn" => {
+                let report = edn::read_one(told.as_bytes()).unwrap();
+                assert_eq!(report.get("holds"), Some(&Value::Bool(true)));
+                let obligations = report.get("obligations").and_then(Value::as_slice).unwrap();
+                let hook = obligations.iter().find(|obligation| {
+                    obligation.get("obligation").and_then(Value::as_str)
+                        == Some("hooks/rule-success.GuardAllows")
+                });
+                assert_eq!(hook.unwrap().get("status").and_then(Value::as_keyword), Some("passed"));
+            }
+            _ => assert!(told.contains("<testcase classname=\"contract\" name=\"ping.answer\">"), "{told}"),
+        }
+    }
+}
+
+#[test]
+fn what_a_server_cannot_be_asked_is_not_applicable() {
+    let output = contract("text", &SERVER[..8]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("n/a  hook.guards-allow") && told.contains("no {config}"), "{told}");
+}
+
+#[test]
+fn what_is_no_server_is_told_in_a_line() {
+    for server in [&["true"] as &[&str], &["no-such-program-of-any-kind"]] {
+        let output = contract("text", server);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(told.trim_end().lines().count(), 1, "{told}");
+    }
+}
