@@ -105,7 +105,8 @@ else will be added to the transcript.")
   "Call FUNCTION with the data of each event of TOPIC, in its chat buffer.
 Functions are called in the order in which they are registered.
 COLLECTED non-nil means that what events of TOPIC show is collected, and
-shown by a function of `edn-bridge-chat-settle-functions'."
+shown by a function of `edn-bridge-chat-settle-functions'.
+The topic \"client/closed\" is the chat's own: its connection ended."
   (let ((functions (gethash topic edn-bridge-chat--handlers)))
     (unless (memq function functions)
       (puthash topic (append functions (list function))
@@ -525,6 +526,7 @@ that waits for its end."
           edn-bridge-chat--session
           (plist-put edn-bridge-chat--session :retry-deadline-ms nil))
     (edn-bridge-chat--run-clock)
+    (edn-bridge-chat--dispatch "client/closed" nil)
     (unless (equal reason "closed")
       (let ((errors (edn-bridge-rpc-stderr conn)))
         (edn-bridge-chat-notice

@@ -159,6 +159,12 @@ Where an answer was sent from here, its response says whether it counted."
       (edn-bridge-interact--settle
        id (edn-bridge-chat-word (plist-get data :status))))))
 
+(defun edn-bridge-interact--on-closed (_data)
+  "Settle the questions that wait: nobody is there to be answered."
+  (dolist (question (copy-sequence edn-bridge-interact--questions))
+    (edn-bridge-interact--settle (edn-bridge-interact--question-id question)
+                                 "the connection was lost")))
+
 (defun edn-bridge-interact--show-again ()
   "Show the questions that wait again, as the transcript was built again.
 Those of a connection that is gone wait no more."
@@ -678,6 +684,7 @@ the question.")
                         #'edn-bridge-interact--on-requested)
 (edn-bridge-chat-handle "interaction/answered"
                         #'edn-bridge-interact--on-answered)
+(edn-bridge-chat-handle "client/closed" #'edn-bridge-interact--on-closed)
 (edn-bridge-chat-handle "ui/dialog-requested"
                         #'edn-bridge-interact--on-dialog)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-interact--show-again)

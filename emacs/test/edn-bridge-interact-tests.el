@@ -140,6 +140,15 @@
       (should-not (string-match-p "wait" (above)))
       (should-not (string-match-p "asks" (edn-bridge-chat--header-line))))))
 
+(ert-deftest edn-bridge-interact-does-not-wait-without-a-connection ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+    (edn-bridge-rpc--closed conn "gone")
+    (should (zerop (edn-bridge-interact-pending)))
+    (should-not edn-bridge-chat-asking)
+    (should (string-match-p "^Sure\\?\n→ the connection was lost\n\nDisconnected"
+                            (edn-bridge-test-transcript)))))
+
 (ert-deftest edn-bridge-interact-says-when-another-answered-first ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
