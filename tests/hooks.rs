@@ -250,7 +250,9 @@ fn a_hook_that_fails_is_told_and_only_a_guard_that_fails_denies() {
 fn a_hook_sees_no_secret_of_the_environment() {
     let setup = hooked(ECHO, &[(":id \"env\" :stage :render :point :post :kind :observer", "env > seen")])
         .env("ANTHROPIC_API_KEY", "canary-1")
-        .env("MY_OWN_TOKEN", "canary-2");
+        .env("MY_OWN_TOKEN", "canary-2")
+        .env("LC_SMUGGLED", "canary-3")
+        .env("XDG_SMUGGLED", "canary-4");
     let mut bridge = setup.ready();
     say(&mut bridge, "hello");
     end(&mut bridge);

@@ -18,10 +18,34 @@ use crate::edn;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE_MS};
 use crate::value::{Map, Value};
 
-/// The variables that a hook inherits, beside those that begin with `LC_` or `XDG_`. Whatever else the
-/// process has in its environment may be a secret.
-const INHERITED: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM"];
+/// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
+/// whatever name.
+const INHERITED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "TZ",
+    "TMPDIR",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_DIRS",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+];
 
 /// Why a hook gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -207,10 +231,8 @@ fn start(command: &[String], cwd: &Path) -> Result<Child, Failure> {
         command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
     // A program with a slash is meant from the session's folder, wherever the process is.
     let path = if program.contains('/') { cwd.join(program) } else { program.into() };
-    let inherited = std::env::vars_os().filter(|(name, _)| {
-        let name = name.to_str().unwrap_or_default();
-        INHERITED.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
-    });
+    let inherited =
+        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| INHERITED.contains(&name)));
     Command::new(path)
         .args(arguments)
         .current_dir(cwd)
