@@ -11,77 +11,13 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::os::unix::net::UnixListener;
 
-use edn_bridge::edn;
-use edn_bridge::value::{Owned, Value};
-use support::{PATIENCE, Setup, text};
-
-/// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
-fn socket(state: &Path) -> PathBuf {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let entries = std::fs::read_dir(state.join("run")).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            // The permissions are set after the socket is bound; before, the folder keeps others out.
-            let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777);
-            if mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(&path).is_ok() {
-                return path;
-            }
-        }
-        assert!(Instant::now() < deadline, "no socket");
-        std::thread::yield_now();
-    }
-}
-
-struct Guest {
-    stream: UnixStream,
-    lines: BufReader<UnixStream>,
-}
-
-impl Guest {
-    fn at(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut guest = Self { lines: BufReader::new(stream.try_clone().unwrap()), stream };
-        guest.ask(
-            "h",
-            "handshake",
-            "{:client-info {:name \"guest\" :version \"1\" :protocol-version \"1.0\"}}",
-        );
-        guest
-    }
-
-    fn frame(&mut self) -> Owned {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        edn::read_one(line.as_bytes()).unwrap().into_owned()
-    }
-
-    fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
-        loop {
-            let frame = self.frame();
-            if fits(&frame) {
-                return frame;
-            }
-        }
-    }
-
-    fn send(&mut self, id: &str, op: &str, params: &str) {
-        writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
-    }
-
-    fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
-        self.send(id, op, params);
-        self.until(|frame| {
-            frame.get("id").and_then(Value::as_str) == Some(id) && frame.get("event").is_none()
-        })
-    }
-}
+use edn_bridge::value::Owned;
+use support::guest::{Guest, socket};
+use support::{Setup, text};
 
 #[test]
 fn a_guest_shares_the_session_of_the_editor() {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
+pub mod guest;
 pub mod server;
 
 /// How long anything that is awaited may take. Generous: a loaded machine is slow, not wrong.

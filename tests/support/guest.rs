@@ -1,0 +1,95 @@
+//! A client on the socket beside the pipe.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use edn_bridge::edn;
+use edn_bridge::value::Owned;
+
+use super::{PATIENCE, is_answer};
+
+/// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
+pub fn socket(state: &Path) -> PathBuf {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let entries = std::fs::read_dir(state.join("run")).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            // The permissions are set after the socket is bound; before, the folder keeps others out.
+            let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777);
+            if mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(&path).is_ok() {
+                return path;
+            }
+        }
+        assert!(Instant::now() < deadline, "no socket");
+        std::thread::yield_now();
+    }
+}
+
+/// The client.
+pub struct Guest {
+    /// What it writes to.
+    pub stream: UnixStream,
+    /// What it reads from.
+    pub lines: BufReader<UnixStream>,
+}
+
+impl Guest {
+    /// One that agreed on version 1.0, without features.
+    pub fn at(path: &Path) -> Self {
+        Self::with(path, "")
+    }
+
+    /// One that answers questions, subscribed to everything.
+    pub fn interactor(path: &Path) -> Self {
+        let mut guest = Self::with(path, "\"interactor\"");
+        guest.ask("s", "subscribe", "{}");
+        guest
+    }
+
+    fn with(path: &Path, features: &str) -> Self {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut guest = Self { lines: BufReader::new(stream.try_clone().unwrap()), stream };
+        guest.ask(
+            "h",
+            "handshake",
+            &format!(
+                "{{:client-info {{:name \"guest\" :version \"1\" :protocol-version \"1.0\" :features [{features}]}}}}"
+            ),
+        );
+        guest
+    }
+
+    /// The next frame.
+    pub fn frame(&mut self) -> Owned {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        edn::read_one(line.as_bytes()).unwrap().into_owned()
+    }
+
+    /// The first frame that fits; those before it are passed over.
+    pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
+        loop {
+            let frame = self.frame();
+            if fits(&frame) {
+                return frame;
+            }
+        }
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, id: &str, op: &str, params: &str) {
+        writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
+        self.send(id, op, params);
+        self.until(|frame| is_answer(frame, id))
+    }
+}
