@@ -106,9 +106,9 @@ pub struct ToolCall {
     pub name: Arc<str>,
     /// What it will do, in one line.
     pub summary: Arc<str>,
-    /// The arguments as EDN text, as the model wrote them.
+    /// The arguments as EDN text, as the model wrote them; empty while they are not known.
     pub arguments: Arc<str>,
-    /// The arguments.
+    /// The arguments; nil while they are not known.
     pub parsed: Value<'static>,
 }
 
@@ -268,8 +268,10 @@ fn assistant_message(message: &Message) -> Map<'static> {
 impl ToolCall {
     fn payload(&self) -> Map<'static> {
         let mut map = self.head();
-        map.put("arguments", self.arguments.as_ref().to_owned());
-        map.put("parsed-args", self.parsed.clone());
+        if !self.arguments.is_empty() {
+            map.put("arguments", self.arguments.as_ref().to_owned());
+            map.put("parsed-args", self.parsed.clone());
+        }
         map
     }
 

@@ -62,7 +62,15 @@ fn a_turn_passes_its_stages_in_order() {
         match topic.as_str() {
             "turn/stage" => seen.push(format!("{} {}", data(&frame, "stage"), data(&frame, "point"))),
             "assistant/message" => seen.push(format!("message {}", data(&frame, "stop-reason"))),
-            "tool/start" | "tool/delta" | "tool/executing" | "tool/result" => seen.push(topic),
+            "tool/start" | "tool/delta" | "tool/executing" | "tool/result" => {
+                // What it will do is said once that is known.
+                let known = topic != "tool/start" && topic != "tool/delta";
+                let summary = if known { "$ echo hi" } else { "bash" };
+                assert!(topic == "tool/delta" || data(&frame, "call-summary") == summary, "{frame}");
+                let shown = at(&frame, &["data", "parsed-args"]).is_some();
+                assert_eq!(shown, topic == "tool/executing", "{frame}");
+                seen.push(topic);
+            }
             _ => {}
         }
         if seen.last().is_some_and(|last| last == "render post") {

@@ -396,8 +396,7 @@ impl Turn {
                     arguments = arguments.saturating_add(delta.len());
                     if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
                         started.push(id.clone());
-                        let call = proposed(id.clone(), name, Value::from(Map::new()));
-                        self.publish(Body::ToolStart(Arc::new(call))).await;
+                        self.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
                     }
                     self.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
                 }
@@ -683,6 +682,11 @@ fn recompose(request: &mut Request, composed: &Map<'static>) {
     if let Some(tools) = composed.get_keyword("tools").and_then(Value::as_slice) {
         request.tools.retain(|tool| tools.iter().any(|name| name.as_str() == Some(&tool.name)));
     }
+}
+
+/// A call whose arguments are still being written: nothing is said of what it will do.
+fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
+    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
 }
 
 /// A call of the model's.
