@@ -17,12 +17,10 @@ fn yolo(script: &str) -> Setup {
     Setup::new().script(script).arg("--yolo")
 }
 
-/// What an event carries.
 fn prompt(bridge: &mut Bridge, message: &str) -> Owned {
     bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"))
 }
 
-/// Passes over what comes until the message that ends a turn.
 /// Role and text of every message of the session.
 fn messages(bridge: &mut Bridge) -> Vec<(String, String)> {
     let answer = bridge.ask("messages", "get_messages", "{}");
@@ -287,11 +285,30 @@ fn what_was_said_before_an_abort_is_kept_and_the_next_turn_works() {
     bridge.ask("a", "abort", "{}");
     let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("part", "aborted"));
+    // What was to come after the turn comes after it, however it ended.
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "waits");
     idle(&mut bridge);
-    // What waited waits on: an abort starts nothing.
     prompt(&mut bridge, "two");
     assert_eq!(data(&end_of_turn(&mut bridge), "text"), "two");
-    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "waits");
+}
+
+#[test]
+fn what_was_said_for_a_turn_that_is_ended_begins_none() {
+    let setup = yolo(&format!("{{:turns [{{:steps [{{:delta \"part\"}} {{:sleep-ms 3600000}}]}} {ECHO}]}}"));
+    let mut bridge = setup.ready();
+    prompt(&mut bridge, "one");
+    bridge.event("assistant/delta");
+    bridge.ask("s", "steer", "{:message \"rather this\"}");
+    bridge.ask("a", "abort", "{}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), "aborted");
+    idle(&mut bridge);
+    // It is kept, and said before the next model call, whoever asks for that.
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "pending-message-count"]).unwrap().as_i64(), Some(1));
+    prompt(&mut bridge, "two");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "rather this");
+    let told: Vec<_> = messages(&mut bridge).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(told, ["one", "part", "two", "rather this", "rather this"]);
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl SessionApi for Runtime {
         });
         let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
         for handle in self.shared.live() {
-            handle.abort();
             let part = all.clone();
+            // Before its turn is ended, so that nothing that waits begins in the place of that.
             handle.tell(move |live| {
                 Box::pin(async move {
                     // What was asked for just before is ended too.
@@ -86,6 +86,7 @@ impl SessionApi for Runtime {
                     live.when_idle(Reply::new(move |_| drop(part)));
                 })
             });
+            handle.abort();
         }
     }
 

@@ -82,6 +82,11 @@ impl Queue {
         self.0.iter().filter(|waiting| waiting.until == Until::NextCall).cloned().collect()
     }
 
+    /// Whether one waits for the end of the turn.
+    pub fn has_follow_up(&self) -> bool {
+        self.0.iter().any(|waiting| waiting.until == Until::TurnEnd)
+    }
+
     /// The one that starts the next turn.
     pub fn first(&self) -> Option<Waiting> {
         self.0.front().cloned()

@@ -54,9 +54,9 @@ pub struct Control {
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The model finished. What waits for the turn's end goes on.
+    /// The model finished.
     Finished,
-    /// The turn was ended or failed. What waits goes on waiting.
+    /// The turn was ended or failed.
     Stopped,
 }
 

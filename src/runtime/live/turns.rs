@@ -286,8 +286,14 @@ impl Live {
         self.look_at_branch();
         self.changed(running.cause.clone());
         self.adopt_between_turns().await;
+        // What was to come after the turn comes now, however the turn ended. What was only meant for its next
+        // model call waits for one. A child whose parent ended it is not to begin again.
+        let follows = match end {
+            End::Finished => true,
+            End::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
+        };
         // Nobody waits for the session to be idle who would not mind another turn.
-        if end == End::Finished && self.turn.is_none() && self.until_idle.is_empty() {
+        if follows && self.turn.is_none() && self.until_idle.is_empty() {
             self.begin_next().await;
         }
         if self.turn.is_none() {
