@@ -243,6 +243,141 @@ fn a_key_is_pasted_and_asked_for_without_being_shown() {
     assert!(!sent_away, "{}", bridge.told());
 }
 
+const DEVICE: &str = r#"{"device_code":"dc-secret","user_code":"WDJB-MJHT","verification_uri":"https://p.example/device","expires_in":600,"interval":0}"#;
+const WAIT: &str = r#"{"error":"authorization_pending"}"#;
+
+/// A bridge whose user answers typed questions, and a login by a device's code that waits until the test
+/// lets it end.
+fn device() -> (Setup, Server, Server, Bridge) {
+    let (models, auth) =
+        (Server::new([hello()]), Server::new([Answer::json(200, DEVICE), Answer::json(400, WAIT)]));
+    let setup = setup(&models, &format!(":device-url \"{0}/device\" :token-url \"{0}/token\"", auth.url()));
+    let bridge = setup.interactor();
+    (setup, models, auth, bridge)
+}
+
+fn respond(bridge: &mut Bridge, question: &Owned, value: &str) -> Owned {
+    let id = data(question, "interaction-id");
+    let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {value}}}");
+    bridge.ask("r", "interaction_respond", &params)
+}
+
+/// What the command came to.
+fn outcome(bridge: &mut Bridge) -> (String, String) {
+    let told =
+        bridge.until(|frame| is_event(frame, "command-result") && data(frame, "type") != "login_start");
+    (data(&told, "type").to_owned(), data(&told, "message").to_owned())
+}
+
+#[test]
+fn a_devices_code_is_a_question_of_its_kind() {
+    let (_setup, models, auth, mut bridge) = device();
+    bridge.ask("1", "command", "{:text \"/login p\"}");
+    let asked = bridge.event("interaction/requested");
+    assert_eq!(data(&asked, "kind"), "auth.device-code");
+    let payload = |key| at(&asked, &["data", "payload", key]).and_then(Value::as_str).unwrap_or("");
+    assert_eq!(
+        [payload("provider"), payload("url"), payload("code")],
+        ["Example", "https://p.example/device", "WDJB-MJHT"]
+    );
+    assert!(payload("expires-at").ends_with('Z') && !data(&asked, "correlation-id").is_empty(), "{asked}");
+    let wrong = respond(&mut bridge, &asked, "{:done \"yes\"}");
+    assert_eq!(code(&wrong), "request/invalid-params", "{wrong}");
+    assert_eq!(flag(&respond(&mut bridge, &asked, "{:done true}"), "accepted"), Some(true));
+    let answered = bridge.event("interaction/answered");
+    assert_eq!(data(&answered, "status"), "accepted");
+    assert!(at(&answered, &["data", "value"]).is_none(), "what is answered stays private: {answered}");
+    // That the person is done is only said; the server's word counts.
+    auth.then([tokens("at-5", "")]);
+    assert_eq!(outcome(&mut bridge), ("text".to_owned(), "You are logged in at Example.".to_owned()));
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-5");
+}
+
+#[test]
+fn a_devices_code_goes_with_its_login() {
+    let (setup, models, auth, mut bridge) = device();
+    // The server says that it is done before the person does.
+    bridge.ask("1", "command", "{:text \"/login p\"}");
+    let asked = bridge.event("interaction/requested");
+    auth.then([tokens("at-6", "")]);
+    let answered = bridge.event("interaction/answered");
+    assert_eq!((data(&answered, "status"), data(&answered, "ext-id")), ("cancelled", "core"));
+    assert_eq!(outcome(&mut bridge).1, "You are logged in at Example.");
+    assert_eq!(code(&respond(&mut bridge, &asked, "{:done true}")), "request/interaction-already-answered");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-6");
+    // Who says that it will not be done ends it.
+    for answer in ["{:done false}", ""] {
+        auth.then([Answer::json(200, DEVICE), Answer::json(400, WAIT)]);
+        bridge.ask("2", "command", "{:text \"/login p\"}");
+        let asked = bridge.event("interaction/requested");
+        match answer {
+            "" => {
+                let id = data(&asked, "interaction-id");
+                let params = format!("{{:interaction-id {id:?} :status \"cancelled\"}}");
+                bridge.ask("c", "interaction_respond", &params);
+            }
+            answer => drop(respond(&mut bridge, &asked, answer)),
+        }
+        assert_eq!(outcome(&mut bridge), ("error".to_owned(), "The login was cancelled.".to_owned()));
+        assert_eq!(code(&bridge.ask("3", "login_complete", "{}")), "request/no-pending-login");
+    }
+    let audit = std::fs::read_to_string(setup.state().join("audit.edn")).unwrap();
+    assert!(audit.contains(":kind \"auth.device-code\"") && !audit.contains("WDJB-MJHT"), "{audit}");
+}
+
+#[test]
+fn a_connection_that_knows_dialogs_is_shown_a_devices_code_and_no_password() {
+    let (setup, models, auth, bridge) = device();
+    bridge.finish();
+    let mut bridge = setup.ready();
+    bridge.ask("d", "subscribe", "{:topics [\"ui/dialog-requested\"]}");
+    bridge.ask("1", "command", "{:text \"/login p\"}");
+    let asked = bridge.event("ui/dialog-requested");
+    assert_eq!((data(&asked, "kind"), data(&asked, "title")), ("confirm", "Log in to Example"));
+    assert!(data(&asked, "message").contains("https://p.example/device"), "{asked}");
+    assert!(data(&asked, "message").contains("WDJB-MJHT"), "{asked}");
+    let id = data(&asked, "dialog-id").to_owned();
+    let params = format!("{{:dialog-id {id:?} :result true}}");
+    assert_eq!(flag(&bridge.ask("r", "resolve_dialog", &params), "accepted"), Some(true));
+    auth.then([tokens("at-7", "")]);
+    assert_eq!(outcome(&mut bridge).1, "You are logged in at Example.");
+    assert_eq!(shown_key(&mut bridge, &models), "Bearer at-7");
+    // A secret is not typed into a plain dialog: the login waits for login_complete.
+    bridge.ask("2", "command", "{:text \"/login k\"}");
+    bridge.until(|frame| is_event(frame, "command-result") && data(frame, "type") == "login_start");
+    assert_eq!(flag(&bridge.ask("3", "login_complete", "{:input \"sk-later\"}"), "logged-in"), Some(true));
+    let dialogs = bridge.transcript.iter().filter(|line| line.contains(":event \"ui/dialog-requested\""));
+    assert_eq!(dialogs.count(), 1, "{}", bridge.told());
+    let audit = std::fs::read_to_string(setup.state().join("audit.edn")).unwrap();
+    assert!(audit.contains(":kind \"auth.password\"") && audit.contains(":outcome \"headless\""), "{audit}");
+}
+
+#[test]
+fn a_password_is_told_to_nobody() {
+    let models = Server::new([hello()]);
+    let setup = setup(&models, ":device-url \"https://p.example/d\" :token-url \"https://p.example/t\"");
+    let mut bridge = setup.interactor();
+    let mut other = support::guest::Guest::interactor(&support::guest::socket(&setup.state()));
+    bridge.ask("1", "command", "{:text \"/login k\"}");
+    let asked = bridge.event("interaction/requested");
+    assert_eq!(data(&asked, "kind"), "auth.password");
+    assert!(at(&asked, &["data", "payload", "prompt"]).is_some(), "{asked}");
+    // Both are asked; what the one answers the other is not told.
+    let theirs = other.until(|frame| is_event(frame, "interaction/requested"));
+    assert_eq!(data(&theirs, "interaction-id"), data(&asked, "interaction-id"));
+    assert_eq!(code(&respond(&mut bridge, &asked, "{:secret 7}")), "request/invalid-params");
+    respond(&mut bridge, &asked, "{:secret \"sk-hidden\"}");
+    let answered = other.until(|frame| is_event(frame, "interaction/answered"));
+    assert_eq!(data(&answered, "status"), "accepted");
+    assert!(at(&answered, &["data", "value"]).is_none(), "{answered}");
+    assert_eq!(outcome(&mut bridge).1, "You are logged in at Keyed.");
+    for file in support::files(&setup.state()) {
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        let holds = String::from_utf8_lossy(&bytes).contains("sk-hidden");
+        assert_eq!(holds, file.ends_with("credentials.edn"), "{}", file.display());
+    }
+}
+
 #[test]
 fn tokens_are_renewed_before_their_end_and_when_they_are_refused() {
     let refused = Answer::json(401, r#"{"error":{"message":"expired"}}"#);

@@ -141,6 +141,11 @@ impl Runtime {
                     ended.map(Some)
                 }
                 answer = &mut shown => match answer {
+                    // Who did not do it will not; what is polled for would come to its time in vain.
+                    Resolution::Accepted { value, .. } if !is_done(&value) => {
+                        logins.gone(call.connection);
+                        Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                    }
                     Resolution::Cancelled { .. } => {
                         logins.gone(call.connection);
                         Err(LoginError::Failed("The login was cancelled.".to_owned()))
@@ -165,6 +170,10 @@ impl Runtime {
             }
         }
     }
+}
+
+fn is_done(answer: &Map<'_>) -> bool {
+    answer.get_keyword("done").and_then(Value::as_bool) == Some(true)
 }
 
 /// The provider that is meant: the one named, else that of the session's model, else the only one.
