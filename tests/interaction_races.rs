@@ -232,6 +232,51 @@ fn every_schedule_has_one_end_for_each_question() {
 }
 
 #[test]
+fn who_left_last_may_come_back_within_the_time_that_is_set() {
+    use std::time::Duration;
+    let dir = tempfile::tempdir().unwrap();
+    let executor =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    for comes_back in [true, false] {
+        let people = people(1);
+        let board = Arc::new(Board::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        board.set_orphan_grace(Duration::from_secs(10));
+        let person = &people.0[0];
+        let client: Arc<dyn Client> = person.clone();
+        let shown = || person.shown.lock().unwrap().first().map(|(_, id)| id.clone());
+        let end = executor.block_on(async {
+            let asking = tokio::spawn({
+                let board = board.clone();
+                async move { board.ask(question(), &CancellationToken::new()).await }
+            });
+            tokio::task::yield_now().await;
+            let leave = || {
+                person.here.store(false, Ordering::SeqCst);
+                board.left(0);
+            };
+            leave();
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            assert!(!asking.is_finished());
+            person.here.store(true, Ordering::SeqCst);
+            let event = board.joined(0, &client).expect("it is shown again");
+            let _ = client.deliver(&event);
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert!(!asking.is_finished(), "somebody is there");
+            if comes_back {
+                respond(&board, 0, &shown().unwrap(), true, &Arc::default());
+            } else {
+                leave();
+            }
+            asking.await.unwrap()
+        });
+        match end {
+            Resolution::Accepted { .. } => assert!(comes_back),
+            end => assert_eq!((end, comes_back), (Resolution::Headless, false)),
+        }
+    }
+}
+
+#[test]
 fn of_two_answers_in_the_same_instant_one_counts() {
     let dir = tempfile::tempdir().unwrap();
     let executor =

@@ -6,10 +6,11 @@
 //! order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
@@ -105,6 +106,8 @@ pub struct Board {
     audience: Arc<dyn Audience>,
     audit: Audit,
     clock: Arc<dyn Clock>,
+    /// Milliseconds that a question waits for somebody when the last one who was shown it has left.
+    grace: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -120,6 +123,8 @@ struct Open {
     question: Question,
     asked_at: Arc<str>,
     answer: oneshot::Sender<Resolution>,
+    /// The last one who was shown it has left.
+    orphaned: Arc<Notify>,
 }
 
 /// One interactor's questions; the first is the one that it is shown.
@@ -131,16 +136,22 @@ struct Queue {
 impl Board {
     /// A board without questions.
     pub fn new(audience: Arc<dyn Audience>, audit: Audit, clock: Arc<dyn Clock>) -> Self {
-        Self { audience, audit, clock, state: Mutex::default() }
+        Self { audience, audit, clock, grace: AtomicU64::new(0), state: Mutex::default() }
+    }
+
+    /// From here on a question waits so long when the last one who was shown it has left.
+    pub fn set_orphan_grace(&self, grace: Duration) {
+        self.grace.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
     /// Asks, and waits for the end. Withdrawn when `stop` is cancelled.
     pub async fn ask(&self, question: Question, stop: &CancellationToken) -> Resolution {
         let id: Arc<str> = self.clock.id("i-").into();
-        let (answer, ended) = oneshot::channel();
+        let (answer, mut ended) = oneshot::channel();
         let timeout = question.timeout;
         let asked_at = rfc3339(self.clock.now());
-        let open = Open { question, asked_at, answer };
+        let orphaned = Arc::new(Notify::new());
+        let open = Open { question, asked_at, answer, orphaned: orphaned.clone() };
         {
             let mut state = self.state();
             let interactors: Vec<_> = self
@@ -164,14 +175,24 @@ impl Board {
                 None => std::future::pending().await,
             }
         };
+        let alone = async {
+            loop {
+                orphaned.notified().await;
+                tokio::time::sleep(Duration::from_millis(self.grace.load(Ordering::Acquire))).await;
+                if !self.state().is_shown(&id) {
+                    return;
+                }
+            }
+        };
         tokio::select! {
             biased;
-            resolution = ended => return resolution.unwrap_or(Resolution::Withdrawn),
+            resolution = &mut ended => return resolution.unwrap_or(Resolution::Withdrawn),
             () = stop.cancelled() => self.close(&id, "core", Resolution::Withdrawn, None),
             () = late => self.close(&id, "core", Resolution::TimedOut, None),
+            () = alone => self.give_up(&id),
         }
-        // An answer may have come in the same instant, and then it stands.
-        if stop.is_cancelled() { Resolution::Withdrawn } else { Resolution::TimedOut }
+        // An answer may have come in the same instant, and then it stands: who gave it was told so.
+        ended.await.unwrap_or(Resolution::Withdrawn)
     }
 
     /// What becomes of a question that nobody can be shown.
@@ -283,18 +304,28 @@ impl Board {
         let orphans: Vec<Arc<str>> = {
             let mut state = self.state();
             let Some(gone) = state.queues.remove(&connection) else { return };
-            let left = |id: &Arc<str>| state.queues.values().any(|queue| queue.questions.contains(id));
-            gone.questions.into_iter().filter(|id| !left(id)).collect()
+            gone.questions.into_iter().filter(|id| !state.is_shown(id)).collect()
         };
+        let at_once = self.grace.load(Ordering::Acquire) == 0;
         for id in orphans {
-            let answer =
-                self.state().open.get(&id).and_then(|open| {
-                    open.question.unattended.then(|| open.question.kind.unattended()).flatten()
-                });
-            let resolution =
-                answer.map_or(Resolution::Headless, |value| Resolution::Accepted { value, note: None });
-            self.close(&id, "headless", resolution, None);
+            if at_once {
+                self.give_up(&id);
+            } else if let Some(open) = self.state().open.get(&id) {
+                open.orphaned.notify_one();
+            }
         }
+    }
+
+    /// Ends a question that nobody is shown.
+    fn give_up(&self, id: &Arc<str>) {
+        let answer = self
+            .state()
+            .open
+            .get(id)
+            .and_then(|open| open.question.unattended.then(|| open.question.kind.unattended()).flatten());
+        let resolution =
+            answer.map_or(Resolution::Headless, |value| Resolution::Accepted { value, note: None });
+        self.close(id, "headless", resolution, None);
     }
 
     /// Ends a question, unless it has ended: writes it down, answers who answered, tells everyone, and
@@ -360,6 +391,10 @@ impl State {
             true => already_answered(),
             false => ApiError::not_found("interaction", id),
         })
+    }
+
+    fn is_shown(&self, id: &Arc<str>) -> bool {
+        self.queues.values().any(|queue| queue.questions.contains(id))
     }
 
     fn take(&mut self, id: &Arc<str>) -> Result<Open, ApiError> {
