@@ -158,9 +158,12 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
       (message "%s: %s" (buffer-name) text))))
 
 (defun edn-bridge-attention--on-diagnostic (data)
-  "Show DATA of `diagnostic' in the echo area."
-  (let ((inhibit-message (edn-bridge-attention--typing-p)))
-    (message "%s: %s" (buffer-name) (plist-get data :message))))
+  "Show DATA of `diagnostic' in the echo area.
+That text was joined on its way here is no news: Emacs says what it
+has shown, so that the bridge does just that."
+  (unless (equal (plist-get data :code) "delivery/coalesced")
+    (let ((inhibit-message (edn-bridge-attention--typing-p)))
+      (message "%s: %s" (buffer-name) (plist-get data :message)))))
 
 (defun edn-bridge-attention--typing-p ()
   "Return non-nil if a message would be in the way."

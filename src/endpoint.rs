@@ -302,6 +302,7 @@ impl Connection {
         let subscribed = self.topics.load(Ordering::Acquire) | named.mask;
         self.respond(&request.id, Op::Subscribe, &named.answer(subscribed));
         self.topics.store(subscribed, Ordering::Release);
+        self.outbox.tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
         let call = self.call(request);
         for spec in TOPICS.iter().filter(|spec| named.mask & spec.topic.bit() != 0) {
             if let Some(event) = self.api.snapshot(&call, spec.topic) {
@@ -316,6 +317,7 @@ impl Connection {
             self.dialogs.store(false, Ordering::Release);
         }
         let subscribed = self.topics.fetch_and(!named.mask, Ordering::AcqRel) & !named.mask;
+        self.outbox.tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
         self.respond(&request.id, Op::Unsubscribe, &named.answer(subscribed));
     }
 

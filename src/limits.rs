@@ -45,6 +45,10 @@ pub const FLOW_WINDOW_EVENTS: u64 = 256;
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;
 
+/// Milliseconds between two diagnostics that tell a slow client what was merged and replaced. What says that
+/// it is slow must not make it slower; a person reads no faster.
+pub const COALESCED_PAUSE_MS: i64 = 1000;
+
 /// Sessions that live in one process before those that were used longest ago are put away, where nothing
 /// runs in them and nobody looks at them: the goal for one process, with a little room.
 pub const LIVE_SESSIONS: usize = 1024;

@@ -14,6 +14,8 @@
 //! reads requests, which then answers without waking another thread. The flag `writing` lets only one
 //! of them at a time.
 //!
+//! A client that wants to know is told how much was merged and replaced, once it has caught up.
+//!
 //! Knows frames and events; not what they mean, nor who is subscribed to what.
 
 use std::collections::VecDeque;
@@ -22,16 +24,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::catalogue::Class;
+use crate::catalogue::{Class, Topic};
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
 use crate::limits::{
-    FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_FLUSH_BYTES, OUTBOX_MERGE_FROM,
-    OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
+    COALESCED_PAUSE_MS, FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_FLUSH_BYTES,
+    OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
 };
+use crate::message::count;
 use crate::session::Pressure;
 use crate::transport::Output;
+use crate::value::{Map, Value};
 
 /// What one connection is sent.
 pub struct Outbox {
@@ -63,6 +67,8 @@ struct Inner {
     seq: u64,
     /// The last event that the client has shown, where it agreed to say so.
     shown: Option<u64>,
+    /// What was merged and replaced and not yet told, where the client wants to know.
+    coalesced: Option<Coalesced>,
     /// The style of what is encoded next.
     style: Style,
     /// The style of what is pushed next: the same, unless a change of style waits.
@@ -102,6 +108,17 @@ impl Waiting {
     }
 }
 
+/// What became less on its way to a client that was slow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Coalesced {
+    /// Pieces of text that were joined to the one before.
+    joined: u64,
+    /// Snapshots that a newer one replaced.
+    replaced: u64,
+    /// When it was told last, in milliseconds.
+    told: Option<i64>,
+}
+
 /// How the outbox stands, for the graph and the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
@@ -128,6 +145,7 @@ impl Outbox {
                 waiting_lossless: 0,
                 seq: 0,
                 shown: None,
+                coalesced: None,
                 style: Style::Maps,
                 newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
@@ -174,6 +192,16 @@ impl Outbox {
         inner.shown = expected.then_some(inner.seq);
         inner.refill(self.connection, self.clock.as_ref());
         self.notify(inner);
+    }
+
+    /// From here on the client is told what was merged and replaced, or is not.
+    pub fn tell_coalesced(&self, wanted: bool) {
+        let mut inner = self.lock();
+        match (wanted, inner.coalesced.is_some()) {
+            (true, false) => inner.coalesced = Some(Coalesced::default()),
+            (false, true) => inner.coalesced = None,
+            _ => {}
+        }
     }
 
     /// The client has shown the events up to `seq`. What was never sent, and what was told before,
@@ -229,6 +257,7 @@ impl Outbox {
         let lossless = event.body.class() == Class::Lossless;
         let at_once = inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES;
         if at_once && (lossless || !inner.lacks_credit()) {
+            inner.report(self.connection, self.clock.as_ref());
             inner.encode(event, None, self.connection, self.clock.as_ref());
         } else {
             inner.enqueue(event);
@@ -480,6 +509,9 @@ impl Inner {
                     Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
                         joined.push_str(text);
                         last.offset = event.offset;
+                        if let Some(coalesced) = &mut self.coalesced {
+                            coalesced.joined = coalesced.joined.saturating_add(1);
+                        }
                     }
                     _ => self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned())),
                 }
@@ -491,6 +523,9 @@ impl Inner {
                 });
                 if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
                     self.waiting_bytes = self.waiting_bytes.saturating_sub(older.body.weight());
+                    if let Some(coalesced) = &mut self.coalesced {
+                        coalesced.replaced = coalesced.replaced.saturating_add(1);
+                    }
                 }
                 self.push_waiting(event);
             }
@@ -517,7 +552,7 @@ impl Inner {
                 None => {
                     self.waiting_bytes = 0;
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
-                    return;
+                    return self.report(connection, clock);
                 }
                 Some(Waiting::Style(style)) => self.style = style,
                 Some(Waiting::Frame(frame)) => {
@@ -534,6 +569,39 @@ impl Inner {
                 }
             }
         }
+    }
+}
+
+impl Inner {
+    /// Tells a client that has caught up what became less meanwhile; not so often that it is slow for that.
+    fn report(&mut self, connection: u64, clock: &dyn Clock) {
+        let Some(coalesced) = self.coalesced else { return };
+        let Coalesced { joined, replaced, told } = coalesced;
+        if joined == 0 && replaced == 0 {
+            return;
+        }
+        let now = crate::clock::epoch_millis(clock.now());
+        let just_told = told.is_some_and(|told| now.saturating_sub(told) < COALESCED_PAUSE_MS);
+        if just_told && !self.closing {
+            return;
+        }
+        self.coalesced = Some(Coalesced { told: Some(now), ..Coalesced::default() });
+        let mut detail = Map::new();
+        detail.put("joined", count(joined));
+        detail.put("replaced", count(replaced));
+        let mut payload = Map::new();
+        payload.put("code", "delivery/coalesced");
+        payload.put(
+            "message",
+            format!(
+                "This connection was slow: {joined} pieces of text were joined to others, {replaced} \
+                 snapshots were replaced by newer ones. No text was lost."
+            ),
+        );
+        payload.put("detail", Value::from(detail));
+        let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
+        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        self.encode(&event, None, connection, clock);
     }
 }
 
@@ -579,11 +647,10 @@ impl CachedStamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Topic;
     use crate::clock::FixedClock;
     use crate::edn;
     use crate::message::{SessionId, TurnId};
-    use crate::value::{Map, Owned, Value};
+    use crate::value::Owned;
 
     /// An output whose reader can be stopped.
     #[derive(Clone, Default)]
@@ -744,6 +811,42 @@ mod tests {
         assert!(head.iter().all(|topic| *topic == delta || *topic == "session/updated"), "{topics:?}");
         let last = frames.last().unwrap();
         assert_eq!(last.get("data").unwrap().get("n"), Some(&Value::int(10)));
+    }
+
+    #[test]
+    fn who_wants_to_know_is_told_what_was_coalesced_once_it_has_caught_up() {
+        for wanted in [true, false] {
+            let rig = Rig::new();
+            rig.outbox.tell_coalesced(wanted);
+            rig.gate.set(true);
+            let padding = "x".repeat(OUTBOX_READY_BYTES);
+            rig.delta(&padding);
+            rig.delta(&padding);
+            let mut merged = 0;
+            for n in 0..OUTBOX_MERGE_FROM * 3 {
+                let before = rig.outbox.depth().waiting;
+                rig.delta("y");
+                merged += i64::from(n > 0 && rig.outbox.depth().waiting == before);
+            }
+            rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "between".into() });
+            for n in 0..5 {
+                rig.event(state(n));
+            }
+            assert!(merged > 0);
+            let frames = rig.frames();
+            check_seq(&frames);
+            let (last, before) = frames.split_last().unwrap();
+            assert!(before.iter().all(|frame| topic(frame) != "diagnostic"), "told once, and at the end");
+            if !wanted {
+                assert_eq!(topic(last), "session/updated");
+                continue;
+            }
+            let data = last.get("data").unwrap();
+            assert_eq!(data.get("code").and_then(Value::as_str), Some("delivery/coalesced"), "{last}");
+            let told = |key| data.get("detail").unwrap().get(key).and_then(Value::as_i64);
+            assert_eq!((told("joined"), told("replaced")), (Some(merged), Some(4)), "{last}");
+            assert_eq!(data.get("session-id"), None);
+        }
     }
 
     #[test]
