@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use edn_bridge::config::{self, Files, Layers, Settings};
+use edn_bridge::config::{self, Files, Given, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
@@ -268,45 +268,35 @@ impl Options {
         for passed_over in &layers.passed_over {
             tracing::warn!("{passed_over}");
         }
-        // A script is given to be played, whatever else is configured.
-        let usual = if self.script.is_some() { Some("scripted") } else { layers.provider.as_deref() };
-        let provider = self.provider.as_deref().or(usual).unwrap_or(embedded::NAME);
-        let configured = layers.model.as_deref().filter(|_| layers.provider.as_deref() == Some(provider));
-        let model = self.model.as_deref().or(configured).unwrap_or(match provider {
-            embedded::NAME => edn_bridge::provider::known::SMOLLM2.id,
-            other => other,
-        });
-        Ok(Settings {
+        let settings = Settings {
             state_dir,
             cwd,
-            provider: provider.into(),
-            model: model.into(),
             model_file: self.model_file.clone(),
             script: self.script.clone(),
-            mode: match self.yolo {
-                true => Mode::Yolo,
-                false => self.mode.as_deref().and_then(Mode::parse).or(layers.mode).unwrap_or_default(),
-            },
+            given: self.said(),
             files,
-            origins: self.origins(&layers),
-            writable: layers.writable,
-            models: layers.models,
-            providers: layers.providers,
-        })
+            ..Settings::default()
+        };
+        Ok(settings.with(&layers))
     }
 
-    /// Where the settings come from that are no defaults.
-    fn origins(&self, layers: &Layers) -> Vec<(&'static str, String)> {
+    /// What the options and the environment say, which the files do not change.
+    fn said(&self) -> Given {
+        // A script is given to be played, whatever else is configured.
+        let played = self.script.as_ref().map(|_| "scripted");
         let mut origins = self.given.clone();
-        let has = |origins: &[(&str, String)], key| origins.iter().any(|(known, _)| *known == key);
-        if self.script.is_some() && !has(&origins, "provider") {
+        if played.is_some() && !origins.iter().any(|(known, _)| *known == "provider") {
             origins.push(("provider", "the option --script".to_owned()));
         }
-        for key in ["provider", "model", "mode"] {
-            if let (false, Some(path)) = (has(&origins, key), layers.origin(key)) {
-                origins.push((key, path.to_string_lossy().into_owned()));
-            }
+        Given {
+            provider: self.provider.as_deref().or(played).map(Into::into),
+            model: self.model.as_deref().map(Into::into),
+            mode: match self.yolo {
+                true => Some(Mode::Yolo),
+                false => self.mode.as_deref().and_then(Mode::parse),
+            },
+            usual: (embedded::NAME.into(), edn_bridge::provider::known::SMOLLM2.id.into()),
+            origins,
         }
-        origins
     }
 }

@@ -7,13 +7,30 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::edn;
+use crate::limits::ORPHAN_GRACE_MAX_MS;
 use crate::message::Mode;
 use crate::value::{Map, Value};
 
+/// What was said outside the files: it stands, whatever they say.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The provider of new sessions.
+    pub provider: Option<Arc<str>>,
+    /// The model of new sessions.
+    pub model: Option<Arc<str>>,
+    /// What tools may do without asking.
+    pub mode: Option<Mode>,
+    /// The provider where nobody names one, and its model.
+    pub usual: (Arc<str>, Arc<str>),
+    /// How each value was said, for a person.
+    pub origins: Vec<(&'static str, String)>,
+}
+
 /// The settings of a process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// Where sessions, models and other state are kept.
     pub state_dir: PathBuf,
@@ -29,10 +46,14 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// What tools may do without asking.
     pub mode: Mode,
+    /// What was said outside the files.
+    pub given: Given,
     /// What the configuration files say, for those values that they alone have.
     pub files: Files,
     /// Folders that commands may write to beside the workspace.
     pub writable: Vec<PathBuf>,
+    /// How long a question waits for somebody when the last one who was shown it has left.
+    pub orphan_grace: Duration,
     /// Models beside those that the program knows, as configuration writes them.
     pub models: Vec<Value<'static>>,
     /// Servers of models beside those that the program knows, or changes to those, by their names.
@@ -42,6 +63,33 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// With what the files say now in the place of what they said before.
+    #[must_use]
+    pub fn with(mut self, layers: &Layers) -> Self {
+        let Given { provider, model, mode, usual, origins } = &self.given;
+        let provider =
+            provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from)).unwrap_or(usual.0.clone());
+        // A model belongs to the provider that it is named with.
+        let named = layers.provider.as_deref() == Some(&*provider);
+        let configured = layers.model.as_deref().filter(|_| named).map(Arc::from);
+        let default = if provider == usual.0 { usual.1.clone() } else { provider.clone() };
+        self.model = model.clone().or(configured).unwrap_or(default);
+        self.mode = mode.or(layers.mode).unwrap_or_default();
+        let mut all = origins.clone();
+        for key in ["provider", "model", "mode"] {
+            if let (false, Some(path)) = (all.iter().any(|(known, _)| *known == key), layers.origin(key)) {
+                all.push((key, path.to_string_lossy().into_owned()));
+            }
+        }
+        self.origins = all;
+        self.provider = provider;
+        self.writable.clone_from(&layers.writable);
+        self.orphan_grace = layers.orphan_grace;
+        self.models.clone_from(&layers.models);
+        self.providers.clone_from(&layers.providers);
+        self
+    }
+
     /// Where a value came from, for a person.
     pub fn origin(&self, key: &str) -> &str {
         self.origins.iter().find(|(known, _)| *known == key).map_or("default", |(_, origin)| origin)
@@ -118,6 +166,8 @@ pub struct Layers {
     pub rules: Vec<Value<'static>>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
+    /// How long a question waits for somebody when the last one who was shown it has left.
+    pub orphan_grace: Duration,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<Value<'static>>,
     /// Further models.
@@ -336,7 +386,9 @@ impl Layers {
                     refused = taken.len() < all;
                     self.rules.extend(taken);
                 }
-                "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" if !trusted => {
+                "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction"
+                    if !trusted =>
+                {
                     refused = true
                 }
                 "provider" => self.provider = Some(text()?),
@@ -350,6 +402,13 @@ impl Layers {
                         let name = name.ok_or_else(|| shape("a map of maps, each under its name"))?;
                         self.providers.push((name.to_owned(), provider.clone()));
                     }
+                }
+                "interaction" => {
+                    let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
+                    let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+                    let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
+                    let expected = "{:orphan-grace-ms n}, with n at most a day";
+                    self.orphan_grace = Duration::from_millis(millis.ok_or_else(|| shape(expected))?);
                 }
                 "sandbox" => {
                     for folder in list(value.get("writable"))? {
@@ -453,6 +512,7 @@ mod tests {
             ("{:mode", "user.edn:"),
             ("[]", "must be a map"),
             ("{:permissions {:rules 1}}", ":permissions must be"),
+            ("{:interaction {:orphan-grace-ms -1}}", ":interaction must be"),
         ] {
             let error = project(user, "{}").files.read().unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains("user.edn"), "{error}");

@@ -41,6 +41,10 @@ pub const OUTBOX_FLUSH_BYTES: usize = 32 * 1024;
 /// screens full; four times what the Emacs package lets come together before it says so.
 pub const FLOW_WINDOW_EVENTS: u64 = 256;
 
+/// Longest that a question may be told to wait for somebody when nobody is left (a day): a person comes back on
+/// the same day or begins anew.
+pub const ORPHAN_GRACE_MAX_MS: u64 = 86_400_000;
+
 /// Events waiting in an outbox from which on adjacent deltas are merged. Below it the client keeps up
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;

@@ -33,7 +33,6 @@ mod unload;
 mod workflow;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,12 +51,12 @@ use crate::interaction::Board;
 use crate::interaction::audit::Audit;
 use crate::memory::Memory;
 use crate::message::SessionId;
-use crate::projection::{self, SessionFacts};
+use crate::projection;
 use crate::provider::Provider;
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
-use crate::provider::models::Models;
 use crate::store::Store;
+use crate::value::Value;
 
 pub use mailbox::{Handle, Snapshot};
 
@@ -80,18 +79,12 @@ pub(crate) struct Shared {
     hub: Arc<hub::Hub>,
     /// The questions that wait for a person.
     board: Board,
-    providers: Providers,
-    models: Models,
     /// The newest reading of the configuration.
     manifest: ArcSwap<manifest::Manifest>,
     /// It is read by one at a time, so that revisions have an order.
     reloading: Mutex<()>,
     /// The provider and model of new sessions.
     usual_model: ArcSwap<(Arc<str>, Arc<str>)>,
-    /// Where commands may write beside the workspace.
-    writable: Vec<PathBuf>,
-    /// Variables that hold keys, which commands do not inherit.
-    hidden: Arc<[String]>,
     /// The live sessions. Handles only: a session's state is its task's.
     sessions: Arc<DashMap<SessionId, Handle>>,
     /// How often a session was looked up.
@@ -121,23 +114,20 @@ impl Runtime {
     ) -> Result<Self, String> {
         let memory = Memory::new(&settings.state_dir);
         let hub = Arc::new(hub::Hub::default());
-        let (models, problems) = Models::new(&settings.models);
+        let layers = settings.files.read().map_err(|error| error.to_string())?;
+        let (manifest, problems) = manifest::Manifest::new(1, settings.clone(), &layers, providers)?;
         for problem in problems {
-            tracing::warn!("the configuration's :models: {problem}");
+            tracing::warn!("{problem}");
         }
-        let models = match providers.get(&settings.provider) {
-            Some(_) => models.with(&settings.provider, &settings.model),
-            None => models,
-        };
         let sessions = Arc::new(DashMap::new());
         let audience = Arc::new(hub::Listeners::new(hub.clone(), sessions.clone()));
+        let board = Board::new(audience, Audit::new(&settings.state_dir), clock.clone());
+        board.set_orphan_grace(manifest.settings.orphan_grace);
         let shared = Shared {
-            board: Board::new(audience, Audit::new(&settings.state_dir), clock.clone()),
-            manifest: ArcSwap::from_pointee(manifest::Manifest::load(&settings, 1)?),
+            board,
+            manifest: ArcSwap::from_pointee(manifest),
             reloading: Mutex::new(()),
             usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
-            writable: settings.writable.clone(),
-            hidden: providers.key_variables().into(),
             started: clock.now(),
             clock,
             settings,
@@ -145,8 +135,6 @@ impl Runtime {
             memory,
             library: Library::default(),
             hub,
-            providers,
-            models,
             sessions,
             lookups: AtomicU64::new(0),
             primary: std::sync::OnceLock::new(),
@@ -160,7 +148,7 @@ impl Runtime {
 
     /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.
     pub fn end(&self) {
-        for provider in &self.shared.providers.all {
+        for provider in self.shared.manifest.load().providers.all() {
             provider.end();
         }
     }
@@ -197,25 +185,24 @@ impl Shared {
             self.hub.announce(&Event { cause, ..self.context_event() });
         }
     }
-
-    /// Fills in what the catalogue knows of a model.
-    fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
-        let model = self.models.describe(&provider, &id);
-        facts.context_window = model.context_window;
-        facts.model_reasoning = model.thinking_by.is_some();
-        facts.thinking_levels = model.thinking.clone();
-        facts.model_provider = provider;
-        facts.model_id = id;
-    }
 }
 
 /// The providers that this process knows.
 #[derive(Clone, Default)]
 pub struct Providers {
-    all: Vec<Arc<dyn Provider>>,
+    /// The model inside the process.
+    embedded: Option<Arc<dyn Provider>>,
+    servers: Vec<Arc<dyn Provider>>,
+    /// Those that no configuration names.
+    added: Vec<Arc<dyn Provider>>,
+    /// What the configuration said of the servers.
+    configured: Vec<(String, Value<'static>)>,
+    /// What of that cannot be used, for a person.
+    problems: Vec<String>,
     /// The environment variables that hold their keys.
     key_variables: Vec<String>,
     logins: Option<Arc<Logins>>,
+    http: Arc<Http>,
 }
 
 impl Providers {
@@ -223,33 +210,52 @@ impl Providers {
     /// and no key is looked for yet.
     pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
         let file = ModelFile::choose(settings.model_file.clone(), &settings.state_dir);
-        let (specs, problems) = spec::all(&settings.providers);
-        for problem in problems {
-            tracing::warn!("the configuration's :providers: {problem}");
-        }
-        let credentials = Credentials::new(&settings.state_dir);
-        let http = Arc::new(Http::default());
-        let sources = specs.iter().map(|spec| (spec.id.clone(), spec.name.clone(), spec.key.clone()));
-        let logins = Logins::new(sources.collect(), credentials.clone(), http.clone(), clock.clone());
-        let mut providers = Self { logins: Some(Arc::new(logins)), ..Self::default() };
-        providers.add(Arc::new(Embedded::new(file)));
-        for spec in specs {
-            providers.key_variables.extend(spec.key.variables.iter().cloned());
-            let (id, name, source) = (spec.id.clone(), spec.name.clone(), spec.key.clone());
-            let keys = Keys::new(id, name, source, credentials.clone(), http.clone(), clock.clone());
-            providers.add(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
-        }
+        let mut providers = Self { embedded: Some(Arc::new(Embedded::new(file))), ..Self::default() };
+        providers.serve(settings, clock);
         providers
     }
 
-    /// Adds one.
+    /// The same with the servers that a newer reading of the configuration names. Where it says nothing new
+    /// of them they stay as they are, with the keys that they asked for and the logins that were begun.
+    #[must_use]
+    fn again(&self, settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+        let mut again = self.clone();
+        if self.configured != settings.providers {
+            again.serve(settings, clock);
+        }
+        again
+    }
+
+    /// Takes the servers that are known, and those of the configuration.
+    fn serve(&mut self, settings: &Settings, clock: &Arc<dyn Clock>) {
+        let (specs, problems) = spec::all(&settings.providers);
+        let (credentials, http) = (Credentials::new(&settings.state_dir), &self.http);
+        let sources = specs.iter().map(|spec| (spec.id.clone(), spec.name.clone(), spec.key.clone()));
+        let logins = Logins::new(sources.collect(), credentials.clone(), http.clone(), clock.clone());
+        self.logins = Some(Arc::new(logins));
+        self.key_variables = specs.iter().flat_map(|spec| spec.key.variables.iter().cloned()).collect();
+        self.servers.clear();
+        for spec in specs {
+            let (id, name, source) = (spec.id.clone(), spec.name.clone(), spec.key.clone());
+            let keys = Keys::new(id, name, source, credentials.clone(), http.clone(), clock.clone());
+            self.servers.push(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
+        }
+        self.configured.clone_from(&settings.providers);
+        self.problems = problems;
+    }
+
+    /// Adds one that no configuration names.
     pub fn add(&mut self, provider: Arc<dyn Provider>) {
-        self.all.push(provider);
+        self.added.push(provider);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        self.embedded.iter().chain(&self.servers).chain(&self.added)
     }
 
     /// The provider of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Provider>> {
-        self.all.iter().find(|provider| provider.name() == name).cloned()
+        self.all().find(|provider| provider.name() == name).cloned()
     }
 
     /// The environment variables that hold their keys: commands do not inherit them.
@@ -264,6 +270,6 @@ impl Providers {
 
     /// The names of those that can be asked as things stand.
     pub fn ready(&self) -> Vec<&str> {
-        self.all.iter().filter(|provider| provider.is_ready()).map(|provider| provider.name()).collect()
+        self.all().filter(|provider| provider.is_ready()).map(|provider| provider.name()).collect()
     }
 }

@@ -168,7 +168,7 @@ fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, String> {
 }
 
 /// The models that are known.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Models(Vec<Model>);
 
 impl Models {

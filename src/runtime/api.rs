@@ -166,9 +166,10 @@ impl SessionApi for Runtime {
     }
 
     fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let ready = self.shared.providers.ready();
+        let manifest = self.shared.manifest.load();
+        let ready = manifest.providers.ready();
         let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
-        reply.ok(self.shared.models.iter().map(shown).collect());
+        reply.ok(manifest.models.iter().map(shown).collect());
     }
 
     fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>) {
@@ -328,8 +329,9 @@ impl SessionApi for Runtime {
         reach: Reach,
         reply: Reply<(String, String)>,
     ) {
-        if self.shared.models.find(&provider, &model).is_none() {
-            return reply.fail(unknown_model(&self.shared.models, &provider, &model));
+        let manifest = self.shared.manifest.load();
+        if manifest.models.find(&provider, &model).is_none() {
+            return reply.fail(unknown_model(&manifest.models, &provider, &model));
         }
         let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
@@ -347,9 +349,9 @@ impl SessionApi for Runtime {
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
-        let ready = self.shared.providers.ready();
-        let usable: Vec<(Arc<str>, Arc<str>)> = self
-            .shared
+        let manifest = self.shared.manifest.load();
+        let ready = manifest.providers.ready();
+        let usable: Vec<(Arc<str>, Arc<str>)> = manifest
             .models
             .iter()
             .filter(|model| ready.contains(&&*model.provider))

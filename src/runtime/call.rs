@@ -520,8 +520,9 @@ impl Batch<'_> {
     async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
+        let manifest = turn.manifest();
         let sandbox = (facts.mode != Mode::Yolo).then(|| {
-            let allowed = turn.shared.writable.iter().cloned();
+            let allowed = manifest.settings.writable.iter().cloned();
             Sandbox::new(allowed.chain([self.cwd.to_path_buf()]))
         });
         let event = turn.event(Body::ToolExecuting(call.clone()));
@@ -553,7 +554,7 @@ impl Batch<'_> {
             outputs: Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()),
             handle: turn.shared.clock.id("o-"),
             sandbox,
-            hidden: turn.shared.hidden.clone(),
+            hidden: manifest.hidden.clone(),
             stop: turn.stop.child_token(),
             progress: Arc::new(progress),
         };

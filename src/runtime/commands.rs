@@ -196,7 +196,7 @@ impl Runtime {
             }
             Command::Tools => {
                 let facts = &snapshot.facts;
-                let model = self.shared.models.describe(&facts.model_provider, &facts.model_id);
+                let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
                 self.tell(&call, "text", tools(model.tools, &facts.model_id));
             }
             Command::Export(path) => {
@@ -247,11 +247,15 @@ impl Runtime {
             let shared = runtime.shared.clone();
             let read = tokio::task::spawn_blocking(move || shared.reload()).await;
             match read.unwrap_or_else(|_| Err(ApiError::failed("The configuration could not be read."))) {
-                Ok(manifest) => {
+                Ok((manifest, problems)) => {
                     handle.adopted(manifest.revision).await;
                     let (revision, summary) = (manifest.revision, manifest.summary());
                     let mut message =
-                        format!("The configuration was read again: revision {revision}, {summary}.");
+                        format!("The configuration was read again: revision {revision}, {summary}");
+                    for problem in problems {
+                        message.push_str(&format!("; not usable: {problem}"));
+                    }
+                    message.push('.');
                     message.push_str(&runtime.look_again(&handle).await);
                     runtime.tell(&call, "text", message);
                 }

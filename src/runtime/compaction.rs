@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::projection::Phase;
 use crate::provider::{Chunk, Request};
-use crate::runtime::Shared;
 use crate::runtime::conversation::{self, Compaction};
 use crate::runtime::mailbox::Handle;
 use crate::store::EntryBody;
@@ -51,7 +50,6 @@ pub enum Why<'a> {
 /// # Errors
 /// See [`CompactionError`]; nothing has changed then.
 pub async fn compact(
-    shared: &Shared,
     session: &Handle,
     stop: &CancellationToken,
     why: Why<'_>,
@@ -68,7 +66,8 @@ pub async fn compact(
     // A result that was made up for a call without one has no entry, and neither has a summary.
     let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
     let first_kept = first_kept.ok_or(CompactionError::Nothing)?.clone();
-    let provider = shared
+    let manifest = session.manifest();
+    let provider = manifest
         .providers
         .get(&facts.model_provider)
         .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
@@ -95,7 +94,7 @@ pub async fn compact(
         ))],
         tools: Vec::new(),
         thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
-        thinking_by: shared.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
+        thinking_by: manifest.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
         max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
     };
     let summary = tokio::select! {

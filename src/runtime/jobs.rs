@@ -105,7 +105,7 @@ impl Jobs {
 /// Starts a command that outlives its call.
 pub async fn start(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
-    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.shared.hidden.to_vec() };
+    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.manifest().hidden.to_vec() };
     let (name, from) = (id.clone(), turn.id.clone());
     let started =
         turn.session.ask(move |live| Box::pin(async move { live.start_job(name, from, job) })).await;
@@ -251,7 +251,7 @@ impl Live {
             cwd: PathBuf::from(&*self.facts().cwd),
             timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
             sandbox: None,
-            hidden: self.shared.hidden.to_vec(),
+            hidden: self.handle.manifest().hidden.to_vec(),
         };
         let outputs = Outputs::new(&self.shared.settings.state_dir, self.id().as_str());
         let collector = outputs.collect(self.shared.clock.id("o-"));

@@ -22,6 +22,7 @@ use crate::runtime::Shared;
 use crate::runtime::conversation::{self, Compaction, Told};
 use crate::runtime::jobs::Jobs;
 use crate::runtime::mailbox::{Handle, Snapshot, Work};
+use crate::runtime::manifest::Manifest;
 use crate::runtime::queue::Queue;
 use crate::runtime::subagent::Kin;
 use crate::runtime::turn::{Control, End};
@@ -106,7 +107,8 @@ impl Live {
         finish: impl FnOnce(Handle) -> Handle,
     ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
-        let facts = initial_facts(shared, &journal, &header, !entries.is_empty());
+        let manifest = shared.manifest.load_full();
+        let facts = initial_facts(shared, &manifest, &journal, &header, !entries.is_empty());
         let empty = Snapshot {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
@@ -114,7 +116,6 @@ impl Live {
             state: Arc::default(),
             queue: Queue::default(),
         };
-        let manifest = shared.manifest.load_full();
         let handle = Handle::new(header.session.clone(), sender, empty, manifest);
         let handle = finish(handle);
         let mut live = Self {
@@ -306,7 +307,7 @@ impl Live {
             }
             EntryBody::Name(name) => facts.name = Some(name.clone()),
             EntryBody::Model { provider, id } => {
-                self.shared.describe_model(facts, provider.clone(), id.clone())
+                self.handle.manifest().describe_model(facts, provider.clone(), id.clone());
             }
             EntryBody::Setting { key, value } => match (key.as_ref(), value.as_str(), value.as_bool()) {
                 ("thinking", Some(level), _) => {
@@ -414,6 +415,20 @@ impl Live {
         self.facts.git_branch = git_branch(Path::new(&*self.facts.cwd));
     }
 
+    /// Looks again for what is known of the session's model, and tells everyone where that is something new.
+    pub(super) fn know_model(&mut self) {
+        let mut facts = self.facts.clone();
+        let (provider, id) = (facts.model_provider.clone(), facts.model_id.clone());
+        self.handle.manifest().describe_model(&mut facts, provider, id);
+        let known = |facts: &SessionFacts| {
+            (facts.context_window, facts.model_reasoning, facts.thinking_levels.clone())
+        };
+        if known(&facts) != known(&self.facts) {
+            self.facts = facts;
+            self.changed(None);
+        }
+    }
+
     pub(super) fn set_templates(&mut self, templates: Arc<[Value<'static>]>) {
         if self.facts.prompt_templates != templates {
             self.facts.prompt_templates = templates;
@@ -481,7 +496,13 @@ pub(super) fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
     Arc::new(message)
 }
 
-fn initial_facts(shared: &Shared, journal: &Journal, header: &Header, written: bool) -> SessionFacts {
+fn initial_facts(
+    shared: &Shared,
+    manifest: &Manifest,
+    journal: &Journal,
+    header: &Header,
+    written: bool,
+) -> SessionFacts {
     let mut facts = SessionFacts {
         id: header.session.clone(),
         file: written.then(|| journal.path().to_string_lossy().into()),
@@ -505,7 +526,7 @@ fn initial_facts(shared: &Shared, journal: &Journal, header: &Header, written: b
         thinking_levels: Arc::from([]),
         context_window: 0,
         thinking: ThinkingLevel::Off,
-        mode: shared.settings.mode,
+        mode: manifest.settings.mode,
         auto_compaction: true,
         auto_retry: true,
         usage: Usage::default(),
@@ -513,7 +534,7 @@ fn initial_facts(shared: &Shared, journal: &Journal, header: &Header, written: b
         message_count: 0,
     };
     let (provider, model) = shared.usual_model.load().as_ref().clone();
-    shared.describe_model(&mut facts, provider, model);
+    manifest.describe_model(&mut facts, provider, model);
     facts
 }
 

@@ -19,7 +19,8 @@ use crate::value::{Map, Value};
 impl Runtime {
     /// Begins a login of the connection, with the provider named or the one that is meant.
     pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<Map<'static>>) {
-        let (Some(logins), Ok(handle)) = (self.shared.providers.logins(), self.shared.session(&call.session))
+        let (Some(logins), Ok(handle)) =
+            (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
         else {
             return reply.fail(ApiError::failed("There are no logins here."));
         };
@@ -39,7 +40,7 @@ impl Runtime {
 
     /// Completes the connection's login.
     pub(super) fn complete_login(&self, call: &Call, input: Option<String>, reply: Reply<Map<'static>>) {
-        let Some(logins) = self.shared.providers.logins() else {
+        let Some(logins) = self.shared.manifest.load().providers.logins() else {
             return reply.fail(refused(LoginError::NonePending));
         };
         let connection = call.connection;
@@ -58,7 +59,7 @@ impl Runtime {
 
     /// Forgets a provider's login.
     pub(super) fn forget_login(&self, _: &Call, provider: String, reply: Reply<bool>) {
-        let Some(logins) = self.shared.providers.logins() else { return reply.ok(false) };
+        let Some(logins) = self.shared.manifest.load().providers.logins() else { return reply.ok(false) };
         self.shared.tasks.spawn_on(
             async move { reply.send(logins.logout(&provider).await.map_err(refused)) },
             &self.shared.executor,
@@ -67,14 +68,15 @@ impl Runtime {
 
     /// Gives up what a connection that has ended had begun.
     pub(super) fn forget_connection(&self, connection: u64) {
-        if let Some(logins) = self.shared.providers.logins() {
+        if let Some(logins) = self.shared.manifest.load().providers.logins() {
             logins.gone(connection);
         }
     }
 
     /// `/login [provider]`: begins a login, and waits for its end.
     pub(super) fn login_command(&self, call: Call, provider: Option<&str>) {
-        let (Some(logins), Ok(handle)) = (self.shared.providers.logins(), self.shared.session(&call.session))
+        let (Some(logins), Ok(handle)) =
+            (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
         else {
             return self.tell(&call, "error", "There are no logins here.".to_owned());
         };

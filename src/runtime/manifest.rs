@@ -1,4 +1,5 @@
-//! What the configuration says for sessions: rules, hooks and workflows, as one revision.
+//! What the configuration says for sessions, as one revision: rules, hooks, workflows, models and the
+//! servers that answer for them, where commands may write.
 //!
 //! A session works with one revision until it is at a boundary between two stages, and then takes the
 //! newest: no stage, and no group of calls, begins under one configuration and ends under another.
@@ -7,11 +8,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Settings;
+use crate::config::{Layers, Settings};
+use crate::context::Project;
 use crate::hook::Hooks;
 use crate::limits::WORKFLOWS;
+use crate::projection::SessionFacts;
+use crate::provider::models::Models;
 use crate::runtime::live::Live;
-use crate::runtime::{Shared, rules};
+use crate::runtime::{Providers, Shared, rules};
 use crate::session::ApiError;
 use crate::store::EntryBody;
 use crate::tool::permission::Rule;
@@ -22,10 +26,18 @@ use crate::workflow::{self, Workflow};
 const MANIFEST: &str = "manifest";
 
 /// One reading of the configuration.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Manifest {
     /// 1 for the reading at the start of the process, then counted.
     pub revision: u64,
+    /// The values for new sessions, and where commands may write beside the workspace.
+    pub settings: Settings,
+    /// The models that are known.
+    pub models: Models,
+    /// Who answers for them.
+    pub providers: Providers,
+    /// Variables that hold keys, which commands do not inherit.
+    pub hidden: Arc<[String]>,
     /// What tools may do without asking, and what never.
     pub rules: Vec<Rule>,
     /// The hooks, in their order.
@@ -72,15 +84,38 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
 }
 
 impl Manifest {
-    /// Reads the configuration.
+    /// A reading of the configuration, with what of its models and servers cannot be used, for a person.
     ///
     /// # Errors
     /// What is wrong with it, for a person.
-    pub fn load(settings: &Settings, revision: u64) -> Result<Self, String> {
-        let layers = settings.files.read().map_err(|error| error.to_string())?;
+    pub fn new(
+        revision: u64,
+        settings: Settings,
+        layers: &Layers,
+        providers: Providers,
+    ) -> Result<(Self, Vec<String>), String> {
         let hooks =
             Hooks::read(&layers.hooks).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
-        Ok(Self { revision, rules: rules::load(settings), hooks, workflows: workflows(settings) })
+        let (models, wrong) = Models::new(&settings.models);
+        let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
+        let servers = providers.problems.iter();
+        let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
+        let problems = wrong.chain(servers).collect();
+        let models = match providers.get(&settings.provider) {
+            Some(_) => models.with(&settings.provider, &settings.model),
+            None => models,
+        };
+        let manifest = Self {
+            revision,
+            rules: rules::load(&settings, layers),
+            hooks,
+            workflows: workflows(&settings),
+            models,
+            hidden: providers.key_variables().into(),
+            providers,
+            settings,
+        };
+        Ok((manifest, problems))
     }
 
     /// What it holds, in a line.
@@ -95,37 +130,76 @@ impl Manifest {
             counted(self.hooks.len(), "hook"),
             counted(self.workflows.len(), "workflow")
         );
+        let Settings { models, providers, writable, .. } = &self.settings;
+        for (count, what) in [
+            (models.len(), "configured model"),
+            (providers.len(), "configured provider"),
+            (writable.len(), "writable folder"),
+        ] {
+            if count > 0 {
+                summary.push_str(&format!(", {}", counted(count, what)));
+            }
+        }
         for wrong in self.workflows.values().filter_map(|read| read.as_ref().err()) {
             summary.push_str(&format!("; not usable: {wrong}"));
         }
         summary
     }
 
+    /// Fills in what is known of a model.
+    pub fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
+        let model = self.models.describe(&provider, &id);
+        facts.context_window = model.context_window;
+        facts.model_reasoning = model.thinking_by.is_some();
+        facts.thinking_levels = model.thinking.clone();
+        facts.model_provider = provider;
+        facts.model_id = id;
+    }
+
     /// The entry of a session that goes on with it.
-    fn entry(&self) -> EntryBody {
+    fn entry(&self, project: &Project) -> EntryBody {
         let mut data = Map::new();
         data.put("revision", crate::message::count(self.revision));
         data.put("rules", Value::from(self.rules.len()));
         data.put("workflows", Value::vector(self.workflows.keys().map(|name| Value::from(name.clone()))));
         data.put("hooks", Value::vector(self.hooks.iter().map(|hook| Value::from(hook.id.to_string()))));
+        let Settings { models, providers, writable, .. } = &self.settings;
+        data.put("skills", Value::vector(project.skills.keys().map(|name| Value::from(name.clone()))));
+        data.put("models", Value::from(models.len()));
+        data.put("providers", Value::vector(providers.iter().map(|(name, _)| Value::from(name.clone()))));
+        let writable = writable.iter().map(|folder| Value::from(folder.to_string_lossy().into_owned()));
+        data.put("writable", Value::vector(writable));
         EntryBody::Other { kind: MANIFEST.into(), data }
     }
 }
 
 impl Shared {
     /// Reads the configuration again. Idle sessions go on with it at once, others at their next boundary.
+    /// Returned with what of its models and servers cannot be used.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    pub(super) fn reload(&self) -> Result<Arc<Manifest>, ApiError> {
+    pub(super) fn reload(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let revision = self.manifest.load().revision.saturating_add(1);
-        let manifest = Arc::new(Manifest::load(&self.settings, revision).map_err(ApiError::failed)?);
+        let before = self.manifest.load_full();
+        let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
+        let settings = self.settings.clone().with(&layers);
+        let providers = before.providers.again(&settings, &self.clock);
+        let usual = (settings.provider.clone(), settings.model.clone());
+        let revision = before.revision.saturating_add(1);
+        let (manifest, problems) =
+            Manifest::new(revision, settings, &layers, providers).map_err(ApiError::failed)?;
+        let manifest = Arc::new(manifest);
+        // What the person chose in the program stands, unless the files say something new.
+        if usual != (before.settings.provider.clone(), before.settings.model.clone()) {
+            self.usual_model.store(Arc::new(usual));
+        }
+        self.board.set_orphan_grace(manifest.settings.orphan_grace);
         self.manifest.store(manifest.clone());
         for handle in self.live() {
             handle.tell(|live| Box::pin(live.adopt_between_turns()));
         }
-        Ok(manifest)
+        Ok((manifest, problems))
     }
 }
 
@@ -137,17 +211,22 @@ impl Live {
         }
     }
 
-    /// Goes on with the newest configuration from here.
+    /// Goes on with the newest configuration from here, and with what the folder has for the model now.
     pub(super) async fn adopt(&mut self) {
         let newest = self.shared.manifest.load_full();
         if newest.revision == self.handle.manifest().revision {
             return;
         }
+        let (shared, places) = (self.shared.clone(), self.shared.places(&self.facts().cwd));
+        let project = tokio::task::spawn_blocking(move || shared.library.refresh(&places)).await;
+        let project = project.unwrap_or_default();
         if self.file().is_some()
-            && let Err(error) = self.append(vec![newest.entry()]).await
+            && let Err(error) = self.append(vec![newest.entry(&project)]).await
         {
             tracing::warn!(%error, "the journal does not say that the configuration was read again");
         }
         self.handle.set_manifest(newest);
+        self.know_model();
+        self.found(&project);
     }
 }

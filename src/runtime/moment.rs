@@ -148,7 +148,7 @@ impl World for Moment {
     }
 
     fn providers(&self) -> Vec<String> {
-        self.runtime.shared.providers.ready().into_iter().map(str::to_owned).collect()
+        self.runtime.shared.manifest.load().providers.ready().into_iter().map(str::to_owned).collect()
     }
 
     fn connections(&self) -> Vec<ConnectionFacts> {
@@ -168,7 +168,9 @@ impl World for Moment {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let Shared { settings, store, .. } = &*self.runtime.shared;
+        let Shared { manifest, store, .. } = &*self.runtime.shared;
+        let manifest = manifest.load();
+        let settings = &manifest.settings;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
         let values = [
             ("state-dir", path(&settings.state_dir)),
@@ -256,7 +258,7 @@ impl World for Moment {
     }
 
     fn provider(&self, name: &str) -> Option<Map<'static>> {
-        self.runtime.shared.providers.get(name).map(|provider| provider.facts())
+        self.runtime.shared.manifest.load().providers.get(name).map(|provider| provider.facts())
     }
 
     fn workflows(&self) -> Vec<Value<'static>> {
@@ -418,7 +420,11 @@ impl SessionView for View {
     }
 
     fn prompt_parts(&self) -> Vec<Value<'static>> {
-        self.shared.prompt_parts(&self.snapshot.facts).iter().map(Part::to_value).collect()
+        self.shared
+            .prompt_parts(&self.handle.manifest(), &self.snapshot.facts)
+            .iter()
+            .map(Part::to_value)
+            .collect()
     }
 
     fn skills(&self) -> Vec<Value<'static>> {
@@ -476,7 +482,10 @@ impl SessionView for View {
             F::EffectiveReasoningEffort => facts.effective_thinking().as_str().into(),
             F::Mode => facts.mode.as_str().into(),
             F::Sandbox => Value::keyword(facts.sandbox()),
-            F::AuthenticatedProviders => Value::vector(self.shared.providers.ready().into_iter().map(text)),
+            F::AuthenticatedProviders => {
+                let manifest = self.shared.manifest.load();
+                Value::vector(manifest.providers.ready().into_iter().map(text))
+            }
             F::PromptTemplates => Value::vector(facts.prompt_templates.iter().cloned()),
             F::EditorContext => facts.editor.as_deref().cloned().into(),
             F::MessageCount => facts.message_count.into(),
@@ -491,7 +500,7 @@ impl SessionView for View {
             F::ContextWindow => count(facts.context_window),
             F::AutoCompactionEnabled => facts.auto_compaction.into(),
             F::AutoRetryEnabled => facts.auto_retry.into(),
-            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(facts)).into(),
+            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(&self.handle.manifest(), facts)).into(),
             F::SubagentId => self.handle.child_of().map(|(_, subagent)| text(&subagent)).into(),
             F::Depth => self.handle.depth().into(),
             F::Envelope => {

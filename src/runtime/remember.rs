@@ -9,6 +9,7 @@ use crate::limits::{PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::{MemoryError, Note};
 use crate::projection::SessionFacts;
 use crate::runtime::mailbox::Handle;
+use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::{Runtime, Shared};
 use crate::session::{ApiError, Call, Reply};
@@ -17,8 +18,8 @@ use crate::value::Map;
 impl Shared {
     /// The parts of a session's system prompt, with the project's notes where they fit. Looks at the disk
     /// only for a folder that nobody looked into yet.
-    pub(super) fn prompt_parts(&self, facts: &SessionFacts) -> Vec<Part> {
-        let tools = self.models.describe(&facts.model_provider, &facts.model_id).tools;
+    pub(super) fn prompt_parts(&self, manifest: &Manifest, facts: &SessionFacts) -> Vec<Part> {
+        let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.places(&facts.cwd)));
         // A small window is mostly the conversation's.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use crate::config::{ConfigError, Settings};
+use crate::config::{ConfigError, Layers, Settings};
 use crate::context::Scope;
 use crate::edn;
 use crate::runtime::Shared;
@@ -22,9 +22,8 @@ fn path(state_dir: &Path) -> PathBuf {
 }
 
 /// The rules at the start of a process. One that is not understood is reported and left out.
-pub fn load(settings: &Settings) -> Vec<Rule> {
+pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
     let mut rules = Vec::new();
-    let layers = settings.files.read().unwrap_or_default();
     for value in &layers.rules {
         match Rule::from_value(value) {
             Ok(rule) => rules.push(rule),

@@ -175,7 +175,7 @@ impl Turn {
         }
         if self.is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
             // Without room the call itself will say so; a failed summary is not the end.
-            let _ = compaction::compact(&self.shared, &self.session, &self.stop, Why::NoRoom).await;
+            let _ = compaction::compact(&self.session, &self.stop, Why::NoRoom).await;
         }
         let (provider, mut request) = match self.request() {
             Ok(ready) => ready,
@@ -262,7 +262,7 @@ impl Turn {
             return None;
         }
         if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
-            return match compaction::compact(&self.shared, &self.session, &self.stop, Why::NoRoom).await {
+            return match compaction::compact(&self.session, &self.stop, Why::NoRoom).await {
                 Ok(_) => Some(Next::Round),
                 Err(CompactionError::Aborted) => {
                     Some(Next::End(self.finish(Answer::ended(StopReason::Aborted)).await))
@@ -439,20 +439,21 @@ impl Turn {
 
     fn model(&self) -> Model {
         let facts = &self.session.snapshot().facts;
-        self.shared.models.describe(&facts.model_provider, &facts.model_id)
+        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
     }
 
     fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
         let snapshot = self.session.snapshot();
         let facts = &snapshot.facts;
-        let provider = self.shared.providers.get(&facts.model_provider).ok_or_else(|| {
+        let manifest = self.manifest();
+        let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
             format!(
                 "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
                 facts.model_provider
             )
         })?;
         let model = self.model();
-        let mut system = prompt::text(&self.shared.prompt_parts(facts));
+        let mut system = prompt::text(&self.shared.prompt_parts(&manifest, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
         if let Some(execution) = &self.execution {
             system.push_str("\n\n");

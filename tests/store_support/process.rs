@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use edn_bridge::clock::SystemClock;
-use edn_bridge::config::{self, Settings};
+use edn_bridge::config::Settings;
 use edn_bridge::event::Event;
-use edn_bridge::message::{Mode, SessionId};
+use edn_bridge::message::SessionId;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::{ApiError, Call, Client, Pressure, Reply};
 use edn_bridge::store::Store;
@@ -25,14 +25,7 @@ pub fn process(state: &Path, store: Store, threads: usize) -> (Runtime, tokio::r
         cwd: "/".into(),
         provider: "scripted".into(),
         model: "scripted".into(),
-        model_file: None,
-        script: None,
-        mode: Mode::Ask,
-        files: config::Files::default(),
-        writable: Vec::new(),
-        models: Vec::new(),
-        origins: Vec::new(),
-        providers: Vec::new(),
+        ..Settings::default()
     };
     let (clock, providers) = (Arc::new(SystemClock), Providers::default());
     let runtime = Runtime::new(clock, settings, store, providers, executor.handle().clone()).unwrap();

@@ -410,9 +410,9 @@ impl Live {
         }
         let id = TurnId::from(self.shared.clock.id("t-"));
         let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
-        let (shared, session) = (self.shared.clone(), self.handle.clone());
+        let session = self.handle.clone();
         self.shared.tasks.spawn(async move {
-            let done = compaction::compact(&shared, &session, &stop, Why::Asked(wishes.as_deref())).await;
+            let done = compaction::compact(&session, &stop, Why::Asked(wishes.as_deref())).await;
             let end = if done.is_ok() { End::Finished } else { End::Stopped };
             // The answer comes last: who has it finds the session idle.
             let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
