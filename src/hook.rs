@@ -74,7 +74,8 @@ impl Hook {
         for (key, _) in map.iter() {
             let known = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
             if !key.as_keyword().is_some_and(|key| known.contains(&key)) {
-                return Err(format!("a hook has no {key}"));
+                let known = known.map(|key| format!(":{key}")).join(" ");
+                return Err(format!("a hook has no {key}; it may have {known}"));
             }
         }
         let name = |key: &str| {

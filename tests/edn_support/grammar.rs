@@ -92,6 +92,25 @@ fn factor(tokens: &mut Tokens) -> Part {
 }
 
 impl Grammar {
+    /// The words of a production that begin like keywords: those that stand in it, not in what it names.
+    pub fn keys(&self, name: &str) -> std::collections::BTreeSet<String> {
+        fn look(part: &Part, found: &mut std::collections::BTreeSet<String>) {
+            match part {
+                Part::Sequence(parts) | Part::Choice(parts) => {
+                    parts.iter().for_each(|part| look(part, found))
+                }
+                Part::Optional(part) | Part::Repeated(part) => look(part, found),
+                Part::Text(text) if text.starts_with(':') && text.len() > 1 => {
+                    found.insert(text.clone());
+                }
+                Part::Text(_) | Part::Class(_) | Part::Name(_) => {}
+            }
+        }
+        let mut found = std::collections::BTreeSet::new();
+        look(&self.productions[name], &mut found);
+        found
+    }
+
     /// A random sentence of the production `name`. Blanks are never left out, so that words do not touch.
     pub fn sentence(&self, name: &str, random: &mut Random) -> String {
         let mut out = String::new();
@@ -152,6 +171,8 @@ fn member<'a>(class: &str, random: &mut Random) -> &'a str {
         "binary digit" => ("01", 1),
         "hexadecimal digit" => ("0123456789abcdefABCDEF", 1),
         "hexadecimal digit below D" => ("0123456789abcABC", 1),
+        "letter" => ("abcxyz", 1),
+        "character of a text" => ("az 0,;:#()[]'é中😀", 1),
         "letter or digit" => ("0129azAZN", 1),
         "blank or delimiter in a string" => (" ,()[]{};^#", 1),
         "four digits" => ("0000197019991600158220009999", 4),
