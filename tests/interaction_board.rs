@@ -76,6 +76,44 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
 }
 
 #[test]
+fn a_record_that_was_taken_out_or_changed_shows() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    for _ in 0..2 {
+        let question = bridge.event("interaction/requested");
+        respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
+    }
+    end_of_turn(&mut bridge);
+    bridge.finish();
+    let verify = || {
+        let output = setup.command().args(["sessions", "verify"]).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (well, told) = verify();
+    assert!(well && told.contains("2 records, whole"), "{told}");
+    let file = audit::path(&setup.state());
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    for (what, text) in [
+        ("the first taken out", format!("{}\n", lines[1])),
+        ("the last taken out", format!("{}\n", lines[0])),
+        ("one changed", whole.replacen("\"deny\"", "\"approve\"", 1)),
+        ("the two exchanged", format!("{}\n{}\n", lines[1], lines[0])),
+        ("all taken out", String::new()),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (well, told) = verify();
+        assert!(!well, "{what}: {told}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    let (well, told) = verify();
+    assert!(!well, "the file taken away: {told}");
+    std::fs::write(&file, whole).unwrap();
+    assert!(verify().0);
+}
+
+#[test]
 fn one_call_can_be_denied_and_its_sibling_runs() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();

@@ -112,6 +112,11 @@ fn head_path(path: &Path) -> PathBuf {
     path.with_extension("head")
 }
 
+/// Whether there is an audit, or was one: its head tells of a file that was taken away.
+pub fn is_there(path: &Path) -> bool {
+    path.exists() || head_path(path).exists()
+}
+
 /// Where a state folder's audit file is.
 pub fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("audit.edn")
