@@ -332,27 +332,37 @@ fn a_bridge_does_not_start_with_a_guard_that_it_does_not_understand() {
     assert!(errors.contains("hook 1: a hook's :stage must be one of receive-input"), "{errors}");
 }
 
+/// The stages, as a hook names them.
+const STAGES: [&str; 6] =
+    [":receive-input", ":compose-request", ":send-request", ":stream-response", ":tool-call", ":render"];
+
+/// Waits until a hook has written a file, and returns what it wrote.
+fn written(path: &Path) -> String {
+    let deadline = std::time::Instant::now() + support::PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text;
+        }
+        assert!(std::time::Instant::now() < deadline, "the hook did not run");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
-fn an_abort_does_not_wait_for_a_hook() {
-    for (head, point) in [(":stage :render", ":pre"), (":stage :tool-call", ":pre")] {
-        let head = format!(":id \"slow\" {head} :point {point} :kind :guard :timeout-ms 600000");
-        let setup = hooked(
-            if head.contains("render") { ECHO } else { LOOK },
-            &[(&head, "echo $$ > pid; sleep 1000")],
-        );
+fn an_abort_does_not_wait_for_a_hook_at_any_stage() {
+    for stage in STAGES {
+        let head = format!(":id \"slow\" :stage {stage} :point :pre :kind :guard :timeout-ms 600000");
+        let script = if stage == ":tool-call" { LOOK } else { ECHO };
+        let setup = hooked(script, &[(&head, "echo $$ > pid; sleep 1000")]);
         let mut bridge = setup.ready();
         say(&mut bridge, "go");
-        let pid = setup.project().join("pid");
-        let deadline = std::time::Instant::now() + support::PATIENCE;
-        while std::fs::read_to_string(&pid).unwrap_or_default().is_empty() {
-            assert!(std::time::Instant::now() < deadline);
-            std::thread::yield_now();
-        }
+        let pid = written(&setup.project().join("pid"));
         bridge.ask("stop", "abort", "{}");
         let last = end(&mut bridge);
-        assert_eq!(data(&last, "stop-reason"), "aborted");
-        let pid = std::fs::read_to_string(pid).unwrap();
+        assert_eq!(data(&last, "stop-reason"), "aborted", "{stage}");
         // A signal is on its way before the process has met it.
+        let deadline = std::time::Instant::now() + support::PATIENCE;
         loop {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
             if stat.is_empty() || stat.contains(") Z ") {
@@ -361,6 +371,42 @@ fn an_abort_does_not_wait_for_a_hook() {
             assert!(std::time::Instant::now() < deadline, "the hook is left running: {stat}");
             std::thread::yield_now();
         }
-        assert_eq!(code(&bridge.ask("x", "ping", "{}")), "");
+        assert_eq!(code(&bridge.ask("x", "ping", "{}")), "", "{stage}");
+    }
+}
+
+#[test]
+fn what_is_said_during_a_stage_goes_to_the_next_model_call() {
+    const WAIT: &str =
+        "echo begun > began; while [ ! -e go ]; do sleep 0.01; done; echo '{:decision :allow}'";
+    let call = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "true"}}}]}
+                           {:steps [{:echo :last-user}]}] :then :repeat-last}"#;
+    for stage in STAGES {
+        let head = format!(":id \"slow\" :stage {stage} :point :pre :kind :guard :timeout-ms 600000");
+        let setup = hooked(if stage == ":tool-call" { call } else { ECHO }, &[(&head, WAIT)]);
+        let mut bridge = setup.ready();
+        let turn = say(&mut bridge, "work");
+        written(&setup.project().join("began"));
+        let steered = bridge.ask("s", "steer", "{:message \"rather this\"}");
+        assert_eq!(data(&steered, "turn-id"), data(&turn, "turn-id"), "{stage}");
+        std::fs::write(setup.project().join("go"), "").unwrap();
+        let (mut answers, mut turns) = (Vec::new(), Vec::new());
+        while answers.last().is_none_or(|last| last != "rather this") {
+            let said = bridge.event("assistant/message");
+            if data(&said, "stop-reason") != "tool-use" {
+                answers.push(data(&said, "text").to_owned());
+                turns.push(data(&said, "turn-id") == data(&turn, "turn-id"));
+            }
+        }
+        let expected: &[(&str, bool)] = match stage {
+            // The call that comes is the next one.
+            ":receive-input" | ":compose-request" | ":tool-call" => &[("rather this", true)],
+            // It is under way already; the turn goes on with another.
+            ":send-request" | ":stream-response" => &[("work", true), ("rather this", true)],
+            // The turn has said all; what was said since begins another.
+            _ => &[("work", true), ("rather this", false)],
+        };
+        let found: Vec<(&str, bool)> = answers.iter().map(String::as_str).zip(turns).collect();
+        assert_eq!(found, expected, "{stage}\n{}", bridge.told());
     }
 }

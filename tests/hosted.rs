@@ -508,6 +508,28 @@ fn a_turn_with_a_tool_goes_there_and_back_on_every_protocol() {
 }
 
 #[test]
+fn an_image_that_is_read_is_shown_to_the_model() {
+    let call = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a.png\"}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let server = Server::new([
+        Answer::events(format!("{call}\n\ndata: [DONE]\n\n")),
+        Answer::events(words("openai", "A picture.")),
+    ]);
+    let setup = bridge(&server, "openai", "");
+    let picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    std::fs::write(setup.project().join("a.png"), picture).unwrap();
+    let mut bridge = setup.ready();
+    bridge.request("p", "prompt", "{:message \"Look at it.\"}");
+    let result = bridge.event("tool/result");
+    assert_eq!(data(&result, "result-text"), "An image, image/png, 16 bytes.", "{result}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "A picture.");
+    server.asked();
+    use base64::Engine as _;
+    let url = format!("data:image/png;base64,{}", base64::engine::general_purpose::STANDARD.encode(picture));
+    let asked = server.asked().json().to_string();
+    assert!(asked.contains(&url), "{asked}");
+}
+
+#[test]
 fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
     let server = Server::new([
         Answer::json(429, r#"{"error":{"message":"Slow down","type":"rate_limit_exceeded"}}"#)

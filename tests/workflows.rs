@@ -279,6 +279,119 @@ fn a_grant_is_for_one_call_and_no_other() {
     assert!(facts.contains(":outcome \"approve\"") && facts.contains("please be careful"), "{facts}");
 }
 
+/// Approves the first question and denies the second: they are for different proposals of the same call.
+/// Returns their executions of stages.
+fn grant_one_of_two(bridge: &mut Bridge) -> [String; 2] {
+    let mut seen: Vec<[String; 3]> = Vec::new();
+    for outcome in ["approve", "deny"] {
+        let question = bridge.event("interaction/requested");
+        assert_eq!(data(&question, "kind"), "grant-stage-tool");
+        let field = |key: &str| {
+            let value = at(&question, &["data", "payload", key]).and_then(|value| value.as_str());
+            value.unwrap_or_default().to_owned()
+        };
+        seen.push([field("proposal-id"), field("args-digest"), field("stage-execution-id")]);
+        accept(bridge, &question, &format!(":value {{:outcome {outcome:?}}}"));
+    }
+    assert_ne!(seen[0][0], seen[1][0], "each proposal is one of its own");
+    assert_eq!(seen[0][1], seen[1][1], "though the arguments are the same");
+    [seen[0][2].clone(), seen[1][2].clone()]
+}
+
+#[test]
+fn a_grant_is_not_for_a_call_beside_it() {
+    let twice = r#"{:steps [{:tool-call {:name "bash" :arguments {:command "echo x >> out"}}}
+                            {:tool-call {:name "bash" :arguments {:command "echo x >> out"}}}]}"#;
+    let setup = with(&format!("{{:turns [{twice}]}}"), r#"{:stages [{:id :a :body "x" :turn-cap 1}]}"#);
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let [one, other] = grant_one_of_two(&mut bridge);
+    assert_eq!(one, other, "one execution");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("out")).unwrap(), "x\n");
+}
+
+#[test]
+fn a_grant_is_not_for_a_sibling_that_runs_at_the_same_time() {
+    let script = format!("{{:turns [{}] :then :repeat-last}}", call("bash", r#"{:command "echo x >> out"}"#));
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :g :parallel [{:id :a :body "x" :turn-cap 1} {:id :b :body "x" :turn-cap 1}]}]}"#,
+    );
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let [one, other] = grant_one_of_two(&mut bridge);
+    assert_ne!(one, other, "two executions");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("out")).unwrap(), "x\n");
+}
+
+#[test]
+fn a_grant_does_not_survive_a_restart() {
+    let write = call("bash", r#"{:command "echo x >> out; while [ ! -e never ]; do sleep 0.01; done"}"#);
+    let setup = with(
+        &format!("{{:turns [{write}] :then :repeat-last}}"),
+        r#"{:stages [{:id :a :body "x" :turn-cap 1}]}"#,
+    );
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    let session = data(&question, "session-id").to_owned();
+    accept(&mut bridge, &question, ":value {:outcome \"approve\"}");
+    bridge.event("tool/executing");
+    let deadline = std::time::Instant::now() + support::PATIENCE;
+    while !setup.project().join("out").exists() {
+        assert!(std::time::Instant::now() < deadline, "the granted call did not run\n{}", bridge.told());
+        std::thread::yield_now();
+    }
+    bridge.kill();
+    // What a killed process leaves running ends.
+    std::fs::write(setup.project().join("never"), "").unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    start(&mut bridge, "/workflow w --resume");
+    // The same call of the same stage, and yet it is asked about anew.
+    let again = bridge.event("interaction/requested");
+    let field = |question: &Owned, key: &str| at(question, &["data", "payload", key]).cloned();
+    assert_eq!(field(&again, "args-digest"), field(&question, "args-digest"));
+    assert_ne!(field(&again, "stage-execution-id"), field(&question, "stage-execution-id"));
+    // An answer to the question of before is for nothing.
+    let old = data(&question, "interaction-id");
+    let params = format!("{{:interaction-id {old:?} :status \"accepted\" :value {{:outcome \"approve\"}}}}");
+    assert_eq!(code(&bridge.ask("old", "interaction_respond", &params)), "request/not-found");
+    accept(&mut bridge, &again, ":value {:outcome \"deny\"}");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert_eq!(std::fs::read_to_string(setup.project().join("out")).unwrap(), "x\n");
+}
+
+#[test]
+fn a_guards_deny_wins_over_a_grant_and_a_deferred_one_is_none() {
+    let script = format!(
+        "{{:turns [{} {}]}}",
+        call("write", r#"{:path "out" :content "1"}"#),
+        call("bash", r#"{:command "touch made"}"#)
+    );
+    let setup = with(&script, r#"{:stages [{:id :a :body "x" :turn-cap 2}]}"#);
+    let guard = r#"{:hooks [{:id "no" :stage :tool-call :point :pre :kind :guard :tools ["write"]
+                             :command ["echo" "{:decision :deny :reason \"not this file\"}"]}]}"#;
+    std::fs::write(setup.dir.path().join("user/config.edn"), guard).unwrap();
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    for (outcome, why) in [("approve", "not this file"), ("defer", "denied")] {
+        let question = bridge.event("interaction/requested");
+        accept(&mut bridge, &question, &format!(":value {{:outcome {outcome:?}}}"));
+        let result = bridge.event("tool/result");
+        assert!(data(&result, "result-text").contains(why), "{result}");
+        assert_eq!(
+            at(&result, &["data", "details", "code"]).and_then(|code| code.as_str()),
+            Some("denied-tool-call"),
+            "{result}"
+        );
+    }
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+    assert!(!setup.project().join("out").exists() && !setup.project().join("made").exists());
+}
+
 #[test]
 fn a_grant_is_denied_where_nobody_is_there() {
     let script = format!(
