@@ -24,7 +24,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use support::{HANDSHAKE, Peer, quantile};
+use support::{HANDSHAKE, Peer, times};
 
 const STARTS: usize = 60;
 const ROUNDS: usize = 20_000;
@@ -34,27 +34,6 @@ const STOPPED: Duration = Duration::from_secs(10);
 const GUESTS: usize = 200;
 const PROMPTS: usize = 500;
 const SESSIONS: usize = 1_000;
-
-fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> Vec<Duration> {
-    times.sort();
-    let parts = [0.5, 0.99, 0.999].map(|part| quantile(&times, part));
-    let ratio = |place: usize| match floor {
-        Some(floor) => {
-            let floor = quantile(floor, [0.5, 0.99, 0.999][place]);
-            format!("{:.1}×", parts[place].as_secs_f64() / floor.as_secs_f64())
-        }
-        None => String::new(),
-    };
-    println!(
-        "| {label} | {:.1} µs | {:.1} µs | {:.1} µs | {} | {} |",
-        parts[0].as_secs_f64() * 1e6,
-        parts[1].as_secs_f64() * 1e6,
-        parts[2].as_secs_f64() * 1e6,
-        ratio(0),
-        ratio(1),
-    );
-    times
-}
 
 fn main() {
     let idle = "{:turns [{:steps [{:delta \"x\"}]}]}";

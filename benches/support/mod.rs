@@ -15,11 +15,16 @@ pub const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params
 /// `edn-bridge serve` with its state below `dir`, answering from `script`. With `EDN_BRIDGE_PROGRAM` in the
 /// environment that program is started instead of the one that was just built.
 pub fn serve(dir: &Path, script: &str) -> Command {
-    let path = dir.join("script.edn");
-    std::fs::write(&path, script).unwrap();
+    serve_with(dir, "--script", script)
+}
+
+/// The same with another option, which names a file of that text.
+pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
+    let path = dir.join("given.edn");
+    std::fs::write(&path, text).unwrap();
     let program = std::env::var_os("EDN_BRIDGE_PROGRAM");
     let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_edn-bridge").into()));
-    command.arg("serve").arg("--script").arg(path).arg("--state-dir").arg(dir.join("state"));
+    command.arg("serve").arg(option).arg(path).arg("--state-dir").arg(dir.join("state"));
     command.arg("--cwd").arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
@@ -44,15 +49,20 @@ impl Peer {
         Self::start(command, dir)
     }
 
-    /// The floor: a process that does nothing but pass bytes on.
-    pub fn cat() -> Self {
-        let mut command = Command::new("cat");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Self::start(command, tempfile::tempdir().unwrap())
+    /// The bridge with a configuration of its user's.
+    pub fn configured(config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let command = serve_with(dir.path(), "--config", config);
+        Self::start(command, dir)
     }
 
-    fn start(mut command: Command, dir: tempfile::TempDir) -> Self {
-        let mut child = command.spawn().expect("starts");
+    /// The floor: a process that does nothing but pass bytes on.
+    pub fn cat() -> Self {
+        Self::start(Command::new("cat"), tempfile::tempdir().unwrap())
+    }
+
+    pub fn start(mut command: Command, dir: tempfile::TempDir) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
         let stdin = child.stdin.take();
         let stdout = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
         Self { child, stdin, stdout, line: String::new(), dir }
@@ -120,6 +130,16 @@ impl Peer {
         line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
     }
 
+    /// The time that it was at work, all its threads together.
+    pub fn at_work(&self) -> Duration {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let nanos = tasks.filter_map(|task| {
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
     /// Resident memory in bytes.
     pub fn resident(&self) -> usize {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
@@ -158,4 +178,26 @@ impl Dice {
 /// The part of the sorted times that is at most this long.
 pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
     sorted[((sorted.len() - 1) as f64 * part) as usize]
+}
+
+/// Prints a row: the middle, the slow ones, and both beside a floor. Returns the times sorted.
+pub fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> Vec<Duration> {
+    times.sort();
+    let parts = [0.5, 0.99, 0.999].map(|part| quantile(&times, part));
+    let ratio = |place: usize| match floor {
+        Some(floor) => {
+            let floor = quantile(floor, [0.5, 0.99, 0.999][place]);
+            format!("{:.1}×", parts[place].as_secs_f64() / floor.as_secs_f64())
+        }
+        None => String::new(),
+    };
+    println!(
+        "| {label} | {:.1} µs | {:.1} µs | {:.1} µs | {} | {} |",
+        parts[0].as_secs_f64() * 1e6,
+        parts[1].as_secs_f64() * 1e6,
+        parts[2].as_secs_f64() * 1e6,
+        ratio(0),
+        ratio(1),
+    );
+    times
 }
