@@ -397,15 +397,25 @@ title stays."
 (defun edn-bridge-interact--facts (payload)
   "Insert what PAYLOAD says beyond a prompt, one fact a line."
   (cl-loop for (key value) on payload by #'cddr
-           unless (or (null value) (memq key '(:prompt :danger :default)))
-           do (insert "  "
-                      (propertize (edn-bridge-chat-word key)
-                                  'face 'edn-bridge-chat-notice)
-                      " "
-                      (if (stringp value)
-                          value
-                        (edn-bridge-edn-print-string value))
-                      "\n")))
+           unless (memq key '(:prompt :danger :default))
+           do (edn-bridge-interact--fact (edn-bridge-chat-word key) value)))
+
+(defun edn-bridge-interact--facts-of (&rest rows)
+  "Return a function that inserts what a payload says under the keys of ROWS.
+A row is a list of a key and of what the user is told that it is."
+  (lambda (payload)
+    (pcase-dolist (`(,key ,name) rows)
+      (edn-bridge-interact--fact name (plist-get payload key)))))
+
+(defun edn-bridge-interact--fact (name value)
+  "Insert a line that says that NAME is VALUE, unless VALUE is nil."
+  (when value
+    (insert "  " (propertize name 'face 'edn-bridge-chat-notice) " "
+            (cond ((stringp value) value)
+                  ((and (vectorp value) (seq-every-p #'stringp value))
+                   (mapconcat #'identity value ", "))
+                  (t (edn-bridge-edn-print-string value)))
+            "\n")))
 
 (defun edn-bridge-interact--approval-text (payload)
   "Insert what would happen if PAYLOAD of an approval were allowed."
@@ -579,7 +589,9 @@ title stays."
     ("grant-stage-tool"
      ,(lambda (payload _kind)
         (format "Grant %s to this stage, once?" (plist-get payload :tool)))
-     edn-bridge-interact--facts
+     ,(edn-bridge-interact--facts-of
+       '(:args-summary "call") '(:reason "reason")
+       '(:stage-execution-id "stage") '(:attempt "attempt"))
      ,(lambda (_payload)
         `(("Grant (y)" ,(edn-bridge-interact--answerer '(:outcome "approve")))
           ("Deny (n)" ,(edn-bridge-interact--denier))
@@ -587,7 +599,9 @@ title stays."
     ("approve-subagent-envelope"
      ,(lambda (payload _kind)
         (format "Start subagent %s?" (plist-get payload :subagent-id)))
-     edn-bridge-interact--facts
+     ,(edn-bridge-interact--facts-of
+       '(:prompt-summary "task") '(:requested-envelope "tools")
+       '(:model "model") '(:depth "depth"))
      ,(lambda (_payload)
         `(("Start (y)" ,(edn-bridge-interact--answerer '(:outcome "approve")))
           ("Deny (n)" ,(edn-bridge-interact--denier)))))

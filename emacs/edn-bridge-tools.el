@@ -93,9 +93,11 @@ The output of others is shown on demand."
       (setf (edn-bridge-tools--call-name call) name))
     (when-let ((summary (plist-get data :call-summary)))
       ;; The name alone says that the bridge has not seen the call, whose
-      ;; arguments may be in an earlier page.
-      (unless (equal summary (edn-bridge-tools--call-name call))
-        (setf (edn-bridge-tools--call-summary call) summary)))
+      ;; arguments may be in an earlier page; empty arguments, that they
+      ;; are still to come.
+      (let ((name (edn-bridge-tools--call-name call)))
+        (unless (member summary (list name (concat name " {}")))
+          (setf (edn-bridge-tools--call-summary call) summary))))
     (when-let ((arguments (or (plist-get data :parsed-args)
                               (plist-get data :arguments))))
       (setf (edn-bridge-tools--call-arguments call) arguments))
@@ -139,7 +141,9 @@ The output of others is shown on demand."
   "Show what DATA of `tool/update' says of a running tool call."
   (when (edn-bridge-chat-mine-p data)
     (let ((call (edn-bridge-tools--note data)))
-      (when (edn-bridge-tools--call-marker call)
+      ;; Of what is folded nothing would change.
+      (when (and (edn-bridge-tools--call-marker call)
+                 (edn-bridge-tools--call-open call))
         (edn-bridge-tools--redraw call)))))
 
 (defun edn-bridge-tools--on-result (data)

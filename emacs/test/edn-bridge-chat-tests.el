@@ -89,6 +89,24 @@
       (should (equal (edn-bridge-transcript-draft) "one")))
     (should (string-match-p "abc\ndef" (edn-bridge-test-transcript)))))
 
+(ert-deftest edn-bridge-chat-shows-together-what-came-together ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((inserted 0)
+          (bytes (mapconcat
+                  (lambda (n)
+                    (format "{:kind :event :event \"assistant/delta\" :seq %d :data {:session-id \"s1\" :text \"word \"}}\n" n))
+                  (number-sequence 1 100) ""))
+          (edn-bridge-rpc-dispatch-seconds 10))
+      (add-hook 'after-change-functions
+                (lambda (&rest _) (cl-incf inserted)) nil t)
+      (edn-bridge-test-feed conn bytes)
+      (should (equal (edn-bridge-test-transcript)
+                     (concat "Assistant\n" (apply #'concat
+                                                  (make-list 100 "word ")))))
+      ;; The heading and the text; and no overlay but the footer's.
+      (should (< inserted 10))
+      (should (= 1 (length (overlays-in (point-min) (point-max))))))))
+
 (ert-deftest edn-bridge-chat-protects-what-is-above-the-draft ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")

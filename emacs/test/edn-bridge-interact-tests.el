@@ -172,6 +172,25 @@
     (should (equal (plist-get (car sent) :params)
                    '(:interaction-id "i1" :status "cancelled")))))
 
+(ert-deftest edn-bridge-interact-tells-what-is-granted ()
+  (pcase-dolist
+      (`(,kind ,payload ,shown)
+       '(("grant-stage-tool"
+          (:stage-execution-id "review/1" :attempt 0 :proposal-id "p" :tool "bash"
+           :args-digest "d1g357" :args-summary "ls -la" :reason "to see")
+          "Grant bash to this stage, once?
+  call ls -la\n  reason to see\n  stage review/1\n  attempt 0\n[Grant")
+         ("approve-subagent-envelope"
+          (:subagent-id "scout" :parent-session-id "s1" :depth 1
+           :requested-envelope ["bash" "read"] :prompt-summary "Look around"
+           :model (:provider "p" :id "m"))
+          "Start subagent scout?
+  task Look around\n  tools bash, read\n  model {:provider \"p\" :id \"m\"}
+  depth 1\n[Start")))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-ask conn kind payload)
+      (should (string-prefix-p shown (edn-bridge-test-transcript))))))
+
 (ert-deftest edn-bridge-interact-keeps-questions-when-the-transcript-is-rebuilt ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))

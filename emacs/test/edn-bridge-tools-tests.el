@@ -27,6 +27,15 @@
                            "Assistant\nDone")))
     (should-not (edn-bridge-tools--call-marker (edn-bridge-tools--get "c1")))))
 
+(ert-deftest edn-bridge-tools-waits-for-the-arguments-of-a-call ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "bash {}")
+    (should (equal (edn-bridge-test-transcript) "▸ bash      …\n"))
+    (edn-bridge-test-event conn "tool/executing" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "ls -la")
+    (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la running\n"))))
+
 (ert-deftest edn-bridge-tools-holds-output-back-until-it-is-unfolded ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-tools-tests-call conn)
