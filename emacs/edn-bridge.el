@@ -110,12 +110,13 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
         (list (substitute-command-keys
                "\\[edn-bridge-input-send] sends what you write below, \\[edn-bridge-menu] shows all commands")))))
 
-(defun edn-bridge--hide-hint ()
-  "Show no more how to begin."
+(defun edn-bridge--hide-hint (&rest _)
+  "Show no more how to begin: the user has."
   (edn-bridge-chat-set-status 'edn-bridge nil))
 
 (add-hook 'edn-bridge-chat-ready-hook #'edn-bridge--show-hint)
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge--hide-hint)
+(edn-bridge-chat-handle "command-result" #'edn-bridge--hide-hint)
 
 (defconst edn-bridge--menu
   '(("Talk"

@@ -395,19 +395,26 @@
         (should (eq asked was-asked))))))
 
 (ert-deftest edn-bridge-chat-says-how-to-begin ()
-  (edn-bridge-test-with-chat (conn _sent)
-    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
-                                     'before-string)))
-      (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
-                             :messages [])
-      (should (string-match-p "C-c RET sends .* C-c \\? shows" (above)))
-      (edn-bridge-transcript-set-draft "Hi")
-      (edn-bridge-input-send)
-      (should-not (string-match-p "sends" (above)))
-      (edn-bridge-test-event
-       conn "session/rehydrated" :session-id "s1"
-       :messages [(:id "e1" :role "user" :content [(:type :text :text "Hi")])])
-      (should-not (string-match-p "sends" (above))))))
+  (dolist (begin
+           (list (lambda (_conn)
+                   (edn-bridge-transcript-set-draft "Hi")
+                   (edn-bridge-input-send))
+                 (lambda (conn)
+                   (edn-bridge-test-event conn "command-result" :type "text"
+                                          :message "Help"))))
+    (edn-bridge-test-with-chat (conn _sent)
+      (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
+                                       'before-string)))
+        (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
+                               :messages [])
+        (should (string-match-p "C-c RET sends .* C-c \\? shows" (above)))
+        (funcall begin conn)
+        (should-not (string-match-p "sends" (above)))
+        (edn-bridge-test-event
+         conn "session/rehydrated" :session-id "s1"
+         :messages [(:id "e1" :role "user"
+                         :content [(:type :text :text "Hi")])])
+        (should-not (string-match-p "sends" (above)))))))
 
 (ert-deftest edn-bridge-menu-is-a-help-buffer-without-transient ()
   (edn-bridge-test-with-chat (_conn _sent)
