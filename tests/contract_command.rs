@@ -73,6 +73,34 @@ fn what_a_server_cannot_be_asked_is_not_applicable() {
     assert!(told.contains("n/a  hook.guards-allow") && told.contains("no {config}"), "{told}");
 }
 
+/// Nothing can be chosen, and no model answers: what is left of the contract holds all the same.
+#[test]
+fn a_server_without_a_model_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let output = Command::new(PROGRAM)
+        .args([
+            "contract",
+            "--patience",
+            "20",
+            "--",
+            PROGRAM,
+            "serve",
+            "--provider",
+            "scripted",
+            "--state-dir",
+        ])
+        .arg(&state)
+        .current_dir(folder.path())
+        .env("XDG_CONFIG_HOME", folder.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{told}");
+    let ended = told.lines().rev().nth(1).unwrap();
+    assert!(ended.contains(" checks and rules passed, 0 failed"), "{ended}");
+}
+
 #[test]
 fn what_is_no_server_is_told_in_a_line() {
     for server in [&["true"] as &[&str], &["no-such-program-of-any-kind"]] {

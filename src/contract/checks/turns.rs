@@ -551,7 +551,13 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             for params in ["{}", "{:direction \"next\"}", "{:direction \"prev\"}"] {
-                let data = peer.ask_ok("cycle_model", params)?;
+                let data = match peer.ask("cycle_model", params)? {
+                    Answer::Ok(data) => data,
+                    Answer::Error(error) if error.code == "request/unknown-model" => {
+                        return Err(Stop::NotApplicable("the server has no model to go to".to_owned()));
+                    }
+                    Answer::Error(error) => return Err(Stop::failed(format!("{} came", error.code))),
+                };
                 let model = data.get("model");
                 ensure(model.is_some_and(|model| !text(model, "id").is_empty()), || {
                     ":model has no :id".to_owned()
@@ -725,7 +731,9 @@ fn abort_running(probe: &Probe<'_>) -> Result<(), Stop> {
 
 fn stages(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut peer = probe.subscribed(None)?;
-    talk(&mut peer, "hello")?;
+    peer.ask_ok("prompt", "{:message \"hello\"}")?;
+    let (_, said) = answer(&mut peer, "assistant/delta")?;
+    idle(&mut peer)?;
     peer.barrier()?;
     const ORDER: &[&str] =
         &["receive-input", "compose-request", "send-request", "stream-response", "tool-call", "render"];
@@ -741,7 +749,9 @@ fn stages(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut places = told.iter().map(|stage| ORDER.iter().position(|name| name == stage));
     ensure(places.clone().all(|place| place.is_some()), || format!("the stages are {told:?}"))?;
     ensure(places.clone().is_sorted(), || format!("the stages come as {told:?}"))?;
-    ensure(places.next() == Some(Some(0)) && told.last() == Some(&"render"), || {
+    // A turn that fails, where no model can be asked, ends where it failed.
+    let failed = !text(payload(&said), "error-message").is_empty();
+    ensure(places.next() == Some(Some(0)) && (failed || told.last() == Some(&"render")), || {
         format!("the stages are {told:?}")
     })?;
     for event in events.iter().filter(|event| topic(event) == "turn/stage") {
