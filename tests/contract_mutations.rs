@@ -920,6 +920,7 @@ fn wrong_hooks_and_workflows_are_caught() {
         ),
         mutant("a run that was cut off and is not told", "workflow.cut-off", without("ui/notification")),
         mutant("a failure that nobody is told", "events.nobody-waits", without("error")),
+        mutant("a client that is not told that it was slow", "events.merged-told", without("diagnostic")),
         mutant("updates of a call that are all kept", "ack.newest-output", |f| {
             if text(f, "event") == "tool/update" { [same(f), same(f), same(f)].concat() } else { same(f) }
         }),

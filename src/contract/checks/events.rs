@@ -260,6 +260,42 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "events.merged-told",
+        about: "A client that was slow and wants to know is told by a diagnostic, once it has caught up, that something was merged.",
+        needs: MERGED,
+        run: |probe| {
+            let (mut peer, told) = merged(probe, "\"diagnostic\"")?;
+            // It comes when nothing waits any more, and that may be later.
+            if told { Ok(()) } else { peer.topic("diagnostic").map(|_| ()) }
+        },
+    },
+    Check {
+        name: "events.merged-not-told",
+        about: "A client that was slow and does not want to know is told nothing of it.",
+        needs: MERGED,
+        run: |probe| {
+            let (mut peer, told) = merged(probe, "")?;
+            peer.barrier()?;
+            let later = peer.take_events().iter().any(|event| topic(event) == "diagnostic");
+            ensure(!told && !later, || "a diagnostic came and was not subscribed".to_owned())
+        },
+    },
+    Check {
+        name: "events.nothing-merged",
+        about: "A client that keeps up is told of nothing that was merged.",
+        needs: &[Need::Op("prompt")],
+        run: |probe| {
+            let mut peer = probe.subscribed(None)?;
+            peer.ask_ok("prompt", "{:message \"hello\"}")?;
+            peer.topic("assistant/message")?;
+            peer.barrier()?;
+            let told = peer.take_events().into_iter().find(|event| topic(event) == "diagnostic");
+            ensure(told.is_none(), || {
+                format!("it is told {:?}", told.map(|told| text(payload(&told), "message").to_owned()))
+            })
+        },
+    },
+    Check {
         name: "events.nobody-waits",
         about: "A failure that no request waits for is told by the topic error, and the server goes on.",
         needs: &[Need::Script, Need::State, Need::Op("follow_up"), Need::Op("get_state")],
@@ -343,6 +379,35 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
 ];
+
+const MERGED: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
+
+/// Much text that stands unread until all of it was said, so that pieces of it are merged; then whether a
+/// diagnostic has come.
+fn merged(probe: &Probe<'_>, more: &str) -> Result<(Peer, bool), Stop> {
+    let room = Room::new("merged", "")?;
+    let touch = format!("touch {}", room.path("over"));
+    let script = format!(
+        "{{:turns [{{:steps [{{:deltas 10000 :of \"0123456789\"}} {{:tool-call {{:name \"bash\" :arguments {{:command {touch:?}}}}}}}]}} \
+         {{:steps [{{:delta \"done\"}}]}}]}}"
+    );
+    let mut peer = probe.ready_with(Some(&script), &[])?;
+    peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
+    peer.ask_ok("subscribe", &format!("{{:topics [\"assistant/delta\" \"tool/result\" {more}]}}"))?;
+    peer.pause_reading();
+    let id = peer.send("prompt", "{:message \"much\"}");
+    room.wait_for("over")?;
+    peer.resume_reading();
+    peer.answer_ok(&id)?;
+    peer.topic("tool/result")?;
+    peer.barrier()?;
+    let came = peer.take_events();
+    if came.iter().filter(|event| topic(event) == "assistant/delta").count() >= 10_000 {
+        return Err(Stop::NotApplicable("nothing was merged".to_owned()));
+    }
+    let told = came.iter().any(|event| topic(event) == "diagnostic");
+    Ok((peer, told))
+}
 
 const REPLACED: &[Need] = &[
     Need::Script,
