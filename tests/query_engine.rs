@@ -215,6 +215,11 @@ fn placeholders_and_unions_in_a_list_are_asked_together() {
         batches("[{:items {:kind/x [:a] :square [:square :item]}}]"),
         (1, "{:square 9 :item 3}".to_owned(), 1000)
     );
+    assert_eq!(
+        batches("[{:items {:kind/x [:a] :item [:square]}}]"),
+        (1, "{:square 9}".to_owned(), 1000),
+        "what the branch asks, too"
+    );
 }
 
 #[test]

@@ -459,6 +459,21 @@ fn mutations_pass_the_checks_of_their_ops() {
         found.to_string(),
         "{:result {psi.session/rename {:psi.agent-session/session-name \"second\"} :psi.agent-session/session-name \"second\"}}"
     );
+    for (text, expected) in [
+        (
+            "[{(psi.session/set-model {:provider \"scripted\" :id \"scripted\"}) [:psi.agent-session/model-id]}]",
+            "\"scripted\"}",
+        ),
+        ("[{(psi.session/set-mode {:mode \"read-only\"}) [:psi.agent-session/mode]}]", "\"read-only\"}"),
+        (
+            "[{(psi.session/set-thinking-level {:level :off}) [:psi.agent-session/thinking-level]}]",
+            "\"off\"}",
+        ),
+        ("[{(psi.session/abort) [:psi.agent-session/phase]}]", ":idle}"),
+    ] {
+        let found = result(&mut bridge, text).to_string();
+        assert!(found.contains(expected), "{text}: {found}");
+    }
     for (text, code) in [
         ("[(psi.session/rename {:name \"\"})]", "request/invalid-params"),
         ("[(psi.session/rename {})]", "request/invalid-params"),
