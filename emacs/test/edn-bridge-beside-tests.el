@@ -327,6 +327,19 @@
             (should-not (edn-bridge-beside-tests-footer-p "image")))
         (delete-directory folder t)))))
 
+(ert-deftest edn-bridge-ask-takes-what-is-yanked ()
+  ;; Emacs 29 has this; here it is seen what it would be told.
+  (let ((handlers nil)
+        (inhibit-message t))
+    (cl-letf (((symbol-function 'yank-media-handler)
+               (lambda (types handler) (push (list types handler) handlers))))
+      (edn-bridge-test-with-chat (_conn _sent)
+        (pcase-let ((`((,types ,handler)) handlers))
+          (should (string-match-p types "image/png"))
+          (funcall handler 'image/png "\211PNG"))
+        (should (equal edn-bridge-input-images
+                       '((:mime-type "image/png" :data "iVBORw=="))))))))
+
 (ert-deftest edn-bridge-ask-sends-images-once ()
   (edn-bridge-test-with-chat (_conn sent)
     (let ((inhibit-message t))

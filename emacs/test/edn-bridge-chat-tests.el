@@ -59,6 +59,30 @@
         (should (equal (plist-get (car sent) :op) op))
         (should (equal (plist-get (plist-get (car sent) :params) key) text))))))
 
+(ert-deftest edn-bridge-input-sends-the-region-and-leaves-the-draft ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                           :text "one two three")
+    (edn-bridge-transcript-set-draft "draft")
+    (let ((transient-mark-mode t))
+      (goto-char (point-min))
+      (search-forward "two")
+      (push-mark (match-beginning 0) t t)
+      (edn-bridge-input-send)
+      (should-not mark-active))
+    (should (equal (plist-get (plist-get (car sent) :params) :message) "two"))
+    (should (equal (edn-bridge-transcript-draft) "draft"))))
+
+(ert-deftest edn-bridge-input-queues-for-after-the-turn ()
+  (pcase-dolist (`(,running ,op) '((t "follow_up") (nil "prompt")))
+    (edn-bridge-test-with-chat (conn sent)
+      (when running
+        (edn-bridge-test-event conn "session/updated"
+                               :session-id "s1" :is-streaming t))
+      (edn-bridge-transcript-set-draft "later")
+      (edn-bridge-input-queue)
+      (should (equal (plist-get (car sent) :op) op)))))
+
 (ert-deftest edn-bridge-chat-gives-the-draft-back-when-it-is-refused ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-transcript-set-draft "hello")
