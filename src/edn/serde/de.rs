@@ -166,8 +166,15 @@ pub(super) fn known<'de>(name: Text<'de>, names: &'static [&'static str]) -> Tex
 /// The one of `names` that `name` is or stands for.
 #[inline]
 pub(super) fn known_name(name: &str, names: &'static [&'static str]) -> Option<&'static str> {
-    let exact = names.iter().find(|known| **known == name);
-    exact.or_else(|| names.iter().find(|known| spells(known, name))).copied()
+    known_place(name, names).map(|(_, known)| known)
+}
+
+/// The one of `names` that `name` is or stands for, and its place.
+#[inline]
+pub(super) fn known_place(name: &str, names: &'static [&'static str]) -> Option<(usize, &'static str)> {
+    let mut places = names.iter().copied().enumerate();
+    let exact = places.clone().find(|(_, known)| *known == name);
+    exact.or_else(|| places.find(|(_, known)| spells(known, name)))
 }
 
 /// Is `name` the kebab case of `known`?

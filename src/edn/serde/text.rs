@@ -106,7 +106,8 @@ impl<'de> Form<'de> {
     fn entries<V: Visitor<'de>>(&mut self, fields: &'static [&'static str], visitor: V) -> Read<V::Value> {
         self.cursor.enter().ok_or(Unfit)?;
         let start = self.keys.len();
-        let mut entries = Entries { form: self, start, count: 0, repeats: Repeats::default(), fields };
+        let mut entries =
+            Entries { form: self, start, count: 0, repeats: Repeats::default(), fields, met: 0, after: 0 };
         let made = visitor.visit_map(&mut entries)?;
         let elements = 2 * entries.count;
         self.keys.truncate(start);
@@ -218,6 +219,10 @@ struct Entries<'f, 'de> {
     repeats: Repeats<'de>,
     /// The fields of a struct: their names, as keys, are in kebab case.
     fields: &'static [&'static str],
+    /// Which of the fields had a key, a bit each.
+    met: u64,
+    /// The place among the fields that follows the last key's: data mostly has them in order.
+    after: usize,
 }
 
 impl<'de> Entries<'_, 'de> {
@@ -233,11 +238,44 @@ impl<'de> Entries<'_, 'de> {
         Some(())
     }
 
+    /// The field that the keyword `name` stands for, and its place.
+    #[inline]
+    fn field(&self, name: &str) -> Option<(usize, &'static str)> {
+        match self.fields.get(self.after) {
+            Some(next) if *next == name => Some((self.after, next)),
+            _ => de::known_place(name, self.fields),
+        }
+    }
+
+    /// Notes the key of a field; none if the field had one. A second spelling of it is another key, which is
+    /// left to the reader by way of a value.
+    #[inline]
+    fn meet(&mut self, place: usize, name: &'de str) -> Option<()> {
+        self.after = place + 1;
+        let Some(bit) = u32::try_from(place).ok().and_then(|place| 1u64.checked_shl(place)) else {
+            return self.note(Value::keyword(name));
+        };
+        if self.met & bit != 0 {
+            return None;
+        }
+        self.met |= bit;
+        self.count += 1;
+        Some(())
+    }
+
     fn key<K: DeserializeSeed<'de>>(&mut self, next: Option<u8>, seed: K) -> Option<K::Value> {
         if next == Some(b':') && !self.fields.is_empty() {
             let name = self.form.cursor.keyword()?;
-            self.note(Value::keyword(name))?;
-            let name = de::known_name(name, self.fields).unwrap_or(name);
+            let name = match self.field(name) {
+                Some((place, field)) => {
+                    self.meet(place, name)?;
+                    field
+                }
+                None => {
+                    self.note(Value::keyword(name))?;
+                    name
+                }
+            };
             return seed.deserialize(BorrowedStrDeserializer::<Unfit>::new(name)).ok();
         }
         let key = self.form.cursor.form()?;
@@ -302,5 +340,29 @@ mod tests {
         assert!(read::<Option<BTreeMap<String, u8>>>(b"nil").is_some());
         assert!(read::<BTreeMap<i8, Vec<char>>>(b"{-1 (\\a #_ 1 \\b) 1 []}").is_some());
         assert!(read::<BTreeMap<i8, u8>>(b"{1 1 1 2}").is_none());
+    }
+
+    #[test]
+    fn a_key_that_comes_again_does_not_fit() {
+        #[derive(Deserialize)]
+        #[expect(dead_code, reason = "what is read is what is tested")]
+        struct Pair {
+            left_one: Option<u8>,
+            right: Option<u8>,
+        }
+        let fits = |text: &str| read::<Pair>(text.as_bytes()).is_some();
+        for text in
+            ["{:left-one 1 :right 2}", "{:right 2 :left-one 1}", "{:right 2}", "{:other 1 :right 2 :more 3}"]
+        {
+            assert!(fits(text), "{text}");
+        }
+        for text in [
+            "{:left-one 1 :right 2 :left-one 1}",
+            "{:left-one 1 :left_one 1}",
+            "{:right 2 :right 2}",
+            "{:other 1 :right 2 :other 1}",
+        ] {
+            assert!(!fits(text), "{text}");
+        }
     }
 }
