@@ -46,6 +46,8 @@ fn models_skills_and_the_values_of_new_sessions_are_read_again() {
     let setup = configured(Setup::new().script(ECHO), "{}");
     let mut bridge = setup.ready();
     said(&mut bridge);
+    let state = bridge.ask("state", "get_state", "{}");
+    let session = at(&state, &["data", "state", "session-id"]).and_then(Value::as_str).unwrap().to_owned();
     let choose = |bridge: &mut Bridge| bridge.ask("m", "set_model", "{:provider \"local\" :model-id \"q\"}");
     assert_eq!(code(&choose(&mut bridge)), "request/unknown-model");
     let before = window(&mut bridge);
@@ -70,13 +72,20 @@ fn models_skills_and_the_values_of_new_sessions_are_read_again() {
     bridge.ask("n", "new_session", "{}");
     let answer = bridge.ask("q", "query_eql", "{:query \"[:psi.agent-session/mode]\"}").to_string();
     assert!(answer.contains("\"read-only\""), "a new one has the mode that is configured now: {answer}");
-    let journals = support::files(&setup.state()).into_iter();
-    let manifest = journals
-        .filter_map(|file| std::fs::read_to_string(file).ok())
-        .find_map(|text| text.lines().find(|line| line.contains(":type :manifest")).map(str::to_owned))
-        .expect("the journal says with what the session went on");
-    for part in [":revision 2", ":models 3", ":skills [\"tidy\"]"] {
-        assert!(manifest.contains(part), "{part}: {manifest}");
+    let manifests = || {
+        let journals = support::files(&setup.state()).into_iter();
+        let texts = journals.filter_map(|file| std::fs::read_to_string(file).ok());
+        let lines = texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>());
+        lines.filter(|line| line.contains(":type :manifest")).collect::<Vec<_>>()
+    };
+    assert_eq!(manifests(), [""; 0], "nothing is written for who says nothing");
+    reload(&mut bridge);
+    assert_eq!(kind(&bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"))), "response");
+    said(&mut bridge);
+    let manifests = manifests();
+    assert_eq!(manifests.len(), 1, "once, for the session that goes on");
+    for part in [":revision 3", ":models 3", ":skills [\"tidy\"]"] {
+        assert!(manifests[0].contains(part), "{part}: {}", manifests[0]);
     }
 }
 

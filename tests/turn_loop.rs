@@ -9,8 +9,9 @@ use std::path::Path;
 use edn_bridge::value::Owned;
 use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, kind, text};
 
-/// A call of `bash` that waits until the file `go` is there.
-const WAITING: &str = r#"{:tool-call {:id "w" :name "bash" :arguments {:command "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo done"}}}"#;
+/// A call of `bash` that waits until the file `go` is there, or its folder is gone: it outlives a bridge that is
+/// killed.
+const WAITING: &str = r#"{:tool-call {:id "w" :name "bash" :arguments {:command "echo begun; while [ ! -e go ] && [ -d $PWD ]; do sleep 0.02; done; echo done"}}}"#;
 const ECHO: &str = "{:steps [{:echo :last-user}]}";
 
 fn yolo(script: &str) -> Setup {

@@ -50,7 +50,8 @@ impl Live {
         self.set_templates(names);
     }
 
-    /// The entries of a message: what goes with it, where there is something, and the message.
+    /// The entries of a message: the configuration that it is the first under, what goes with it, where there
+    /// is something, and the message.
     pub(super) async fn gather(&mut self, content: Vec<Block>, turn: &TurnId) -> Gathered {
         let texts = content.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_ref()),
@@ -60,7 +61,7 @@ impl Live {
         let message = EntryBody::Message(user_message(content, turn));
         let editor = self.editor_to_tell();
         if editor.is_none() && !reference::may_refer(&text) {
-            return Gathered { bodies: vec![message], failures: Vec::new() };
+            return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
         let (facts, rules) =
             (self.facts().clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
@@ -89,7 +90,7 @@ impl Live {
             (reference::attach(&cwd, &text, window, &may_read), editor)
         });
         let Ok((attachments, editor)) = looked.await else {
-            return Gathered { bodies: vec![message], failures: Vec::new() };
+            return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
         let mut told = Told { text: reference::shown(&attachments), ..Told::default() };
         told.images = reference::images(&attachments).collect();
@@ -99,7 +100,7 @@ impl Live {
             told.editor = Some(editor);
         }
         let bodies = if told.text.is_empty() { vec![message] } else { vec![told.body(), message] };
-        Gathered { bodies, failures: reference::failures(&attachments) }
+        Gathered { bodies: self.with_adopted(bodies), failures: reference::failures(&attachments) }
     }
 
     /// Tells the person what could not be attached.

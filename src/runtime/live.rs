@@ -67,6 +67,8 @@ pub struct Live {
     worked: Option<(TurnId, oneshot::Sender<End>)>,
     /// A workflow that the process before this one did not bring to its end.
     cut_off: Option<Begun>,
+    /// Which configuration the session goes on with, as an entry that is written before the next message.
+    adopted: Option<EntryBody>,
 }
 
 /// What holds the session: a turn, or a compaction that the user asked for.
@@ -139,6 +141,7 @@ impl Live {
             put_away: None,
             worked: None,
             cut_off: None,
+            adopted: None,
         };
         for entry in entries {
             live.apply(entry);

@@ -220,10 +220,8 @@ impl Live {
         let (shared, places) = (self.shared.clone(), self.shared.places(&self.facts().cwd));
         let project = tokio::task::spawn_blocking(move || shared.library.refresh(&places)).await;
         let project = project.unwrap_or_default();
-        if self.file().is_some()
-            && let Err(error) = self.append(vec![newest.entry(&project)]).await
-        {
-            tracing::warn!(%error, "the journal does not say that the configuration was read again");
+        if self.file().is_some() {
+            self.goes_on_with(newest.entry(&project)).await;
         }
         self.handle.set_manifest(newest);
         self.know_model();

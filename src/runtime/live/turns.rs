@@ -164,7 +164,24 @@ impl Live {
         message: String,
     ) -> Result<(), ApiError> {
         let message = user_message(vec![Block::Text(message.into())], &turn);
-        self.append(vec![EntryBody::Message(message)]).await.map(drop)
+        let bodies = self.with_adopted(vec![EntryBody::Message(message)]);
+        self.append(bodies).await.map(drop)
+    }
+
+    /// Notes with which configuration the session goes on: at once in a turn, else with the next message. A
+    /// session that nobody speaks in stays as it is on disk, however often the configuration is read.
+    pub(in crate::runtime) async fn goes_on_with(&mut self, entry: EntryBody) {
+        if !self.is_running() {
+            self.adopted = Some(entry);
+        } else if let Err(error) = self.append(vec![entry]).await {
+            tracing::warn!(%error, "the journal does not say that the configuration was read again");
+        }
+    }
+
+    /// What is to be written, after the configuration that holds for it.
+    pub(in crate::runtime) fn with_adopted(&mut self, mut bodies: Vec<EntryBody>) -> Vec<EntryBody> {
+        bodies.splice(0..0, self.adopted.take());
+        bodies
     }
 
     /// Starts a workflow, or goes on with its last run.
