@@ -135,7 +135,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// A provider whose key is pasted.
-fn keyed() -> Config {
+pub(super) fn keyed() -> Config {
     let text = "{:providers {\"k\" {:name \"Keyed\" :base-url \"http://127.0.0.1:9/v1\" \
                 :key-variables [\"NO_SUCH_KEY\"] :key-url \"https://k.example/keys\"}}}";
     Config { text: text.to_owned(), ..Config::default() }

@@ -662,6 +662,50 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "interaction.unattended",
+        about: "With everything allowed and nobody there a text is answered with the empty one and a choice with the first.",
+        needs: CALLS,
+        run: |probe| {
+            let script = "{:turns [{:steps [{:tool-call {:name \"ask-user\" :arguments {:question \"What?\"}}} \
+                          {:tool-call {:name \"ask-user\" :arguments {:question \"Which?\" :options [\"red\" \"green\"]}}}]} \
+                          {:steps [{:delta \"done\"}]}]}";
+            let mut peer = caller(probe, script, "yolo")?;
+            peer.ask_ok("prompt", "{:message \"ask me\"}")?;
+            for due in ["", "red"] {
+                let result = peer.topic("tool/result")?;
+                let said = text(payload(&result), "result-text");
+                ensure(said == due, || format!("{said:?} is the answer where {due:?} is due"))?;
+                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+                    "the question failed".to_owned()
+                })?;
+            }
+            last_answer(&mut peer).map(|_| ())
+        },
+    },
+    Check {
+        name: "interaction.unattended-login",
+        about: "What only a person can know is not made up: with everything allowed a login without anybody there is not completed.",
+        needs: &[
+            Need::Script,
+            Need::Config,
+            Need::Op("set_mode"),
+            Need::Op("command"),
+            Need::Op("login_complete"),
+        ],
+        run: |probe| {
+            let mut peer = probe.configured(CALL, &super::logins::keyed(), &[])?;
+            peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
+            peer.ask_ok("command", "{:text \"/login k\"}")?;
+            let told = peer.topic("command-result")?;
+            ensure(text(payload(&told), "type") == "login_start", || "it did not begin".to_owned())?;
+            peer.barrier()?;
+            let more = peer.take_events().into_iter().find(|event| topic(event) == "command-result");
+            ensure(more.is_none(), || "it went on without anybody".to_owned())?;
+            // It waits for the frontend, as one that was begun by the op does.
+            peer.ask_ok("login_complete", "{:input \"sk-contract\"}").map(|_| ())
+        },
+    },
+    Check {
         name: "interaction.subscribing-makes-none",
         about: "Subscribing to everything makes no interactor; naming the dialog topic does.",
         needs: DIALOGS,
