@@ -16,6 +16,8 @@ use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, k
 const ASK: &str = r#"{:turns [{:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?"}}}]}
                               {:steps [{:delta "end"}]}] :then :cycle}"#;
 
+const COUNT: &str = "{:query \"[:psi.connection/count]\"}";
+
 /// The editor asks and watches; it answers nothing.
 fn bridge(script: &str) -> (Setup, Bridge) {
     let setup = Setup::new().script(script).arg("--durability").arg("relaxed");
@@ -144,6 +146,11 @@ fn who_comes_back_in_time_is_asked_again() {
         bridge.request(&format!("p{round}"), "prompt", "{:message \"go\"}");
         let id = question(&mut leaves);
         drop(leaves);
+        // Only the editor is left, who answers nothing.
+        let deadline = std::time::Instant::now() + support::PATIENCE;
+        while !bridge.ask("c", "query_eql", COUNT).to_string().contains("{:psi.connection/count 1}") {
+            assert!(std::time::Instant::now() < deadline, "who left is still counted\n{}", bridge.told());
+        }
         let mut comes = Guest::interactor(&path);
         assert_eq!(question(&mut comes), id);
         assert_eq!(kind(&comes.ask("r", "interaction_respond", &answer(&id, "back"))), "response");
