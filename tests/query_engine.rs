@@ -9,6 +9,7 @@
 )]
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -147,7 +148,8 @@ fn talk() -> Process {
     let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
     result.tool_call_id = Some("c-1".into());
     result.is_error = Some(false);
-    Process::new(vec![Arc::new(said), Arc::new(result)], |_| Value::Nil)
+    let fact = |fact| if fact == SessionFact::SessionId { Value::from("s-1") } else { Value::Nil };
+    Process::new(vec![Arc::new(said), Arc::new(result)], fact)
 }
 
 fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
@@ -296,6 +298,37 @@ fn unions_placeholders_aliases_params_and_wildcards() {
     check("[([:echo _] {:x 1})]", "{}", "{:echo {:x 1}}");
     check("[{[:a 4] [:b]} {[:q _] [:r]} [:q _]]", "{:q {:r 1}}", "{[:a 4] {:b 5} :q {:r 1}}");
     check("[{:s [:t]} {:e [:t]}]", "{:s \"plain\" :e []}", "{:s \"plain\" :e []}");
+}
+
+/// Ways lead in rings, from a message to its id and back: whatever is asked of whatever is known comes to an end.
+#[test]
+fn any_attribute_may_be_asked_of_any_entity_and_tell_its_branch() {
+    let graph = edn_bridge::query::graph();
+    let process = talk();
+    let mut entities = BTreeSet::from(["[]".to_owned()]);
+    for (_, node) in graph.resolvers() {
+        for output in node.spec.output.iter().filter(|output| !output.sub.is_empty()) {
+            let known = output.sub.iter().filter(|name| graph.attr(name).is_some());
+            entities.insert(Value::vector(known.map(|name| Value::keyword(*name))).to_string());
+        }
+    }
+    assert!(entities.len() > 25, "{}", entities.len());
+    for (_, name, _) in graph.attributes() {
+        let ask = |join: &str, entity: Map<'static>| {
+            let text =
+                format!("[{{{join} {{:{name} [:{name} {{:>/again [:{name}]}}]}}}} {{{join} [:{name}]}}]");
+            let level = Level::new(&parse(&text).unwrap(), &|name| graph.attr(name));
+            run(graph, &process, &level, entity, Vec::new()).unwrap();
+        };
+        ask(":psi.agent-session/messages", Map::new());
+        ask(":psi.session/live", Map::new());
+        for keys in &entities {
+            let keys = edn::read_one(keys.as_bytes()).unwrap().into_owned();
+            let one: Map<'static> =
+                keys.as_slice().unwrap().iter().map(|key| (key.clone(), Value::from("x"))).collect();
+            ask(":one", Map::new().with("one", Value::from(one)));
+        }
+    }
 }
 
 #[test]

@@ -427,6 +427,15 @@ fn joins_idents_params_and_links_are_answered() {
         found.to_string(),
         "{:psi.agent-session/entries [{:psi.message/role \"user\"} {:psi.message/role \"assistant\"} {:psi.entry/type :name}]}"
     );
+    // A message is found by its id, and its id on the message: a ring, which is not gone round.
+    let found = result(
+        &mut bridge,
+        "[{:psi.agent-session/messages {:psi.message/stop-reason [:psi.message/text] :psi.message/id [:psi.message/role]}}]",
+    );
+    assert_eq!(
+        found.to_string(),
+        "{:psi.agent-session/messages [{:psi.message/role \"user\"} {:psi.message/text \"Hello.\"}]}"
+    );
     let counts = result(&mut bridge, "[:psi.agent-session/message-counts]");
     assert_eq!(
         counts.to_string(),

@@ -385,7 +385,7 @@ impl Running<'_> {
                 }
                 // The attribute that tells the kind may have to be found first: a handle knows it.
                 let plan = self.graph.plan(&kind);
-                if plan.ways(attr).is_empty() || seeded(self.graph, &plan, attr) {
+                if plan.ways(attr).is_empty() || seeded(self.graph, &plan, &mut { kind }, attr) {
                     rest.extend(same);
                     continue;
                 }

@@ -255,10 +255,15 @@ impl Running<'_> {
     }
 }
 
-/// Whether the way to an attribute leaves the entity.
-pub(super) fn seeded(graph: &Graph, plan: &Plan, attr: Attr) -> bool {
+/// Whether the way to an attribute leaves the entity. Ways may lead in a ring: what is known, or was looked
+/// at on the way, is not gone through again.
+pub(super) fn seeded(graph: &Graph, plan: &Plan, seen: &mut Bits, attr: Attr) -> bool {
+    if !seen.add(attr.place()) {
+        return false;
+    }
     plan.ways(attr).first().and_then(|id| graph.resolver(*id)).is_some_and(|node| {
-        node.input.is_empty() || node.input.iter().any(|input| seeded(graph, plan, input.attr))
+        let mut required = node.input.iter().filter(|input| input.required);
+        node.input.is_empty() || required.any(|input| seeded(graph, plan, seen, input.attr))
     })
 }
 
