@@ -335,8 +335,10 @@ fuzz:
 	for target in $(or $(FUZZ_TARGETS),endpoint read read_write_read differential serde stream split); do
 	  say "== $$target"
 	  mkdir -p "fuzz/corpus/$$target"
+	  # The endpoint has threads, whose own storage looks like a leak in the moment in which they end.
+	  leaks=1; [ "$$target" != endpoint ] || leaks=0
 	  RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" "fuzz/corpus/$$target" grammar/corpus/accept grammar/corpus/reject \
-	    -- -max_total_time='$(or $(FUZZ_SECONDS),600)' -max_len=8192
+	    -- -max_total_time='$(or $(FUZZ_SECONDS),600)' -max_len=8192 -detect_leaks=$$leaks
 	done
 
 # Each set of features builds and is free of warnings, and so does the oldest version of each dependency

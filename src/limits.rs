@@ -209,7 +209,7 @@ pub const PROMPT_NOTES_SHARE: u64 = 10;
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.
 pub const IDEMPOTENCY_KEYS: usize = 256;
-/// Longest number in EDN, in characters. Reading a number costs the square of its length, so that what a
+/// Longest number in EDN, in decimal digits. Reading a number costs the square of its length, so that what a
 /// byte of it costs is bounded by this; the longest keys in use have about 5,000 digits.
 pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 

@@ -177,6 +177,45 @@ proptest! {
 }
 
 #[test]
+fn numbers_at_the_bound_are_read_again_as_they_are_written() {
+    const MOST: usize = edn_bridge::limits::MAX_NUMBER_DIGITS;
+    let digits = |count| "7".repeat(count);
+    let longest = [
+        digits(MOST),
+        format!("-{}N", digits(MOST)),
+        format!("0x{}", "7".repeat(MOST * 4 / 5)),
+        format!("36r{}", "7".repeat(MOST * 3 / 5)),
+        format!("{}.{}M", digits(MOST / 2), digits(MOST / 2)),
+        format!("-0.000000{}M", digits(MOST)),
+        format!("{}e-2147480000M", digits(10)),
+        format!("-{}/{}1", digits(MOST / 2), digits(MOST / 2 - 1)),
+    ];
+    for text in &longest {
+        let value = edn::read_one(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text:.20}"));
+        let written = edn::to_string(&value);
+        let again = edn::read_one(written.as_bytes());
+        assert!(again.is_ok_and(|again| again == value), "{text:.20} became {written:.20}");
+        let mut canonical = Vec::new();
+        edn::write_canonical(&value, &mut canonical);
+        assert!(edn::read_one(&canonical).is_ok(), "{text:.20}");
+        assert_eq!(edn::from_value::<Owned>(value.clone()).unwrap(), value);
+        assert_eq!(edn::to_value(&value).unwrap(), value);
+    }
+    let beyond = [
+        digits(MOST + 1),
+        format!("0x{}", "7".repeat(MOST)),
+        format!("36r{}", "z".repeat(MOST * 2 / 3)),
+        format!("{}.{}M", digits(MOST / 2), digits(MOST / 2 + 1)),
+        format!("{}/{}", digits(MOST / 2), digits(MOST / 2 + 1)),
+        format!("{}1", "0".repeat(2 * MOST)),
+    ];
+    for text in &beyond {
+        let error = edn::read_one(text.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), edn::ErrorKind::TooLarge, "{text:.20}");
+    }
+}
+
+#[test]
 fn hostile_inputs_are_read_or_rejected_within_the_bounds() {
     for (name, input) in hostile::inputs(40_000) {
         let forms = edn::Reader::new(input.as_bytes()).collect::<Result<Vec<_>, _>>();

@@ -27,7 +27,7 @@ pub struct Options {
     pub max_depth: usize,
     /// Longest input, in bytes.
     pub max_bytes: usize,
-    /// Longest number, in characters. Its cost grows with the square of the length.
+    /// Longest number, in decimal digits. Its cost grows with the square of the length.
     pub max_digits: usize,
     /// Most elements of one collection; an entry of a map counts two.
     pub max_elements: usize,

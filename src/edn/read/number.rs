@@ -99,16 +99,19 @@ fn short_float(whole: i64, fraction: &str, count: usize) -> Option<(f64, &str)> 
 
 #[inline(never)]
 fn any_number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
+    /// What may stand around the digits: signs, a point, zeros behind it, an exponent, a suffix.
+    const FRAME: usize = 64;
+
     let word = number_word(input);
-    if word.text.len() > max_digits {
-        return Fail::at(input, ErrorKind::TooLarge, "a shorter number");
+    if word.text.len() > max_digits.saturating_add(FRAME) {
+        return too_large(input);
     }
     let (unsigned, sign) = opt(one_of::<_, _, Fail>("+-")).parse(word.text)?;
     let negative = sign == Some('-');
     let read: Read<'_, _> = alt((
-        all_consuming(|input| integer(input, negative)),
-        all_consuming(|input| float(input, negative)),
-        all_consuming(|input| ratio(input, negative)),
+        all_consuming(|input| integer(input, negative, max_digits)),
+        all_consuming(|input| float(input, negative, max_digits)),
+        all_consuming(|input| ratio(input, negative, max_digits)),
     ))
     .parse(unsigned);
     match read {
@@ -120,8 +123,19 @@ fn any_number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
 
 type Read<'a, T> = IResult<&'a str, T, Fail>;
 
+/// The bound is one of decimal digits, so that each number that is read can be read again as it is written,
+/// whatever its radix was.
+fn too_large<T>(input: &str) -> Result<T, nom::Err<Fail>> {
+    Fail::at(input, ErrorKind::TooLarge, "a shorter number")
+}
+
+/// How many of the digits count: zeros before them do not.
+fn significant(digits: &str) -> usize {
+    digits.trim_start_matches('0').len()
+}
+
 /// `integer = ( "0" | decimal_digits | hexadecimal | octal ) , [ "N" ] | radix`
-fn integer(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+fn integer(input: &str, negative: bool, max_digits: usize) -> Read<'_, Value<'_>> {
     let not_zero = verify(digit1, |digits: &str| !digits.starts_with('0'));
     let digits = alt((
         (value(16, (char('0'), one_of("xX"))), hex_digit1),
@@ -135,6 +149,16 @@ fn integer(input: &str, negative: bool) -> Read<'_, Value<'_>> {
     let Some(int) = BigInt::parse_bytes(digits.as_bytes(), radix) else {
         return Fail::at(input, ErrorKind::InvalidNumber, "digits below the radix");
     };
+    // A bit is at most 0.30103 decimal digits.
+    let most = match radix {
+        10 => digits.len(),
+        _ => usize::try_from(int.bits().saturating_mul(30_103) / 100_000)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1),
+    };
+    if most > max_digits {
+        return too_large(input);
+    }
     let int = if negative { -int } else { int };
     let value = match i64::try_from(&int) {
         Ok(int) if suffix.is_none() => Value::Int(int),
@@ -154,15 +178,23 @@ fn radix(input: &str) -> Read<'_, (u32, &str)> {
 }
 
 /// `float = digits , [ "." , [ digits ] ] , [ exponent ] , [ "M" ]`: a decimal where it ends with `M`.
-fn float(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+fn float(input: &str, negative: bool, max_digits: usize) -> Read<'_, Value<'_>> {
     let fraction = preceded(char('.'), digit0);
     let (rest, (whole, fraction, exponent, suffix)) =
         (digit1, opt(fraction), opt(exponent), opt(char('M'))).parse(input)?;
     if whole.len() > 1 && whole.starts_with('0') && whole.len() == input.len() {
         return Fail::at(input, ErrorKind::InvalidNumber, "octal digits after the leading 0");
     }
+    let fraction_digits = fraction.unwrap_or_default();
+    let counted = match significant(whole) {
+        0 => significant(fraction_digits),
+        count => count.saturating_add(fraction_digits.len()),
+    };
+    if counted > max_digits {
+        return too_large(input);
+    }
     if suffix.is_some() {
-        let (rest, decimal) = (rest, decimal(whole, fraction.unwrap_or_default(), exponent, negative));
+        let (rest, decimal) = (rest, decimal(whole, fraction_digits, exponent, negative));
         return match decimal {
             Some(decimal) => Ok((rest, Value::from(decimal))),
             None => Fail::at(input, ErrorKind::InvalidNumber, "an exponent of 32 bits"),
@@ -193,8 +225,11 @@ fn decimal(whole: &str, fraction: &str, exponent: Option<&str>, negative: bool) 
 }
 
 /// `ratio = digits , "/" , digits`
-fn ratio(input: &str, negative: bool) -> Read<'_, Value<'_>> {
+fn ratio(input: &str, negative: bool, max_digits: usize) -> Read<'_, Value<'_>> {
     let (rest, (above, below)) = pair(terminated(digit1, char('/')), digit1).parse(input)?;
+    if significant(above).saturating_add(significant(below)) > max_digits {
+        return too_large(input);
+    }
     let int = |digits: &str| BigInt::parse_bytes(digits.as_bytes(), 10).unwrap_or_default();
     let (above, below) = (int(above), int(below));
     // The reference reader keeps an integer big where one of the two was.
