@@ -334,20 +334,11 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready_with(Some(script), &["flow-credit"])?;
             peer.ask_ok("subscribe", "{}")?;
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
-            let mut joined = String::new();
-            loop {
-                let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
-                    topic == "assistant/delta"
-                        || topic == "assistant/message" && text(payload, "role") == "assistant"
-                })?;
-                if topic(&event) == "assistant/message" {
-                    break;
-                }
-                joined.push_str(text(payload(&event), "text"));
-                if let Some(seq) = event.get("seq").and_then(Value::as_i64) {
+            let joined = answer(&mut peer, |peer, delta| {
+                if let Some(seq) = delta.get("seq").and_then(Value::as_i64) {
                     peer.send("ack", &format!("{{:seq {seq}}}"));
                 }
-            }
+            })?;
             ensure(joined == "ab".repeat(500), || format!("{} of 1000 bytes of text came", joined.len()))
         },
     },
@@ -360,25 +351,29 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready_with(Some(script), &["flow-credit"])?;
             peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
-            let mut joined = String::new();
             let mut deltas = 0;
-            loop {
-                let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
-                    topic == "assistant/delta"
-                        || topic == "assistant/message" && text(payload, "role") == "assistant"
-                })?;
-                if topic(&event) == "assistant/message" {
-                    break;
-                }
-                deltas += 1;
-                joined.push_str(text(payload(&event), "text"));
-            }
+            let joined = answer(&mut peer, |_, _| deltas += 1)?;
             // The window, and what the message let out: a delta, or a few where much text waited.
             ensure(deltas <= FLOW_WINDOW_EVENTS + 8, || format!("{deltas} deltas came without an ack"))?;
             ensure(joined == "ab".repeat(5000), || format!("{} of 10000 bytes of text came", joined.len()))
         },
     },
 ];
+
+/// The text of an answer that streams, joined; `each` sees every delta of it.
+fn answer(peer: &mut Peer, mut each: impl FnMut(&mut Peer, &Value<'static>)) -> Result<String, Stop> {
+    let mut joined = String::new();
+    loop {
+        let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
+            topic == "assistant/delta" || topic == "assistant/message" && text(payload, "role") == "assistant"
+        })?;
+        if topic(&event) == "assistant/message" {
+            return Ok(joined);
+        }
+        joined.push_str(text(payload(&event), "text"));
+        each(peer, &event);
+    }
+}
 
 const MERGED: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
 
@@ -549,21 +544,8 @@ fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
     let ids: Vec<String> = (0..20).map(|_| peer.send("ping", "{}")).collect();
     peer.resume_reading();
     peer.answer_ok(&id)?;
-    let mut length: usize = 0;
-    loop {
-        let event = peer.event("assistant/delta or assistant/message", |topic, payload| {
-            topic == "assistant/delta" || topic == "assistant/message" && text(payload, "role") == "assistant"
-        })?;
-        let part = text(payload(&event), "text");
-        if topic(&event) == "assistant/message" {
-            break;
-        }
-        let due = "0123456789".chars().cycle().skip(length % 10);
-        ensure(part.chars().zip(due).all(|(came, due)| came == due), || {
-            "the text came in another order".to_owned()
-        })?;
-        length = length.saturating_add(part.len());
-    }
-    ensure(length == 100_000, || format!("{length} of 100000 bytes of text came"))?;
+    let joined = answer(&mut peer, |_, _| {})?;
+    ensure(joined.len() == 100_000, || format!("{} of 100000 bytes of text came", joined.len()))?;
+    ensure(joined == "0123456789".repeat(10_000), || "the text came in another order".to_owned())?;
     ids.iter().try_for_each(|id| peer.answer_ok(id).map(|_| ()))
 }
