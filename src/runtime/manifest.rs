@@ -4,7 +4,7 @@
 //! A session works with one revision until it is at a boundary between two stages, and then takes the
 //! newest: no stage, and no group of calls, begins under one configuration and ends under another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -174,7 +174,8 @@ impl Manifest {
 }
 
 impl Shared {
-    /// Reads the configuration again. Idle sessions go on with it at once, others at their next boundary.
+    /// Reads the configuration again, and what the sessions' folders have for the model; reads the disk. Idle
+    /// sessions go on with it at once, others at their next boundary.
     /// Returned with what of its models and servers cannot be used.
     ///
     /// # Errors
@@ -196,7 +197,14 @@ impl Shared {
         }
         self.board.set_orphan_grace(manifest.settings.orphan_grace);
         self.manifest.store(manifest.clone());
-        for handle in self.live() {
+        let live = self.live();
+        // Each folder once, however many sessions work in it.
+        let folders: HashSet<Arc<str>> =
+            live.iter().map(|handle| handle.snapshot().facts.cwd.clone()).collect();
+        for cwd in &folders {
+            self.library.refresh(&self.places(cwd));
+        }
+        for handle in live {
             handle.tell(|live| Box::pin(live.adopt_between_turns()));
         }
         Ok((manifest, problems))
@@ -217,9 +225,14 @@ impl Live {
         if newest.revision == self.handle.manifest().revision {
             return;
         }
-        let (shared, places) = (self.shared.clone(), self.shared.places(&self.facts().cwd));
-        let project = tokio::task::spawn_blocking(move || shared.library.refresh(&places)).await;
-        let project = project.unwrap_or_default();
+        let known = self.shared.library.known_for(Path::new(&*self.facts().cwd));
+        let project = match known {
+            Some(project) => project,
+            None => {
+                let (shared, places) = (self.shared.clone(), self.shared.places(&self.facts().cwd));
+                tokio::task::spawn_blocking(move || shared.library.get(&places)).await.unwrap_or_default()
+            }
+        };
         if self.file().is_some() {
             self.goes_on_with(newest.entry(&project)).await;
         }
