@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     editor.input.write_all(handshake("\"flow-credit\"").as_bytes()).unwrap();
     assert!(editor.until(|line| line.contains(":kind :response")));
     assert!(editor.ask("s", "subscribe", "{}"));
-    let socket = std::fs::read_dir(dir.path().join("state/run")).unwrap().next().unwrap().unwrap().path();
+    let socket = support::socket(dir.path());
 
     let over = AtomicBool::new(false);
     let turns = Mutex::new(0u64);

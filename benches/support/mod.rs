@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,20 @@ pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
     command.arg("serve").arg(option).arg(path).arg("--state-dir").arg(dir.join("state"));
     command.arg("--cwd").arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
     command
+}
+
+/// The socket of a bridge whose state is below `dir`. It is there a moment after the first answer.
+pub fn socket(dir: &Path) -> PathBuf {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let entries = std::fs::read_dir(dir.join("state/run")).into_iter().flatten().flatten();
+        if let Some(socket) = entries.map(|entry| entry.path()).find(|path| UnixStream::connect(path).is_ok())
+        {
+            return socket;
+        }
+        assert!(Instant::now() < until, "no socket");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A subprocess that answers lines with lines.
@@ -107,19 +121,12 @@ impl Peer {
 
     /// A further connection, over the socket, with its handshake done.
     pub fn guest(&self) -> UnixStream {
-        let run = self.dir.path().join("state/run");
-        let until = Instant::now() + Duration::from_secs(10);
-        loop {
-            let socket = std::fs::read_dir(&run).into_iter().flatten().flatten().next();
-            if let Some(mut stream) = socket.and_then(|socket| UnixStream::connect(socket.path()).ok()) {
-                stream.write_all(HANDSHAKE.as_bytes()).unwrap();
-                let mut line = [0u8; 4096];
-                let count = stream.read(&mut line).unwrap();
-                assert!(line[..count].ends_with(b"\n"), "one whole answer");
-                return stream;
-            }
-            assert!(Instant::now() < until, "no socket");
-        }
+        let mut stream = UnixStream::connect(socket(self.dir.path())).unwrap();
+        stream.write_all(HANDSHAKE.as_bytes()).unwrap();
+        let mut line = [0u8; 4096];
+        let count = stream.read(&mut line).unwrap();
+        assert!(line[..count].ends_with(b"\n"), "one whole answer");
+        stream
     }
 
     /// Of the resident memory the part that is the process's own, in bytes: the rest are pages of the
