@@ -17,10 +17,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
-use crate::clock::Clock;
+use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
@@ -28,8 +28,8 @@ use crate::frame::{Line, Splitter, Style};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
 use crate::message::SessionId;
 use crate::router;
-use crate::session::{ApiError, Call, Client, Pressure, Reply, SessionApi, Standing};
-use crate::transport::Transport;
+use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing};
+use crate::transport::{Kind, Transport};
 use crate::value::{Map, Value};
 
 pub use outbox::{Depth, Outbox};
@@ -50,6 +50,11 @@ pub struct Connection {
     id: u64,
     api: Arc<dyn SessionApi>,
     outbox: Arc<Outbox>,
+    kind: Kind,
+    /// When it came, RFC 3339 in UTC.
+    since: Arc<str>,
+    /// What the last handshake came to.
+    agreed: ArcSwapOption<Agreed>,
     /// Requests without an answer yet: id to op.
     pending: Mutex<HashMap<Arc<str>, &'static str>>,
     /// Wakes who waits for `pending` to empty.
@@ -79,12 +84,16 @@ pub fn start(
     clock: Arc<dyn Clock>,
     on_end: Box<dyn Fn(End) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
-    let Transport { input, output } = transport;
+    let Transport { kind, input, output } = transport;
+    let since = rfc3339(clock.now());
     let outbox = Arc::new(Outbox::new(id, clock, output));
     let connection = Arc::new_cyclic(|this| Connection {
         id,
         api,
         outbox,
+        kind,
+        since,
+        agreed: ArcSwapOption::empty(),
         pending: Mutex::default(),
         answered: Condvar::new(),
         ready: AtomicBool::new(false),
@@ -390,6 +399,10 @@ impl Client for Connection {
         let Depth { waiting, bytes, seq } = self.outbox.depth();
         Standing { pending, waiting, bytes, seq }
     }
+
+    fn peer(&self) -> Peer {
+        Peer { transport: self.kind.as_str(), since: self.since.clone(), agreed: self.agreed.load_full() }
+    }
 }
 
 /// A context as one connection sees it: which session is the active one differs between connections.
@@ -451,14 +464,17 @@ impl TopicList {
 
 impl Connection {
     /// Ends a handshake: what was agreed on holds from the frame after the response.
-    fn agree(&self, features: &[&str], id: &str, data: &Map<'static>) {
-        let has = |name| features.contains(&name);
-        self.interactor.store(has("interactor"), Ordering::Release);
+    fn agree(&self, agreed: Agreed, id: &str, data: &Map<'static>) {
+        let has = |name| agreed.features.contains(&name);
+        let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
+        // Before the response, so that whoever has it finds what was agreed on in the graph.
+        self.agreed.store(Some(Arc::new(agreed)));
+        self.interactor.store(interactor, Ordering::Release);
         self.ready.store(true, Ordering::Release);
-        let style = if has("plist-frames") { Style::Plists } else { Style::Maps };
+        let style = if plists { Style::Plists } else { Style::Maps };
         let name = Op::Handshake.spec().name;
         self.outbox
             .push_frame_then_style(|out, written| encode::response(out, written, id, name, data), style);
-        self.outbox.expect_credit(has("flow-credit"));
+        self.outbox.expect_credit(credit);
     }
 }

@@ -262,6 +262,10 @@ pub const LOG_END_MS: u64 = 200;
 /// in milliseconds. Others must be able to end meanwhile.
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 
+/// Bytes of a client's name, and of its version, that are kept for the graph. What a person reads in a list;
+/// a client may send a line of any length.
+pub const CLIENT_NAME_BYTES: usize = 128;
+
 /// Most connections of one process. Each costs two threads; the goal is two hundred.
 pub const MAX_CONNECTIONS: usize = 256;
 

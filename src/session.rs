@@ -147,6 +147,30 @@ pub struct Standing {
     pub seq: u64,
 }
 
+/// Who is at the other end of a connection, for the graph.
+#[derive(Debug, Clone, Default)]
+pub struct Peer {
+    /// What carries its bytes: `stdio`, `socket` or `memory`; empty for a client without a connection.
+    pub transport: &'static str,
+    /// When it came, RFC 3339 in UTC.
+    pub since: Arc<str>,
+    /// What its last handshake came to; `None` before the first.
+    pub agreed: Option<Arc<Agreed>>,
+}
+
+/// What a handshake came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreed {
+    /// What the client calls itself.
+    pub name: Box<str>,
+    /// Its version, as it says.
+    pub version: Box<str>,
+    /// The version of the protocol that both speak.
+    pub protocol_version: Box<str>,
+    /// The features that both have, in the order of the catalogue.
+    pub features: Vec<&'static str>,
+}
+
 /// A connected frontend, as the runtime sees it.
 pub trait Client: Send + Sync {
     /// Whether an event of the topic and session would be sent: subscribed, and the focus or a topic
@@ -176,6 +200,11 @@ pub trait Client: Send + Sync {
     /// How the connection stands; nothing for a client without an outbox.
     fn standing(&self) -> Standing {
         Standing::default()
+    }
+
+    /// Who is at the other end.
+    fn peer(&self) -> Peer {
+        Peer::default()
     }
 }
 

@@ -34,8 +34,32 @@ pub trait Output: Send + Sync {
     fn shut(&self);
 }
 
+/// What carries the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The process's standard input and output.
+    Stdio,
+    /// A socket.
+    Socket,
+    /// The process's memory.
+    Memory,
+}
+
+impl Kind {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Socket => "socket",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 /// Both halves of a transport.
 pub struct Transport {
+    /// What it is.
+    pub kind: Kind,
     /// Where requests come from.
     pub input: Box<dyn Read + Send>,
     /// Where frames go.
@@ -56,7 +80,11 @@ impl Transport {
     pub fn stdio() -> io::Result<Self> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        Ok(Self { input: Box::new(Waiting(input)), output: Box::new(Descriptor::new(output)) })
+        Ok(Self {
+            kind: Kind::Stdio,
+            input: Box::new(Waiting(input)),
+            output: Box::new(Descriptor::new(output)),
+        })
     }
 
     /// A connected socket.
@@ -65,7 +93,7 @@ impl Transport {
     /// When the descriptor cannot be duplicated.
     pub fn socket(stream: UnixStream) -> io::Result<Self> {
         let input = stream.try_clone()?;
-        Ok(Self { input: Box::new(Waiting(input)), output: Box::new(Socket(stream)) })
+        Ok(Self { kind: Kind::Socket, input: Box::new(Waiting(input)), output: Box::new(Socket(stream)) })
     }
 }
 

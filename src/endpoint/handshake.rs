@@ -3,7 +3,8 @@
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
 use crate::endpoint::Connection;
 use crate::frame::Request;
-use crate::session::{ApiError, Client as _};
+use crate::limits::CLIENT_NAME_BYTES;
+use crate::session::{Agreed, ApiError, Client as _};
 use crate::value::{Map, Value};
 
 impl Connection {
@@ -24,20 +25,29 @@ impl Connection {
                 ApiError::new(ErrorCode::UnsupportedVersion, message).with("supported-versions", supported);
             return self.refuse(&request.id, request.op, &error);
         };
-        let features: Vec<&str> =
+        let features: Vec<&'static str> =
             FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
         let mut server = self.api.server_info(&self.focused());
         server.put("name", env!("CARGO_PKG_NAME"));
         server.put("version", env!("CARGO_PKG_VERSION"));
-        server.put("protocol-version", format!("{}.{minor}", PROTOCOL_VERSION.0));
+        let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);
+        server.put("protocol-version", protocol_version.clone());
         server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
         let mut data = Map::new();
         data.put("server-info", Value::from(server));
-        self.agree(&features, &request.id, &data);
+        let agreed = Agreed {
+            name: kept(info.name),
+            version: kept(info.version),
+            protocol_version: protocol_version.into(),
+            features,
+        };
+        self.agree(agreed, &request.id, &data);
     }
 }
 
 struct ClientInfo<'v> {
+    name: &'v str,
+    version: &'v str,
     protocol_version: &'v str,
     features: Vec<&'v str>,
 }
@@ -45,11 +55,10 @@ struct ClientInfo<'v> {
 impl<'v> ClientInfo<'v> {
     fn read(params: &'v Value<'_>) -> Result<Self, ApiError> {
         let text = |key: &str| params.get("client-info")?.get(key)?.as_str();
-        for key in ["name", "version"] {
-            if text(key).is_none() {
-                return Err(ApiError::invalid_param(&format!("client-info :{key}"), "a string"));
-            }
-        }
+        let named = |key: &str| {
+            text(key).ok_or_else(|| ApiError::invalid_param(&format!("client-info :{key}"), "a string"))
+        };
+        let (name, version) = (named("name")?, named("version")?);
         let Some(protocol_version) = text("protocol-version") else {
             return Err(ApiError::invalid_param("client-info :protocol-version", "a string such as \"1.0\""));
         };
@@ -60,8 +69,13 @@ impl<'v> ClientInfo<'v> {
                 .ok_or_else(|| ApiError::invalid_param("client-info :features", "a vector of strings"))?,
             _ => Vec::new(),
         };
-        Ok(Self { protocol_version, features })
+        Ok(Self { name, version, protocol_version, features })
     }
+}
+
+/// What is kept of what a client calls itself: its beginning.
+fn kept(text: &str) -> Box<str> {
+    text.get(..text.floor_char_boundary(CLIENT_NAME_BYTES)).unwrap_or_default().into()
 }
 
 /// The minor version that both sides speak, where the major one is ours.

@@ -212,6 +212,10 @@ pub struct ConnectionFacts {
     pub topics: Vec<&'static str>,
     /// How its outbox stands.
     pub standing: crate::session::Standing,
+    /// Who is at its other end.
+    pub peer: crate::session::Peer,
+    /// Whether the query came from it.
+    pub asks: bool,
 }
 
 /// One value of the configuration.

@@ -161,6 +161,8 @@ impl World for Moment {
                 interactor: client.is_interactor(),
                 topics: sent.map(|spec| spec.name).collect(),
                 standing: client.standing(),
+                peer: client.peer(),
+                asks: id == self.call.connection,
                 session: Some(focus),
             }
         });

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Output, Transport};
+use super::{Kind, Output, Transport};
 
 /// The client's half.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub struct Far {
 pub fn pair(capacity: usize) -> (Transport, Far) {
     let (input, from_client) = pipe(capacity);
     let (to_client, output) = pipe(capacity);
-    let near = Transport { input: Box::new(from_client), output: Box::new(Near(to_client)) };
+    let near =
+        Transport { kind: Kind::Memory, input: Box::new(from_client), output: Box::new(Near(to_client)) };
     (near, Far { input, output })
 }
 

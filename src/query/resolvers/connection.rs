@@ -4,11 +4,19 @@ use crate::message::{SessionId, count};
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, out};
 use crate::query::world::ConnectionFacts;
+use crate::session::Agreed;
 use crate::value::{Map, Value};
 
 const CONNECTION: &[&str] = &[
     "psi.connection/id",
     "psi.agent-session/session-id",
+    "psi.connection/is-asking",
+    "psi.connection/transport",
+    "psi.connection/connected-at",
+    "psi.connection/client-name",
+    "psi.connection/client-version",
+    "psi.connection/protocol-version",
+    "psi.connection/features",
     "psi.connection/is-interactor",
     "psi.connection/topics",
     "psi.connection/pending",
@@ -25,6 +33,22 @@ pub(super) const PART: Namespace = Namespace {
         ),
         ("psi.connection/count", "How many connections there are."),
         ("psi.connection/id", "The connection's number in the process."),
+        ("psi.connection/is-asking", "Whether it is the one that asks this."),
+        (
+            "psi.connection/transport",
+            "What carries its bytes: :stdio, :socket, or :memory within a program; nil where nothing does.",
+        ),
+        ("psi.connection/connected-at", "When it came, RFC 3339 in UTC, or nil."),
+        (
+            "psi.connection/client-name",
+            "What its client calls itself, the first 128 bytes of it; nil before the handshake.",
+        ),
+        ("psi.connection/client-version", "The client's version, as it says; nil before the handshake."),
+        (
+            "psi.connection/protocol-version",
+            "The version of the protocol that was agreed on; nil before the handshake.",
+        ),
+        ("psi.connection/features", "The features that were agreed on; nil before the handshake."),
         ("psi.connection/is-interactor", "Whether it answers typed questions."),
         ("psi.connection/topics", "The topics that it is sent."),
         ("psi.connection/pending", "Its requests that are not answered yet."),
@@ -54,6 +78,19 @@ fn map(facts: ConnectionFacts) -> Value<'static> {
     let mut map = Map::new();
     map.put("psi.connection/id", count(facts.id));
     map.put_some("psi.agent-session/session-id", facts.session.as_ref().map(SessionId::to_value));
+    let agreed = facts.peer.agreed.clone();
+    let agreed = agreed.as_deref();
+    let text = |of: fn(&Agreed) -> &str| Value::from(agreed.map(|agreed| of(agreed).to_owned()));
+    let features = |agreed: &Agreed| Value::vector(agreed.features.iter().map(|name| Value::from(*name)));
+    let carried = Some(facts.peer.transport).filter(|transport| !transport.is_empty());
+    map.put("psi.connection/is-asking", facts.asks);
+    map.put("psi.connection/transport", carried.map(Value::keyword));
+    let since = Some(facts.peer.since).filter(|since| !since.is_empty());
+    map.put("psi.connection/connected-at", since.map(|since| Value::from(since.to_string())));
+    map.put("psi.connection/client-name", text(|agreed| &agreed.name));
+    map.put("psi.connection/client-version", text(|agreed| &agreed.version));
+    map.put("psi.connection/protocol-version", text(|agreed| &agreed.protocol_version));
+    map.put("psi.connection/features", agreed.map(features));
     map.put("psi.connection/is-interactor", facts.interactor);
     map.put("psi.connection/topics", Value::vector(facts.topics.into_iter().map(Value::from)));
     map.put("psi.connection/pending", facts.standing.pending);

@@ -1,0 +1,137 @@
+//! What the graph tells of the process: its connections, its model calls, its counters, its configuration.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    missing_docs,
+    reason = "tests"
+)]
+
+mod support;
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use edn_bridge::edn;
+use edn_bridge::limits::CLIENT_NAME_BYTES;
+use edn_bridge::value::{Owned, Value};
+use support::guest::{Guest, socket};
+use support::{Bridge, PATIENCE, Setup};
+
+/// The `:result` of a query in which nothing failed.
+fn result(bridge: &mut Bridge, query: &str) -> Owned {
+    let answer = bridge.ask("q", "query_eql", &format!("{{:query {}}}", edn::to_string(&Value::from(query))));
+    let data = answer.get("data").unwrap_or_else(|| panic!("{query}: {answer}"));
+    assert!(data.get("errors").is_none() && data.get("missing").is_none(), "{query}: {data}");
+    data.get("result").unwrap().clone()
+}
+
+const CONNECTIONS: &str = "[{:psi.connection/list [:psi.connection/id :psi.connection/is-asking \
+    :psi.connection/transport :psi.connection/connected-at :psi.connection/client-name \
+    :psi.connection/client-version :psi.connection/protocol-version :psi.connection/features \
+    :psi.connection/topics :psi.connection/pending :psi.connection/outbox-waiting \
+    :psi.connection/outbox-bytes :psi.connection/seq]}]";
+
+/// Asks until a connection fits: one that has just come, or gone, is told of a little later.
+fn connection(bridge: &mut Bridge, fits: impl Fn(&Owned) -> bool) -> Owned {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = result(bridge, CONNECTIONS);
+        let list = found.get("psi.connection/list").unwrap().as_slice().unwrap();
+        if let Some(connection) = list.iter().find(|connection| fits(connection)) {
+            return connection.clone();
+        }
+        assert!(Instant::now() < deadline, "{found}");
+    }
+}
+
+fn told(of: &Owned, key: &str) -> String {
+    of.get(&format!("psi.connection/{key}")).unwrap_or_else(|| panic!("{of} has no {key}")).to_string()
+}
+
+fn names(of: &Owned, name: &str) -> bool {
+    of.get("psi.connection/client-name").and_then(Value::as_str) == Some(name)
+}
+
+#[test]
+fn a_connection_tells_who_is_at_its_other_end_and_what_was_agreed_on() {
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    let hello = |name: &str, version: &str, features: &str| {
+        format!(
+            "{{:client-info {{:name {name:?} :version {version:?} :protocol-version \"1.7\" :features {features}}}}}"
+        )
+    };
+    bridge.ask(
+        "h",
+        "handshake",
+        &hello("editor", "29.4", "[\"flow-credit\" \"of-tomorrow\" \"interactor\"]"),
+    );
+    bridge.ask("s", "subscribe", "{:topics [\"assistant/message\" \"error\"]}");
+    let own = connection(&mut bridge, |connection| names(connection, "editor"));
+    for (key, expected) in [
+        ("id", "1"),
+        ("is-asking", "true"),
+        ("transport", ":stdio"),
+        ("client-version", "\"29.4\""),
+        // The lower of both minors, and the features that both have, in the order of the catalogue.
+        ("protocol-version", "\"1.0\""),
+        ("features", "[\"interactor\" \"flow-credit\"]"),
+        ("topics", "[\"assistant/message\" \"error\"]"),
+        ("outbox-waiting", "0"),
+        ("seq", "0"),
+    ] {
+        assert_eq!(told(&own, key), expected, "{key}: {own}");
+    }
+    let came: jiff::Timestamp = told(&own, "connected-at").trim_matches('"').parse().unwrap();
+    let found = result(&mut bridge, "[:psi.process/started-at :psi.process/now]");
+    let time = |key: &str| found.get(key).unwrap().as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(time("psi.process/started-at") <= came && came <= time("psi.process/now"), "{own} {found}");
+
+    // A version that does not fit changes nothing; a handshake that agrees anew does.
+    bridge.ask(
+        "h2",
+        "handshake",
+        "{:client-info {:name \"other\" :version \"1\" :protocol-version \"9.0\"}}",
+    );
+    assert_eq!(connection(&mut bridge, |connection| names(connection, "editor")), own);
+    bridge.ask("h3", "handshake", &hello("editor", "30.1", "[]"));
+    let own = connection(&mut bridge, |connection| names(connection, "editor"));
+    assert_eq!([told(&own, "client-version"), told(&own, "features")], ["\"30.1\"", "[]"]);
+}
+
+#[test]
+fn a_guest_is_known_by_name_after_its_handshake_and_a_long_name_is_cut() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let mut stream = UnixStream::connect(socket(&setup.state())).unwrap();
+    let silent = |connection: &Owned| {
+        connection.get("psi.connection/transport").and_then(Value::as_keyword) == Some("socket")
+    };
+    let guest = connection(&mut bridge, silent);
+    for key in ["client-name", "client-version", "protocol-version", "features"] {
+        assert_eq!(told(&guest, key), "nil", "{key}: {guest}");
+    }
+    assert_eq!(told(&guest, "is-asking"), "false");
+    // Two bytes each, so that the cut falls within a character.
+    let long = format!("x{}", "é".repeat(CLIENT_NAME_BYTES));
+    let hello = format!(
+        "{{:id \"h\" :kind :request :op \"handshake\" :params {{:client-info {{:name {long:?} :version {long:?} \
+         :protocol-version \"1.0\"}}}}}}\n"
+    );
+    stream.write_all(hello.as_bytes()).unwrap();
+    let kept = &long[..CLIENT_NAME_BYTES - 1];
+    let guest = connection(&mut bridge, |connection| names(connection, kept));
+    assert_eq!(told(&guest, "client-version"), format!("{kept:?}"));
+    // Who asks is told apart from who is asked about.
+    let mut other = Guest::at(&socket(&setup.state()));
+    let asked =
+        other.ask("q", "query_eql", &format!("{{:query {}}}", edn::to_string(&Value::from(CONNECTIONS))));
+    let list = support::at(&asked, &["data", "result", "psi.connection/list"]).unwrap().as_slice().unwrap();
+    let asking: Vec<_> =
+        list.iter().filter(|connection| told(connection, "is-asking") == "true").cloned().collect();
+    assert!(asking.len() == 1 && names(&asking[0], "guest"), "{asked}");
+    drop(stream);
+}
