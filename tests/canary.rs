@@ -32,7 +32,7 @@ fn canary(entry: &str) -> &'static str {
 /// Asks a provider's model for something.
 fn ask(bridge: &mut Bridge, provider: &str) {
     bridge.ask("model", "set_model", &format!("{{:provider {provider:?} :model-id \"m\"}}"));
-    bridge.request("prompt", "prompt", "{:message \"hi\"}");
+    bridge.ask("prompt", "prompt", "{:message \"hi\"}");
     end_of_turn(bridge);
 }
 

@@ -36,9 +36,8 @@ fn say(bridge: &mut Bridge, message: &str) -> String {
 }
 
 fn command(bridge: &mut Bridge, text: &str) -> String {
-    bridge.request("c", "command", &format!("{{:text {text:?}}}"));
-    let event = bridge.event("command-result");
-    data(&event, "message").to_owned()
+    bridge.ask("c", "command", &format!("{{:text {text:?}}}"));
+    data(&bridge.event("command-result"), "message").to_owned()
 }
 
 fn query(bridge: &mut Bridge, query: &str) -> Owned {
@@ -217,7 +216,7 @@ fn a_file_that_a_prompt_refers_to_is_shown_to_the_model() {
     assert!(entries.to_string().contains("2\\ttwo"), "{entries}");
     // What cannot be attached is told to both.
     for (reference, why) in [("../secret", "outside the workspace"), ("src/none.rs", "no such file")] {
-        bridge.request("p", "prompt", &format!("{{:message \"See @{reference}\"}}"));
+        bridge.ask("p", "prompt", &format!("{{:message \"See @{reference}\"}}"));
         let notice = bridge.event("ui/notification");
         assert_eq!(data(&notice, "level"), "warning");
         assert!(data(&notice, "message").contains(why), "{notice}");

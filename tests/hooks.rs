@@ -178,7 +178,7 @@ fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
         "{{:interaction-id {:?} :status \"accepted\" :value {{:outcome \"approve\" :scope \"once\"}}}}",
         data(&question, "interaction-id")
     );
-    bridge.request("r", "interaction_respond", &answer);
+    bridge.ask("r", "interaction_respond", &answer);
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "KEPT");
     end(&mut bridge);
 }

@@ -18,7 +18,7 @@ use edn_bridge::provider::{Chunk, ErrorKind, Provider as _, ProviderError, Reque
 use edn_bridge::value::Value;
 use futures_util::StreamExt as _;
 use support::server::{Answer, End, Server};
-use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, text};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, text};
 
 const ANTHROPIC: &str = include_str!("providers/anthropic.sse");
 const OPENAI: &str = include_str!("providers/openai.sse");
@@ -594,7 +594,7 @@ fn an_abort_ends_the_call_at_the_server() {
     let mut bridge = bridge(&server, "openai", "").ready();
     bridge.request("p", "prompt", "{:message \"hi\"}");
     bridge.event("assistant/delta");
-    bridge.request("x", "abort", "{}");
+    bridge.ask("x", "abort", "{}");
     let last = end_of_turn(&mut bridge);
     assert_eq!((data(&last, "text"), data(&last, "stop-reason")), ("half", "aborted"));
     bridge.finish();
@@ -681,8 +681,7 @@ fn commands_do_not_inherit_keys() {
     )
     .unwrap();
     let mut bridge = setup.ready();
-    bridge.request("b", "bash", "{:command \"env; echo done\"}");
-    let answer = bridge.until(|frame| is_answer(frame, "b"));
+    let answer = bridge.ask("b", "bash", "{:command \"env; echo done\"}");
     assert!(data(&answer, "output").contains("done"), "{answer}");
     assert!(!answer.to_string().contains("canary"), "{answer}");
 }

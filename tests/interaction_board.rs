@@ -142,7 +142,7 @@ fn a_question_goes_with_its_turn() {
         let mut bridge = setup.interactor();
         go(&mut bridge);
         let question = bridge.event("interaction/requested");
-        bridge.request("stop", op, "{}");
+        bridge.ask("stop", op, "{}");
         let told = bridge.event("interaction/answered");
         assert_eq!((data(&told, "status"), data(&told, "ext-id")), ("cancelled", "core"));
         assert_eq!(data(&end_of_turn(&mut bridge), "stop-reason"), reason);
@@ -170,7 +170,7 @@ fn a_connection_that_knows_dialogs_answers_with_them() {
     );
     let wrong = bridge.ask("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result true}}"));
     assert_eq!(code(&wrong), "request/invalid-params");
-    bridge.request("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"the green one\"}}"));
+    bridge.ask("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"the green one\"}}"));
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "the green one");
     let select = bridge.event("ui/dialog-requested");
     assert_eq!(data(&select, "kind"), "select");
@@ -178,9 +178,9 @@ fn a_connection_that_knows_dialogs_answers_with_them() {
     let blue = options.iter().find(|option| support::text(option, "label") == "blue").unwrap();
     let params =
         format!("{{:dialog-id {:?} :result {:?}}}", data(&select, "dialog-id"), support::text(blue, "value"));
-    bridge.request("d2", "resolve_dialog", &params);
+    bridge.ask("d", "resolve_dialog", &params);
     assert_eq!(data(&bridge.event("tool/result"), "result-text"), "blue");
-    let late = bridge.ask("d3", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"y\"}}"));
+    let late = bridge.ask("d", "resolve_dialog", &format!("{{:dialog-id {id:?} :result \"y\"}}"));
     assert_eq!(code(&late), "request/interaction-already-answered");
     assert!(
         !bridge.told().contains(":event \"interaction/requested\""),
@@ -194,7 +194,7 @@ fn a_cancelled_dialog_is_told_to_the_model() {
     let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
     go(&mut bridge);
     let input = bridge.event("ui/dialog-requested");
-    bridge.request("d", "cancel_dialog", &format!("{{:dialog-id {:?}}}", data(&input, "dialog-id")));
+    bridge.ask("d", "cancel_dialog", &format!("{{:dialog-id {:?}}}", data(&input, "dialog-id")));
     let result = bridge.event("tool/result");
     assert_eq!(at(&result, &["data", "is-error"]).unwrap().as_bool(), Some(true));
 }
@@ -236,7 +236,7 @@ fn who_becomes_an_interactor_later_is_shown_what_is_open() {
     go(&mut bridge);
     let question = bridge.event("interaction/requested");
     // As a frontend does that lost what it was sent.
-    bridge.request("again", "subscribe", "{:topics [\"interaction/requested\"]}");
+    bridge.ask("again", "subscribe", "{:topics [\"interaction/requested\"]}");
     let again = bridge.event("interaction/requested");
     assert_eq!(data(&again, "interaction-id"), data(&question, "interaction-id"));
     respond(&mut bridge, &again, ":status \"accepted\" :value {:outcome \"deny\"}");

@@ -50,7 +50,7 @@ fn verdict(bridge: &mut Bridge) -> Owned {
 fn answer(bridge: &mut Bridge, question: &Owned, value: &str, note: &str) {
     let id = data(question, &["interaction-id"]);
     let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {value} :note {note:?}}}");
-    bridge.request("answer", "interaction_respond", &params);
+    bridge.ask("answer", "interaction_respond", &params);
 }
 
 fn word(frame: &Owned) -> &'static str {

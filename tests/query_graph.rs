@@ -325,8 +325,7 @@ fn a_refused_call_is_not_run_and_the_model_is_told_why() {
     let question = &found.get("psi.interaction/list").unwrap().as_slice().unwrap()[0];
     let id = question.get("psi.interaction/id").unwrap().as_str().unwrap();
     let refuse = format!("[(psi.interaction/refuse {{:id {id:?} :note \"not today\"}})]");
-    // The call's result may come before the mutation's.
-    bridge.request("r", "query_eql", &format!("{{:query {}}}", edn::to_string(&Value::from(refuse))));
+    result(&mut bridge, &refuse);
     let done = bridge.event("tool/result");
     let told = support::at(&done, &["data", "result-text"]).unwrap().as_str().unwrap();
     assert!(told.contains("not today") && !told.contains("done"), "{told}");

@@ -11,7 +11,7 @@ use std::sync::Barrier;
 
 use edn_bridge::value::Owned;
 use support::guest::{Guest, socket};
-use support::{Bridge, Setup, at, code, data, end_of_turn, is_answer, is_event, kind};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind};
 
 const ASK: &str = r#"{:turns [{:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?"}}}]}
                               {:steps [{:delta "end"}]}] :then :cycle}"#;
@@ -60,22 +60,14 @@ fn of_two_answers_in_the_same_instant_one_counts() {
                     scope.spawn(move || {
                         let id = question(guest);
                         barrier.wait();
-                        guest.send("r", "interaction_respond", &answer(&id, &format!("guest {place}")));
-                        // Both are told how it ended, in whichever order with their own answer.
-                        let (mut reply, mut ended) = (None, None);
-                        while reply.is_none() || ended.is_none() {
-                            let frame = guest.frame();
-                            if is_answer(&frame, "r") {
-                                reply = Some(frame);
-                            } else if is_event(&frame, "interaction/answered") {
-                                assert_eq!(data(&frame, "interaction-id"), id);
-                                ended = Some(frame);
-                            }
-                        }
-                        let reply = reply.unwrap();
+                        let reply =
+                            guest.ask("r", "interaction_respond", &answer(&id, &format!("guest {place}")));
                         let won = kind(&reply) == "response";
                         assert!(won || code(&reply) == "request/interaction-already-answered", "{reply}");
-                        (won, ended.unwrap())
+                        // Both are told how it ended, before or after their own answer.
+                        let ended = guest.until(|frame| is_event(frame, "interaction/answered"));
+                        assert_eq!(data(&ended, "interaction-id"), id);
+                        (won, ended)
                     })
                 })
                 .collect();

@@ -28,7 +28,7 @@ const ECHO: &str = "{:turns [{:steps [{:echo :last-user}] :usage {:input 10 :out
 
 /// A prompt, to its end: the session is idle again.
 fn turn(bridge: &mut Bridge, id: &str, message: &str) {
-    bridge.request(id, "prompt", &format!("{{:message {message:?}}}"));
+    bridge.ask(id, "prompt", &format!("{{:message {message:?}}}"));
     bridge.event("assistant/message");
     bridge.until(|frame| {
         is_event(frame, "session/updated")
@@ -152,8 +152,8 @@ fn a_fork_has_the_history_up_to_the_entry_and_names_its_parent() {
     assert_eq!(points.len(), 2);
     let source = at(&bridge.ask("4", "get_state", "{}"), &["data", "state", "session-id"]).cloned().unwrap();
 
-    bridge.request("5", "fork", &format!("{{:entry-id {:?}}}", points[1]));
-    let answer = bridge.answer("5");
+    let answer = bridge.ask("5", "fork", &format!("{{:entry-id {:?}}}", points[1]));
+    bridge.skip_to_now();
     let fork = at(&answer, &["data", "session-id"]).unwrap().as_str().unwrap().to_owned();
     let file = at(&answer, &["data", "session-file"]).unwrap().as_str().unwrap().to_owned();
     // Every way in tells the same, in this order, after the answer.
@@ -261,7 +261,7 @@ fn coming_into_a_long_session_costs_a_page() {
     drop(store);
 
     let mut bridge = setup.ready();
-    bridge.request("1", "switch_session", "{:session-id \"s-long\"}");
+    bridge.ask("1", "switch_session", "{:session-id \"s-long\"}");
     let event = bridge.event("session/rehydrated");
     let messages = at(&event, &["data", "messages"]).unwrap().as_slice().unwrap();
     // A megabyte of messages: ten outputs of a hundred thousand bytes.

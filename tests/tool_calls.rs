@@ -118,7 +118,7 @@ fn the_users_own_command_runs_and_can_be_ended() {
     bridge.request("slow", "bash", "{:command \"sleep 1000\"}");
     let refused = bridge.ask("second", "bash", "{:command \"ls\"}");
     assert_eq!(code(&refused), "request/session-not-idle");
-    bridge.request("stop", "abort_bash", "{}");
+    bridge.ask("stop", "abort_bash", "{}");
     let ended = bridge.answer("slow");
     assert_eq!(at(&ended, &["data", "cancelled"]).unwrap().as_bool(), Some(true));
 }
@@ -142,7 +142,7 @@ fn a_background_job_outlives_its_call_and_can_be_ended() {
             is_event(frame, "job/updated") && part("id") == Some(id) && part("status") != Some("running")
         })
     };
-    bridge.request("c", "cancel_background_job", &format!("{{:job-id {other:?}}}"));
+    bridge.ask("c", "cancel_background_job", &format!("{{:job-id {other:?}}}"));
     let job_of = |event: &Owned, key: &str| at(event, &["data", "job", key]).unwrap().to_string();
     assert_eq!(job_of(&ended(&mut bridge, &other), "status"), "\"cancelled\"");
     std::fs::write(setup.project().join("stop"), "").unwrap();

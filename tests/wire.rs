@@ -117,7 +117,7 @@ fn an_abort_ends_the_turn_and_no_event_of_it_follows() {
     bridge.event("assistant/delta");
     assert_eq!(code(&bridge.ask("busy", "prompt", "{:message \"more\"}")), "request/session-not-idle");
     for id in ["abort", "again"] {
-        bridge.request(id, "abort", "{}");
+        assert_eq!(kind(&bridge.ask(id, "abort", "{}")), "response");
     }
     let message = bridge.event("assistant/message");
     assert_eq!(at(&message, &["data", "stop-reason"]).and_then(|reason| reason.as_str()), Some("aborted"));
@@ -304,8 +304,7 @@ fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
     bridge.event("assistant/message");
     // As many as may live, and the one that the connection began with, which stays.
     for n in 0..LIVE_SESSIONS {
-        bridge.request(&format!("n{n}"), "new_session", "{}");
-        bridge.answer(&format!("n{n}"));
+        bridge.ask(&format!("n{n}"), "new_session", "{}");
     }
     let meant = format!("{{:session-id {first:?}}}");
     let deadline = std::time::Instant::now() + support::PATIENCE;

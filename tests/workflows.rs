@@ -423,7 +423,7 @@ fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
     // The script begins anew with the process.
     setup.script = Some(format!("{{:turns [{write} {{:steps [{{:delta \"end\"}}]}}]}}"));
     let mut bridge = setup.interactor();
-    bridge.request("s", "switch_session", &format!("{{:session-id {session:?}}}"));
+    bridge.ask("s", "switch_session", &format!("{{:session-id {session:?}}}"));
     let told = bridge.event("ui/notification");
     let message = data(&told, "message");
     assert!(message.contains("interrupted in the stage b; done before: a."), "{message}");

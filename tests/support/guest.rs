@@ -11,6 +11,7 @@ use std::time::Instant;
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
+use super::ahead::{Ahead, Received};
 use super::{PATIENCE, is_answer};
 
 /// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
@@ -36,6 +37,7 @@ pub struct Guest {
     pub stream: UnixStream,
     /// What it reads from.
     pub lines: BufReader<UnixStream>,
+    ahead: Ahead,
 }
 
 impl Guest {
@@ -54,7 +56,8 @@ impl Guest {
     fn with(path: &Path, features: &str) -> Self {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut guest = Self { lines: BufReader::new(stream.try_clone().unwrap()), stream };
+        let mut guest =
+            Self { lines: BufReader::new(stream.try_clone().unwrap()), stream, ahead: Ahead::default() };
         guest.ask(
             "h",
             "handshake",
@@ -67,29 +70,46 @@ impl Guest {
 
     /// The next frame.
     pub fn frame(&mut self) -> Owned {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        edn::read_one(line.as_bytes()).unwrap().into_owned()
+        self.ahead.next().unwrap_or_else(|| self.receive()).frame
     }
 
-    /// The first frame that fits; those before it are passed over.
+    fn receive(&mut self) -> Received {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        Received { frame: edn::read_one(line.as_bytes()).unwrap().into_owned(), line }
+    }
+
+    /// The first frame that fits; events before it are passed over.
     pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
         loop {
             let frame = self.frame();
             if fits(&frame) {
                 return frame;
             }
+            self.ahead.pass(frame);
         }
     }
 
     /// Sends a request.
     pub fn send(&mut self, id: &str, op: &str, params: &str) {
+        self.ahead.forget(id);
         writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer. What comes before it stays ahead.
     pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
         self.send(id, op, params);
-        self.until(|frame| is_answer(frame, id))
+        loop {
+            let received = self.receive();
+            if is_answer(&received.frame, id) {
+                return received.frame;
+            }
+            self.ahead.keep(received);
+        }
+    }
+
+    /// Passes over the events that came before the last answer: waits after this see none of them.
+    pub fn skip_to_now(&mut self) {
+        self.ahead.pass_all();
     }
 }

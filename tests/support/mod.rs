@@ -1,4 +1,9 @@
 //! The real binary over real pipes, for tests: start it, send lines, wait for frames with a deadline.
+//!
+//! A test stands somewhere in what the bridge sends. A wait for an event moves it on to that event. An answer
+//! may come before or after what else a request brings about, so asking moves a test nowhere: what comes
+//! before the answer stays ahead, and the waits after it look there first. Who wants only what comes after the
+//! last answer says `skip_to_now`.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -11,8 +16,11 @@ use std::time::{Duration, Instant};
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
+pub mod ahead;
 pub mod guest;
 pub mod server;
+
+use ahead::{Ahead, Received};
 
 /// How long anything that is awaited may take. Generous: a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,6 +133,7 @@ pub struct Bridge {
     pub transcript: Vec<String>,
     /// The seq of the last event.
     seq: u64,
+    ahead: Ahead,
 }
 
 impl Bridge {
@@ -150,7 +159,7 @@ impl Bridge {
             let _ = errors.read_to_string(&mut text);
             let _ = sender.send(text);
         });
-        Self { child, stdin, lines, stderr, transcript: Vec::new(), seq: 0 }
+        Self { child, stdin, lines, stderr, transcript: Vec::new(), seq: 0, ahead: Ahead::default() }
     }
 
     /// The process.
@@ -172,6 +181,7 @@ impl Bridge {
 
     /// Sends a request.
     pub fn request(&mut self, id: &str, op: &str, params: &str) {
+        self.ahead.forget(id);
         self.send(&format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}"));
     }
 
@@ -191,6 +201,14 @@ impl Bridge {
 
     /// The next line, or `None` when the bridge closed its output.
     pub fn line_or_end(&mut self) -> Option<String> {
+        match self.ahead.next() {
+            Some(Received { line, .. }) => Some(line),
+            None => self.receive(),
+        }
+    }
+
+    /// The next line that nobody has seen, or `None` when the bridge closed its output.
+    fn receive(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => {
                 self.transcript.push(format!("< {line}"));
@@ -216,14 +234,18 @@ impl Bridge {
 
     /// The next frame.
     pub fn frame(&mut self) -> Owned {
-        let line = self.line();
+        self.ahead.next().unwrap_or_else(|| self.receive_frame()).frame
+    }
+
+    fn receive_frame(&mut self) -> Received {
+        let line = self.receive().unwrap_or_else(|| panic!("the bridge ended\n{}", self.told()));
         match edn::read_one(line.as_bytes()) {
-            Ok(frame) => frame.into_owned(),
+            Ok(frame) => Received { frame: frame.into_owned(), line },
             Err(error) => panic!("not EDN: {error}: {line}\n{}", self.told()),
         }
     }
 
-    /// The first frame that fits; those before it are passed over.
+    /// The first frame that fits; events before it are passed over, answers can still be asked for.
     pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -231,29 +253,41 @@ impl Bridge {
             if fits(&frame) {
                 return frame;
             }
+            self.ahead.pass(frame);
             assert!(Instant::now() < deadline, "what was awaited did not come\n{}", self.told());
         }
     }
 
-    /// The answer to a request: a response or an error with its id.
+    /// The answer to a request: a response or an error with its id. What comes before it stays ahead.
     pub fn answer(&mut self, id: &str) -> Owned {
-        self.until(|frame| is_answer(frame, id))
+        let deadline = Instant::now() + PATIENCE;
+        if let Some(answer) = self.ahead.take(id) {
+            return answer;
+        }
+        loop {
+            let received = self.receive_frame();
+            if is_answer(&received.frame, id) {
+                return received.frame;
+            }
+            self.ahead.keep(received);
+            assert!(Instant::now() < deadline, "no answer to {id:?} came\n{}", self.told());
+        }
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer. What comes before it stays ahead.
     pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
         self.request(id, op, params);
         self.answer(id)
     }
 
+    /// Passes over the events that came before the last answer: waits after this see none of them.
+    pub fn skip_to_now(&mut self) {
+        self.ahead.pass_all();
+    }
+
     /// The next event of a topic.
     pub fn event(&mut self, topic: &str) -> Owned {
         self.until(|frame| is_event(frame, topic))
-    }
-
-    /// Frames that are there already, without waiting.
-    pub fn pending_lines(&mut self) -> Vec<String> {
-        self.lines.try_iter().collect()
     }
 
     /// Waits until nothing came for a while. Only for recording transcripts, never for checking.

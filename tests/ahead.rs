@@ -1,0 +1,63 @@
+//! The client that the other tests use loses nothing of what it is sent, in whatever order it comes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::process::Command;
+
+use support::{Bridge, data};
+
+const EVENT: &str = "{:kind :event :event \"a\" :data {:n \"1\"} :seq 1}";
+const LATER: &str = "{:kind :event :event \"a\" :data {:n \"2\"} :seq 2}";
+const ANSWER: &str = "{:id \"x\" :kind :response :op \"ping\" :ok true :data {:n \"first\"}}";
+const SECOND: &str = "{:id \"x\" :kind :response :op \"ping\" :ok true :data {:n \"second\"}}";
+const OTHER: &str = "{:id \"y\" :kind :response :op \"ping\" :ok true :data {:n \"other\"}}";
+
+/// A program that says these lines and no more, whatever it is asked.
+fn saying(lines: &[&str]) -> Bridge {
+    let script = "printf '%s\\n' \"$@\"; exec >/dev/null; exec cat";
+    Bridge::start(Command::new("sh").args(["-c", script, "sh"]).args(lines))
+}
+
+#[test]
+fn what_comes_before_an_answer_is_still_ahead_and_in_order() {
+    let mut bridge = saying(&[EVENT, LATER, OTHER, ANSWER]);
+    assert_eq!(data(&bridge.ask("x", "ping", "{}"), "n"), "first");
+    assert_eq!(data(&bridge.event("a"), "n"), "1");
+    assert_eq!(data(&bridge.event("a"), "n"), "2");
+    assert_eq!(data(&bridge.answer("y"), "n"), "other");
+
+    let mut bridge = saying(&[EVENT, ANSWER]);
+    bridge.ask("x", "ping", "{}");
+    assert_eq!(bridge.finish().1, [EVENT], "what nobody came to is left to read");
+}
+
+#[test]
+fn an_answer_that_came_before_an_event_can_still_be_asked_for() {
+    let mut bridge = saying(&[ANSWER, EVENT]);
+    bridge.request("x", "ping", "{}");
+    bridge.event("a");
+    assert_eq!(data(&bridge.answer("x"), "n"), "first");
+}
+
+#[test]
+fn who_wants_only_what_is_new_says_so() {
+    let mut bridge = saying(&[EVENT, OTHER, ANSWER, LATER]);
+    bridge.ask("x", "ping", "{}");
+    bridge.skip_to_now();
+    assert_eq!(data(&bridge.event("a"), "n"), "2");
+    assert_eq!(data(&bridge.answer("y"), "n"), "other");
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
+    let mut bridge = saying(&[ANSWER, EVENT, SECOND]);
+    bridge.request("x", "ping", "{}");
+    bridge.event("a");
+    assert_eq!(data(&bridge.ask("x", "ping", "{}"), "n"), "second");
+    // Nor where it came before another answer.
+    let mut bridge = saying(&[ANSWER, OTHER, SECOND]);
+    bridge.ask("y", "ping", "{}");
+    assert_eq!(data(&bridge.ask("x", "ping", "{}"), "n"), "second");
+}
