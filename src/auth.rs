@@ -19,7 +19,7 @@ mod login;
 mod oauth;
 
 pub use credentials::{Credentials, Kept};
-pub use login::{Begun, LoginError, Logins};
+pub use login::{Begun, LoginError, Logins, Pending};
 pub use oauth::Login;
 
 /// Where a provider's key may come from.

@@ -66,7 +66,7 @@ fn hello() -> Answer {
 
 /// Asks the model and returns what it was shown as a key.
 fn shown_key(bridge: &mut Bridge, models: &Server) -> String {
-    bridge.request("hi", "prompt", "{:message \"hi\"}");
+    bridge.ask("hi", "prompt", "{:message \"hi\"}");
     let last = bridge.event("assistant/message");
     assert_eq!(data(&last, "text"), "hello", "{last}\n{}", bridge.told());
     models.asked().line("authorization").to_owned()
@@ -450,4 +450,11 @@ fn what_goes_wrong_with_a_login_is_said() {
     bridge.request("9", "login_complete", "{}");
     bridge.ask("10", "login_begin", "{:provider \"k\"}");
     assert_eq!(code(&bridge.answer("9")), "request/no-pending-login");
+    // Also where both are with the same provider: the new one waits on.
+    bridge.ask("11", "login_begin", "{:provider \"p\"}");
+    bridge.request("12", "login_complete", "{}");
+    bridge.ask("13", "login_begin", "{:provider \"p\"}");
+    assert_eq!(code(&bridge.answer("12")), "request/no-pending-login");
+    let other = bridge.ask("14", "login_complete", "{:input \"c#of-another\"}");
+    assert_eq!(code(&other), "request/invalid-params");
 }

@@ -68,8 +68,9 @@ pub struct Logins {
 /// How a login ended; `None` while it has not.
 type Outcome = Option<Result<(), LoginError>>;
 
+/// A login that was begun and waits for its end.
 #[derive(Clone)]
-struct Pending {
+pub struct Pending {
     provider: Arc<str>,
     name: Arc<str>,
     stop: CancellationToken,
@@ -147,7 +148,15 @@ impl Logins {
         Ok(begun)
     }
 
-    /// Completes the connection's login, with what the person pasted or without: then it waits for the
+    /// The connection's login that waits now.
+    ///
+    /// # Errors
+    /// [`LoginError::NonePending`] where none does.
+    pub fn waiting(&self, connection: u64) -> Result<Pending, LoginError> {
+        self.pending().get(&connection).cloned().ok_or(LoginError::NonePending)
+    }
+
+    /// Completes a login of the connection, with what the person pasted or without: then it waits for the
     /// browser or the device.
     ///
     /// # Errors
@@ -155,9 +164,9 @@ impl Logins {
     pub async fn complete(
         &self,
         connection: u64,
+        pending: Pending,
         input: Option<Secret>,
     ) -> Result<(Arc<str>, Arc<str>), LoginError> {
-        let pending = self.pending().get(&connection).cloned().ok_or(LoginError::NonePending)?;
         let ended = match &pending.way {
             Way::Key => {
                 let key = input.map(|key| key.expose().trim().to_owned()).filter(|key| !key.is_empty());
@@ -193,12 +202,13 @@ impl Logins {
                 ended.ok().flatten().unwrap_or(Err(LoginError::NonePending))
             }
         };
-        // Unless another was begun meanwhile.
+        // Unless it was given up: what is there now is another, which waits on.
         let mut all = self.pending();
-        if all.get(&connection).is_some_and(|now| {
-            now.provider == pending.provider
-                && (ended.is_ok() || now.stop.is_cancelled() || matches!(now.way, Way::Task { .. }))
-        }) {
+        if !pending.stop.is_cancelled()
+            && all.get(&connection).is_some_and(|now| {
+                now.provider == pending.provider && (ended.is_ok() || matches!(now.way, Way::Task { .. }))
+            })
+        {
             all.remove(&connection);
         }
         drop(all);

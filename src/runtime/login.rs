@@ -45,9 +45,14 @@ impl Runtime {
         };
         let connection = call.connection;
         let input = input.map(Secret::new);
+        // The one that waits now: a login that is begun behind this request is not what it completes.
+        let pending = match logins.waiting(connection) {
+            Ok(pending) => pending,
+            Err(error) => return reply.fail(refused(error)),
+        };
         self.shared.tasks.spawn_on(
             async move {
-                let done = logins.complete(connection, input).await;
+                let done = logins.complete(connection, pending, input).await;
                 let told = |(id, name): (Arc<str>, Arc<str>)| {
                     Map::new().with("provider", who(&id, &name)).with("logged-in", true)
                 };
@@ -124,6 +129,11 @@ impl Runtime {
         origin: Origin,
     ) -> Result<Option<(Arc<str>, Arc<str>)>, LoginError> {
         let over = CancellationToken::new();
+        let complete = |input: Option<&str>| {
+            let (pending, input) =
+                (logins.waiting(call.connection), input.map(|text| Secret::new(text.to_owned())));
+            async move { logins.complete(call.connection, pending?, input).await }
+        };
         let ask = |kind, payload| {
             self.shared.board.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
         };
@@ -134,7 +144,7 @@ impl Runtime {
                 .with("code", code.clone())
                 .with("expires-at", rfc3339(ends).to_string());
             let shown = ask(Kind::DeviceCode, payload);
-            let ended = logins.complete(call.connection, None);
+            let ended = complete(None);
             tokio::pin!(shown, ended);
             return tokio::select! {
                 ended = &mut ended => {
@@ -157,13 +167,13 @@ impl Runtime {
             };
         }
         if begun.ends_by_itself {
-            return logins.complete(call.connection, None).await.map(Some);
+            return complete(None).await.map(Some);
         }
         let prompt = format!("What {} shows you at {}", begun.name, begun.url);
         match ask(Kind::Password, Map::new().with("prompt", prompt)).await {
             Resolution::Accepted { value, .. } => {
                 let secret = value.get_keyword("secret").and_then(Value::as_str).unwrap_or_default();
-                logins.complete(call.connection, Some(Secret::new(secret.to_owned()))).await.map(Some)
+                complete(Some(secret)).await.map(Some)
             }
             Resolution::Headless => Ok(None),
             _ => {
