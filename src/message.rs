@@ -225,6 +225,45 @@ impl Usage {
     }
 }
 
+/// How a model call went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Timing {
+    /// From the call to the first piece of its answer, in milliseconds; `None` where none came.
+    pub first_token_ms: Option<u64>,
+    /// From the call to the end of its answer, in milliseconds.
+    pub duration_ms: u64,
+    /// Tries before it that failed; their time is not in the other figures.
+    pub retries: u32,
+}
+
+impl Timing {
+    /// `{:first-token-ms n :duration-ms n :retries n}`, the first where it is known.
+    fn to_value(self) -> Value<'static> {
+        let mut map = Map::new();
+        map.put_some("first-token-ms", self.first_token_ms.map(count));
+        map.put("duration-ms", count(self.duration_ms));
+        map.put("retries", count(self.retries.into()));
+        Value::from(map)
+    }
+
+    /// Reads figures back; `None` where the duration is missing or none.
+    fn from_value(value: &Value<'_>) -> Option<Self> {
+        let figure = |key| value.get(key).and_then(Value::as_i64).and_then(|n| u64::try_from(n).ok());
+        Some(Self {
+            first_token_ms: figure("first-token-ms"),
+            duration_ms: figure("duration-ms")?,
+            retries: figure("retries").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+        })
+    }
+}
+
+/// Tokens for each second, to a tenth; `None` where there was no time or no token.
+pub fn per_second(tokens: u64, millis: u64) -> Option<f64> {
+    // Exact as long as a count fits in 32 bits; beyond that nobody counts tokens.
+    let figure = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0).map(f64::from);
+    Some((figure(tokens)? * 10_000.0 / figure(millis)?).round() / 10.0)
+}
+
 /// A count as an EDN integer; the wire has no integer above `i64::MAX` worth telling apart.
 pub fn count(n: u64) -> Value<'static> {
     Value::int(i64::try_from(n).unwrap_or(i64::MAX))
@@ -393,6 +432,9 @@ pub struct Message {
     pub turn_id: Option<TurnId>,
     /// What the model call cost, on an assistant's message.
     pub usage: Option<Usage>,
+    /// How the model call went, on an assistant's message. Kept in the journal and told by the graph; on the
+    /// wire a message does not have it.
+    pub timing: Option<Timing>,
     /// Why the model call ended, on an assistant's message.
     pub stop_reason: Option<StopReason>,
     /// What went wrong, where something did.
@@ -419,6 +461,7 @@ impl Message {
             timestamp,
             turn_id: None,
             usage: None,
+            timing: None,
             stop_reason: None,
             error_message: None,
             tool_call_id: None,
@@ -436,6 +479,11 @@ impl Message {
             .collect()
     }
 
+    /// The tokens of the answer for each second of the model call, where both are known.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        per_second(self.usage?.output, self.timing?.duration_ms)
+    }
+
     /// The content as a vector of blocks.
     pub fn content_value(&self) -> Value<'static> {
         Value::vector(self.content.iter().map(Block::to_value))
@@ -444,8 +492,9 @@ impl Message {
     /// The message as the journal keeps it.
     pub fn to_journal(&self) -> Value<'static> {
         let mut value = self.to_value();
-        if let (Some(replay), Value::Map(map)) = (&self.replay, &mut value) {
-            map.put("replay", replay.clone());
+        if let Value::Map(map) = &mut value {
+            map.put_some("timing", self.timing.map(Timing::to_value));
+            map.put_some("replay", self.replay.clone());
         }
         value
     }
@@ -498,6 +547,7 @@ impl Message {
             timestamp: text("timestamp")?,
             turn_id: text("turn-id").map(TurnId::from),
             usage: value.get("usage").map(Usage::from_value),
+            timing: value.get("timing").and_then(Timing::from_value),
             stop_reason: value.get("stop-reason").and_then(Value::as_str).and_then(StopReason::parse),
             error_message: text("error-message"),
             tool_call_id: text("tool-call-id"),

@@ -128,6 +128,16 @@ pub enum Chunk {
     Stop(StopReason),
 }
 
+impl Chunk {
+    /// Whether it is a piece of the answer itself, and not something about the answer.
+    pub const fn is_of_answer(&self) -> bool {
+        match self {
+            Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
+            Self::Replay(_) | Self::Usage(_) | Self::Stop(_) => false,
+        }
+    }
+}
+
 /// A model call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

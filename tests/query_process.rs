@@ -135,3 +135,66 @@ fn a_guest_is_known_by_name_after_its_handshake_and_a_long_name_is_cut() {
     assert!(asking.len() == 1 && names(&asking[0], "guest"), "{asked}");
     drop(stream);
 }
+
+/// The first try is refused; the second is silent for a while, answers, and is silent again before its end.
+const CALLS: &str = "{:turns [{:steps [{:error {:kind :rate-limited :retry-after-ms 1 :message \"wait\"}}]} \
+    {:steps [{:sleep-ms 40} {:tool-call {:name \"find\" :arguments {:glob \"*\"}}} {:sleep-ms 40}] \
+     :usage {:input 10 :output 30}} \
+    {:steps [{:thinking \"hm\"} {:sleep-ms 40} {:delta \"Done.\"}] :usage {:input 10 :output 12}}]}";
+
+const CALL: &str = "[{(:psi.agent-session/messages {:role \"assistant\"}) [:psi.message/first-token-ms \
+    :psi.message/duration-ms :psi.message/retries :psi.message/tokens-per-second]} :psi.turn/first-token-ms \
+    :psi.turn/model-ms :psi.turn/retries :psi.turn/tokens-per-second]";
+
+#[test]
+fn model_calls_and_turns_tell_how_long_they_took_also_after_a_restart() {
+    let setup = Setup::new().script(CALLS);
+    let mut bridge = setup.ready();
+    let nothing = "{:psi.turn/first-token-ms nil :psi.turn/model-ms nil :psi.turn/retries 0 \
+                   :psi.turn/tokens-per-second nil}";
+    let of_turn =
+        "[:psi.turn/first-token-ms :psi.turn/model-ms :psi.turn/retries :psi.turn/tokens-per-second]";
+    assert_eq!(result(&mut bridge, of_turn).to_string(), nothing);
+    bridge.ask("p", "prompt", "{:message \"look\"}");
+    bridge.until(|frame| {
+        frame.to_string().contains(":text \"Done.\" ") && support::is_event(frame, "assistant/message")
+    });
+    let found = result(&mut bridge, CALL);
+    let calls = found.get("psi.agent-session/messages").unwrap().as_slice().unwrap();
+    let figure =
+        |of: &Owned, key: &str| of.get(key).and_then(Value::as_i64).unwrap_or_else(|| panic!("{key}: {of}"));
+    let rate =
+        |of: &Owned, key: &str| of.get(key).and_then(Value::as_f64).unwrap_or_else(|| panic!("{key}: {of}"));
+    let [tool, last] = calls else { panic!("{found}") };
+    let first = ["psi.message/first-token-ms", "psi.message/duration-ms"].map(|key| figure(tool, key));
+    // The first piece came after the silence, the end after another.
+    assert!(first[0] >= 40 && first[1] >= first[0] + 40, "{found}");
+    assert_eq!([figure(tool, "psi.message/retries"), figure(last, "psi.message/retries")], [1, 0], "{found}");
+    let second = ["psi.message/first-token-ms", "psi.message/duration-ms"].map(|key| figure(last, key));
+    // Thinking counts as an answer: it came before the silence.
+    assert!(second[1] >= second[0] + 40, "{found}");
+    let expected = |tokens: i64, millis: i64| {
+        let [tokens, millis] = [tokens, millis].map(|n| f64::from(u32::try_from(n).unwrap()));
+        (tokens * 10_000.0 / millis).round() / 10.0
+    };
+    for (told, tokens, millis) in [
+        (rate(tool, "psi.message/tokens-per-second"), 30, first[1]),
+        (rate(last, "psi.message/tokens-per-second"), 12, second[1]),
+        (rate(&found, "psi.turn/tokens-per-second"), 42, first[1] + second[1]),
+    ] {
+        assert!((told - expected(tokens, millis)).abs() < 0.05, "{told} for {tokens} in {millis}: {found}");
+    }
+    assert_eq!(figure(&found, "psi.turn/first-token-ms"), first[0]);
+    assert_eq!(figure(&found, "psi.turn/model-ms"), first[1] + second[1]);
+    assert_eq!(figure(&found, "psi.turn/retries"), 1);
+    // On the wire a message has no more keys than the contract gives it.
+    let wire = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(wire.contains("Done.") && !wire.contains("timing") && !wire.contains("-ms"), "{wire}");
+
+    let path = result(&mut bridge, "[:psi.agent-session/session-file]");
+    let path = path.get("psi.agent-session/session-file").unwrap().clone();
+    bridge.finish();
+    let mut again = setup.ready();
+    again.ask("o", "switch_session", &format!("{{:session-path {path}}}"));
+    assert_eq!(result(&mut again, CALL), found);
+}

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use futures_util::StreamExt as _;
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::epoch_millis;
 use crate::event::{Body, Cause, Event, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES, SUBAGENT_DEPTH, TURN_ROUNDS};
-use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, Usage};
+use crate::message::{Block, EntryId, Message, Role, StopReason, Timing, TurnId, Usage};
 use crate::provider::models::Model;
 use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request, ToolSpec};
 use crate::runtime::call::{self, Calls};
@@ -67,6 +69,7 @@ struct Answer {
     thinking: String,
     calls: Vec<ToolCall>,
     usage: Option<Usage>,
+    timing: Option<Timing>,
     replay: Option<Value<'static>>,
     stop: Option<StopReason>,
     failure: Option<ProviderError>,
@@ -192,6 +195,9 @@ impl Turn {
             Ok(answer) => answer,
             Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
         };
+        if let Some(timing) = &mut answer.timing {
+            timing.retries = state.attempt;
+        }
         if let Some(failure) = answer.failure.take() {
             match self.recover(&failure, &answer, state).await {
                 Some(Next::Round) => return Next::Round,
@@ -317,10 +323,22 @@ impl Turn {
         {
             request.max_output_tokens = u32::try_from(tokens).ok();
         }
+        let begun = self.shared.clock.now();
         let chunks = provider.stream(request);
         self.leave(Stage::SendRequest, || self.about_model()).await;
         self.enter(Stage::StreamResponse, || self.about_model()).await?;
-        Ok(self.read_answer(chunks).await)
+        let mut timing = Timing::default();
+        let mut answer = self.read_answer(chunks, || timing.first_token_ms = Some(self.since(begun))).await;
+        timing.duration_ms = self.since(begun);
+        answer.timing = Some(timing);
+        Ok(answer)
+    }
+
+    /// The milliseconds since then.
+    fn since(&self, then: Timestamp) -> u64 {
+        let passed = epoch_millis(self.shared.clock.now()).saturating_sub(epoch_millis(then));
+        // The clock may have been set back.
+        u64::try_from(passed).unwrap_or(0)
     }
 
     /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
@@ -366,8 +384,10 @@ impl Turn {
         payload
     }
 
-    async fn read_answer(&self, mut chunks: ChunkStream) -> Answer {
+    /// Reads what the model says, and calls `first` at the first piece of it.
+    async fn read_answer(&self, mut chunks: ChunkStream, first: impl FnOnce()) -> Answer {
         let mut answer = Answer::default();
+        let mut first = Some(first);
         let mut started: Vec<Arc<str>> = Vec::new();
         let mut arguments = 0usize;
         loop {
@@ -383,6 +403,11 @@ impl Turn {
                 }
                 chunk = chunks.next() => chunk,
             };
+            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer())
+                && let Some(first) = first.take()
+            {
+                first();
+            }
             match chunk {
                 Some(Ok(Chunk::Text(text))) => {
                     answer.text.push_str(&text);
@@ -539,7 +564,7 @@ impl Turn {
                 Err(denied) => {
                     // What was not to be shown is not kept either.
                     well = false;
-                    answer = Answer { usage: answer.usage, ..self.blocked(&denied) };
+                    answer = Answer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
                 }
             }
         }
@@ -596,6 +621,7 @@ impl Turn {
             }
             usage
         });
+        message.timing = answer.timing;
         message.replay = answer.replay;
         message.stop_reason = answer.stop;
         message.error_message = answer.error.map(Arc::from);

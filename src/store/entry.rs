@@ -217,13 +217,14 @@ fn line(map: Map<'static>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Block, Role};
+    use crate::message::{Block, Role, Timing};
 
     #[test]
     fn entries_read_back_as_they_were_written() {
         let mut message =
             Message::new("e1".into(), Role::User, vec![Block::Text("a\n\"b\" \u{1F600}".into())], "t".into());
         message.error_message = Some("nothing".into());
+        message.timing = Some(Timing { first_token_ms: Some(3), duration_ms: 5, retries: 1 });
         message.replay = Some(Value::vector(["opaque"]));
         let bodies = [
             EntryBody::Message(Arc::new(message)),

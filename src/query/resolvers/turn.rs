@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::message::{Message, Role, SessionId, TurnId, Usage};
+use crate::message::{Message, Role, SessionId, TurnId, Usage, count, per_second};
 use crate::query::graph::{
     Answer, Cost, Env, Failure, Input, Inputs, Namespace, Output, Resolver, Run, SESSION,
 };
@@ -24,6 +24,10 @@ const TURN: &[Output] = &[
     out("psi.turn/started-at"),
     out("psi.turn/ended-at"),
     out("psi.turn/duration-ms"),
+    out("psi.turn/first-token-ms"),
+    out("psi.turn/model-ms"),
+    out("psi.turn/retries"),
+    out("psi.turn/tokens-per-second"),
     out("psi.turn/stop-reason"),
     out("psi.turn/usage"),
 ];
@@ -54,6 +58,16 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.turn/started-at", "When its first message was written, RFC 3339 in UTC, or nil."),
         ("psi.turn/ended-at", "When its newest message was written, RFC 3339 in UTC, or nil."),
         ("psi.turn/duration-ms", "The time between these two, in milliseconds."),
+        (
+            "psi.turn/first-token-ms",
+            "The time from its first model call to the first piece of that one's answer, in milliseconds, or nil.",
+        ),
+        ("psi.turn/model-ms", "How long its model calls took together, in milliseconds, or nil."),
+        ("psi.turn/retries", "How often a model call of it was tried again."),
+        (
+            "psi.turn/tokens-per-second",
+            "The tokens of its answers for each second of the model calls that gave them, or nil.",
+        ),
         ("psi.turn/stop-reason", "Why its last model call ended, or nil."),
         ("psi.turn/usage", "The tokens and cost of its model calls together."),
     ],
@@ -177,6 +191,16 @@ fn entity(now: &Now, messages: &[Arc<Message>]) -> Map<'static> {
             usage.add(used);
         }
     }
+    let timed = || of_model().filter_map(|message| Some((message, message.timing?)));
+    let (mut tokens, mut millis) = (0u64, 0u64);
+    for (usage, timing) in timed().filter_map(|(message, timing)| Some((message.usage?, timing))) {
+        tokens = tokens.saturating_add(usage.output);
+        millis = millis.saturating_add(timing.duration_ms);
+    }
+    let rate = per_second(tokens, millis);
+    let model_ms = timed().map(|(_, timing)| timing.duration_ms).reduce(u64::saturating_add);
+    let retries = timed().fold(0u64, |sum, (_, timing)| sum.saturating_add(timing.retries.into()));
+    let first_token = timed().next().and_then(|(_, timing)| timing.first_token_ms);
     let turn = messages.last().and_then(|message| message.turn_id.as_ref());
     let [started, ended] = times.map(|time| time.map(|time| Value::from(time.to_string())));
     let mut map = Map::new();
@@ -188,6 +212,10 @@ fn entity(now: &Now, messages: &[Arc<Message>]) -> Map<'static> {
     map.put("psi.turn/started-at", started);
     map.put("psi.turn/ended-at", ended);
     map.put("psi.turn/duration-ms", duration.unwrap_or(0));
+    map.put("psi.turn/first-token-ms", first_token.map(count));
+    map.put("psi.turn/model-ms", model_ms.map(count));
+    map.put("psi.turn/retries", count(retries));
+    map.put("psi.turn/tokens-per-second", rate.map(Value::from));
     let stop = of_model().next_back().and_then(|message| message.stop_reason);
     map.put("psi.turn/stop-reason", stop.map(|reason| Value::from(reason.as_str())));
     map.put("psi.turn/usage", usage.to_value());
