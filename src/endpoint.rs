@@ -28,7 +28,7 @@ use crate::frame::{Line, Splitter, Style};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
 use crate::message::SessionId;
 use crate::router;
-use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing};
+use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
 use crate::transport::{Kind, Transport};
 use crate::value::{Map, Value};
 
@@ -50,6 +50,8 @@ pub struct Connection {
     id: u64,
     api: Arc<dyn SessionApi>,
     outbox: Arc<Outbox>,
+    /// Where what is answered is counted.
+    tally: Arc<Tally>,
     kind: Kind,
     /// When it came, RFC 3339 in UTC.
     since: Arc<str>,
@@ -86,11 +88,13 @@ pub fn start(
 ) -> std::io::Result<Arc<Connection>> {
     let Transport { kind, input, output } = transport;
     let since = rfc3339(clock.now());
+    let tally = api.tally();
     let outbox = Arc::new(Outbox::new(id, clock, output));
     let connection = Arc::new_cyclic(|this| Connection {
         id,
         api,
         outbox,
+        tally,
         kind,
         since,
         agreed: ArcSwapOption::empty(),
@@ -281,14 +285,17 @@ impl Connection {
     }
 
     fn respond(&self, id: &str, op: Op, data: &Map<'_>) {
+        self.tally.responded(op);
         self.outbox.push_frame(|out, style| encode::response(out, style, id, op.spec().name, data));
     }
 
     fn refuse(&self, id: &str, op: &str, error: &ApiError) {
+        self.tally.refused(Op::parse(op), error.code);
         self.outbox.push_frame(|out, style| encode::error(out, style, &error_frame(id, op, error)));
     }
 
     fn reject(&self, rejection: Rejection) {
+        self.tally.refused(rejection.op.as_deref().and_then(Op::parse), rejection.code);
         self.outbox.push_frame(|out, style| {
             let frame = ErrorFrame {
                 id: rejection.id.as_deref(),
@@ -469,6 +476,7 @@ impl Connection {
         let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
         // Before the response, so that whoever has it finds what was agreed on in the graph.
         self.agreed.store(Some(Arc::new(agreed)));
+        self.tally.responded(Op::Handshake);
         self.interactor.store(interactor, Ordering::Release);
         self.ready.store(true, Ordering::Release);
         let style = if plists { Style::Plists } else { Style::Maps };

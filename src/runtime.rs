@@ -55,6 +55,7 @@ use crate::projection;
 use crate::provider::Provider;
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
+use crate::session::Tally;
 use crate::store::Store;
 use crate::value::Value;
 
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     /// Instructions, skills and templates of the folders that sessions work in.
     library: Library,
     hub: Arc<hub::Hub>,
+    /// What the wire answered.
+    tally: Arc<Tally>,
     /// The questions that wait for a person.
     board: Board,
     /// The newest reading of the configuration.
@@ -135,6 +138,7 @@ impl Runtime {
             memory,
             library: Library::default(),
             hub,
+            tally: Arc::default(),
             sessions,
             lookups: AtomicU64::new(0),
             primary: std::sync::OnceLock::new(),

@@ -8,12 +8,16 @@
 //! whoever has it, without a task in between. So an answer always stands before the events that it
 //! causes, and a request that needs no waiting costs no hand-over.
 
+mod tally;
+
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::event::{Cause, Event};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::value::{Map, Value};
+
+pub use tally::{Counts, OpCounts, Tally};
 
 /// Why the runtime refused.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -310,6 +314,9 @@ pub trait SessionApi: Send + Sync {
     /// Removes a connection. When it was the last one, running turns end, and the reply comes when all
     /// that they did is on disk.
     fn detach(&self, connection: u64, reply: Reply<()>);
+
+    /// Where the wire counts what it answers, whichever connection it was, for the graph.
+    fn tally(&self) -> Arc<Tally>;
 
     /// Whether there is a live session of that id.
     fn has_session(&self, session: &SessionId) -> bool;

@@ -198,3 +198,73 @@ fn model_calls_and_turns_tell_how_long_they_took_also_after_a_restart() {
     again.ask("o", "switch_session", &format!("{{:session-path {path}}}"));
     assert_eq!(result(&mut again, CALL), found);
 }
+
+const COUNTS: &str = "[:psi.process/answer-count :psi.process/error-count \
+    {:psi.process/ops [:psi.op/name :psi.op/answered :psi.op/failed]} \
+    {:psi.process/errors [:psi.error/code :psi.error/count]}]";
+
+#[test]
+fn answers_are_counted_by_op_and_errors_by_code() {
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.ask("e", "ping", "{}");
+    bridge.handshake();
+    for _ in 0..3 {
+        bridge.ask("p", "ping", "{}");
+    }
+    bridge.ask("s", "subscribe", "{:topics [\"error\"]}");
+    bridge.ask("a", "ack", "{:seq 0}");
+    bridge.ask("g", "get_state", "{}");
+    bridge.ask("n", "get_state", "{:session-id \"none\"}");
+    bridge.ask("i", "set_session_name", "{:name 1}");
+    bridge.ask("u", "of_tomorrow", "{}");
+    bridge.send("(");
+    bridge.line();
+    bridge.send("{:kind :request :op \"ping\"}");
+    bridge.line();
+    let found = result(&mut bridge, COUNTS);
+    let op = |name: &str, answered: u32, failed: u32| {
+        format!("{{:psi.op/name {name:?} :psi.op/answered {answered} :psi.op/failed {failed}}}")
+    };
+    let ops = [
+        op("handshake", 1, 0),
+        // Before the handshake, and without an id.
+        op("ping", 5, 2),
+        op("subscribe", 1, 0),
+        op("ack", 1, 0),
+        op("get_state", 2, 1),
+        op("set_session_name", 1, 1),
+    ];
+    let error = |(code, count): (&str, u32)| format!("{{:psi.error/code {code:?} :psi.error/count {count}}}");
+    let errors = [
+        ("transport/not-ready", 1),
+        ("transport/invalid-frame", 1),
+        ("protocol/invalid-envelope", 1),
+        ("request/invalid-params", 1),
+        ("request/op-not-supported", 1),
+        ("request/not-found", 1),
+    ];
+    assert_eq!(
+        found.to_string(),
+        format!(
+            "{{:psi.process/answer-count 13 :psi.process/error-count 6 :psi.process/ops [{}] :psi.process/errors [{}]}}",
+            ops.join(" "),
+            errors.map(error).join(" ")
+        )
+    );
+    // Those of every connection count, also of one that is gone; the query from before is counted now.
+    let mut guest = Guest::at(&socket(&setup.state()));
+    guest.ask("p", "ping", "{}");
+    drop(guest);
+    let found = result(
+        &mut bridge,
+        "[{[:psi.op/name \"ping\"] [:psi.op/answered]} {[:psi.op/name \"query_eql\"] [:psi.op/answered :psi.op/failed]} \
+          {[:psi.op/name \"abort\"] [:psi.op/answered]} {[:psi.error/code \"runtime/failed\"] [:psi.error/count]}]",
+    );
+    assert_eq!(
+        found.to_string(),
+        "{[:psi.op/name \"ping\"] {:psi.op/answered 6} \
+         [:psi.op/name \"query_eql\"] {:psi.op/answered 1 :psi.op/failed 0} \
+         [:psi.op/name \"abort\"] {:psi.op/answered 0} [:psi.error/code \"runtime/failed\"] {:psi.error/count 0}}"
+    );
+}

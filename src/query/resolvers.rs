@@ -54,8 +54,8 @@ const PARTS: &[&Namespace] = &[
     &connection::PART,
     &store::PART,
     &context::PART,
-    &process::PART,
     &catalogue::PART,
+    &process::PART,
     &introspection::PART,
     &mutations::PART,
 ];

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::query::resolvers::session::SessionFact;
+use crate::session::Counts;
 use crate::value::{Map, Text, Value};
 
 /// The process at one moment.
@@ -29,6 +30,8 @@ pub trait World {
     fn settings(&self) -> Vec<Setting>;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
+    /// What the wire answered so far.
+    fn counts(&self) -> Counts;
     /// The background jobs of a live session, newest first, each with the keys of
     /// `inspect_background_job`.
     fn jobs(&self, session: &SessionId) -> Vec<Value<'static>>;

@@ -18,7 +18,7 @@ use crate::runtime::open::session_event;
 use crate::runtime::queue::Until;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
-    Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
+    Reach, Reply, Response, Scope, SessionApi, SwitchTarget, Tally,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -88,6 +88,10 @@ impl SessionApi for Runtime {
             });
             handle.abort();
         }
+    }
+
+    fn tally(&self) -> Arc<Tally> {
+        self.shared.tally.clone()
     }
 
     fn has_session(&self, session: &SessionId) -> bool {

@@ -30,7 +30,7 @@ use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
 use crate::runtime::{Runtime, Shared};
-use crate::session::{ApiError, Call, Reply, SessionApi};
+use crate::session::{ApiError, Call, Counts, Reply, SessionApi};
 use crate::store::EntryBody;
 use crate::tool;
 use crate::value::{Map, Text, Value};
@@ -46,6 +46,7 @@ pub(super) struct Moment {
     call: Call,
     taken: RefCell<HashMap<SessionId, Arc<View>>>,
     questions: OnceCell<Vec<QuestionFacts>>,
+    counts: OnceCell<Counts>,
 }
 
 /// A session in that moment.
@@ -58,7 +59,8 @@ struct View {
 
 impl Moment {
     pub(super) fn new(runtime: Runtime, call: Call) -> Self {
-        Self { runtime, call, taken: RefCell::default(), questions: OnceCell::new() }
+        let (questions, counts) = (OnceCell::new(), OnceCell::new());
+        Self { runtime, call, taken: RefCell::default(), questions, counts }
     }
 
     fn view(&self, handle: Handle) -> Arc<View> {
@@ -219,6 +221,10 @@ impl World for Moment {
             now: rfc3339(now).to_string(),
             events: shared.hub.events(),
         }
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts.get_or_init(|| self.runtime.shared.tally.read()).clone()
     }
 
     fn jobs(&self, session: &SessionId) -> Vec<Value<'static>> {

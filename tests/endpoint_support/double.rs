@@ -8,7 +8,7 @@ use edn_bridge::event::{Body, Event};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
-    Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
+    Reach, Reply, Response, Scope, SessionApi, SwitchTarget, Tally,
 };
 use edn_bridge::value::{Map, Value};
 
@@ -47,6 +47,8 @@ pub struct Double {
     policy: Policy,
     state: Mutex<State>,
     changed: Condvar,
+    /// What the connections counted.
+    pub tally: Arc<Tally>,
 }
 
 #[derive(Default)]
@@ -59,7 +61,12 @@ struct State {
 
 impl Double {
     pub fn new(policy: impl Fn(&'static str, usize) -> Fate + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { policy: Box::new(policy), state: Mutex::default(), changed: Condvar::new() })
+        Arc::new(Self {
+            policy: Box::new(policy),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            tally: Arc::default(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,6 +146,10 @@ impl SessionApi for Double {
             kept.end(Fate::Dropped);
         }
         reply.ok(());
+    }
+
+    fn tally(&self) -> Arc<Tally> {
+        self.tally.clone()
     }
 
     fn has_session(&self, _: &SessionId) -> bool {

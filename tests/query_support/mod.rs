@@ -11,6 +11,7 @@ use edn_bridge::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
     Shown, StoreFacts, Walk, World,
 };
+use edn_bridge::session::Counts;
 use edn_bridge::value::{Map, Owned};
 
 /// The process.
@@ -112,6 +113,9 @@ impl World for Process {
     }
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
+    }
+    fn counts(&self) -> Counts {
+        Counts::default()
     }
     fn jobs(&self, _: &SessionId) -> Vec<Owned> {
         Vec::new()

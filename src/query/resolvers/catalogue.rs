@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 
 use crate::catalogue::{Access, COMMANDS, ERROR_CODES, FEATURES, OPS, OpSpec, PROTOCOL_VERSION_TEXT, TOPICS};
 use crate::edn;
+use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, out};
+use crate::session::OpCounts;
 use crate::value::{Map, Value};
 
 const OP: &[&str] = &[
@@ -50,6 +52,11 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.op/data-keys", "The keys of a response's data; those that end in ? may be absent."),
         ("psi.op/error-codes", "The error codes of its own."),
         ("psi.op/takes-session-id", "Whether it takes :session-id."),
+        (
+            "psi.op/answered",
+            "Its requests that were answered since the process was started, with a response or an error; not this one.",
+        ),
+        ("psi.op/failed", "Those of them that were answered with an error."),
         ("psi.topic/name", "The topic's name."),
         ("psi.topic/doc", "When it is emitted."),
         ("psi.topic/class", "What happens when the client is slow: :lossless, :coalescible or :latest."),
@@ -59,6 +66,7 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.error/code", "The error's code."),
         ("psi.error/doc", "When it is sent."),
         ("psi.error/retryable", "Whether the same request may succeed later."),
+        ("psi.error/count", "How often it was the answer since the process was started."),
         ("psi.command/name", "The command's name, without the slash."),
         ("psi.command/usage", "How it is written."),
         ("psi.command/doc", "What it does."),
@@ -111,6 +119,20 @@ pub(super) const PART: Namespace = Namespace {
             ],
             cost: Cost::Ready,
             run: Run::One(op_by_name),
+        },
+        Resolver {
+            name: "psi.op/counts",
+            input: &[Input::Required("psi.op/name")],
+            output: &[out("psi.op/answered"), out("psi.op/failed")],
+            cost: Cost::Ready,
+            run: Run::Batch(op_counts),
+        },
+        Resolver {
+            name: "psi.error/count",
+            input: &[Input::Required("psi.error/code")],
+            output: &[out("psi.error/count")],
+            cost: Cost::Ready,
+            run: Run::Batch(error_count),
         },
     ],
     mutations: &[],
@@ -200,6 +222,29 @@ fn op_by_name(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let found = OPS.iter().find(|spec| Some(spec.name) == name).map(op);
     let rest = OP.iter().skip(1);
     Ok(rest.filter_map(|name| Some((*name, found.as_ref()?.get_keyword(name)?.clone().into()))).collect())
+}
+
+fn op_counts(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
+    let counts = env.world.counts();
+    let answer = |inputs: &Inputs<'_>| {
+        let name = inputs.text("psi.op/name");
+        let op = counts.ops.iter().find(|op| Some(op.spec.name) == name);
+        let found = |op: &OpCounts| {
+            vec![("psi.op/answered", count(op.answered).into()), ("psi.op/failed", count(op.failed).into())]
+        };
+        Ok(op.map(found).unwrap_or_default())
+    };
+    inputs.iter().map(answer).collect()
+}
+
+fn error_count(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
+    let counts = env.world.counts();
+    let answer = |inputs: &Inputs<'_>| {
+        let code = inputs.text("psi.error/code");
+        let found = counts.errors.iter().find(|(spec, _)| Some(spec.name) == code);
+        Ok(found.map(|(_, times)| ("psi.error/count", count(*times).into())).into_iter().collect())
+    };
+    inputs.iter().map(answer).collect()
 }
 
 fn op(spec: &OpSpec) -> Map<'static> {

@@ -2,7 +2,7 @@
 
 use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::out;
+use crate::query::resolvers::{join, out};
 use crate::query::{self, Counters, explain, parse};
 use crate::value::{Map, Value};
 
@@ -15,6 +15,16 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
         ("psi.process/live-session-count", "How many sessions are live."),
         ("psi.process/event-count", "Events that were handed to connections since the process was started."),
+        (
+            "psi.process/answer-count",
+            "Answers that were given since the process was started: responses and errors. Those of one op are `psi.op/answered`.",
+        ),
+        (
+            "psi.process/error-count",
+            "Those of them that were errors, lines that were no request among them. Those of one code are `psi.error/count`.",
+        ),
+        ("psi.process/ops", "The ops that were asked for so far, in the order of the catalogue."),
+        ("psi.process/errors", "The error codes that were an answer so far, in the order of the catalogue."),
         ("psi.process/resident-bytes", "Its resident memory in bytes, or nil where the system does not say."),
         ("psi.process/thread-count", "Its threads, or nil where the system does not say."),
         ("psi.process/cpu-ms", "The processor time that it used, in milliseconds, or nil."),
@@ -44,6 +54,18 @@ pub(super) const PART: Namespace = Namespace {
             ],
             cost: Cost::Ready,
             run: Run::One(facts),
+        },
+        Resolver {
+            name: "psi.process/counts",
+            input: &[],
+            output: &[
+                out("psi.process/answer-count"),
+                out("psi.process/error-count"),
+                join("psi.process/ops", &["psi.op/name"]),
+                join("psi.process/errors", &["psi.error/code"]),
+            ],
+            cost: Cost::Ready,
+            run: Run::One(counts),
         },
         Resolver {
             name: "psi.process/usage",
@@ -80,7 +102,7 @@ pub(super) const PART: Namespace = Namespace {
                 out("psi.query/slowest-micros"),
             ],
             cost: Cost::Ready,
-            run: Run::One(counters),
+            run: Run::One(of_queries),
         },
     ],
     mutations: &[],
@@ -95,6 +117,24 @@ fn facts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
         ("psi.process/uptime-ms", process.uptime_ms.into()),
         ("psi.process/now", process.now.into()),
         ("psi.process/event-count", count(process.events).into()),
+    ])
+}
+
+/// What was asked for and what was the answer lead to their counts by their names.
+fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let counts = env.world.counts();
+    let sum = |figures: &mut dyn Iterator<Item = u64>| figures.fold(0u64, u64::saturating_add);
+    let responses = sum(&mut counts.ops.iter().map(|op| op.answered.saturating_sub(op.failed)));
+    let errors = sum(&mut counts.errors.iter().map(|(_, times)| *times));
+    let named = |key: &'static str, name: &'static str| Value::from(Map::new().with(key, name));
+    let ops = counts.ops.iter().filter(|op| op.answered > 0).map(|op| named("psi.op/name", op.spec.name));
+    let codes = counts.errors.iter().filter(|(_, times)| *times > 0);
+    let codes = codes.map(|(spec, _)| named("psi.error/code", spec.name));
+    Ok(vec![
+        ("psi.process/answer-count", count(responses.saturating_add(errors)).into()),
+        ("psi.process/error-count", count(errors).into()),
+        ("psi.process/ops", Value::vector(ops).into()),
+        ("psi.process/errors", Value::vector(codes).into()),
     ])
 }
 
@@ -119,7 +159,7 @@ fn usage(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-fn counters(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+fn of_queries(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let Counters { answered, micros, slowest } = query::counters();
     Ok(vec![
         ("psi.query/kept", query::kept().into()),
