@@ -11,9 +11,12 @@ mod grants;
 mod guests;
 mod hooks;
 mod logins;
+mod models;
 mod persistence;
 mod plists;
 mod query;
+mod questions;
+mod room;
 mod sessions;
 mod subagents;
 mod tools;
@@ -36,8 +39,10 @@ pub const CHECKS: &[&[Check]] = &[
     sessions::CHECKS,
     query::CHECKS,
     turns::CHECKS,
+    models::CHECKS,
     commands::CHECKS,
     tools::CHECKS,
+    questions::CHECKS,
     grants::CHECKS,
     hooks::CHECKS,
     subagents::CHECKS,

@@ -3,8 +3,8 @@
 use super::super::check::{Check, Need, Probe, Stop, ensure, text, texts};
 use super::super::peer::{Answer, Peer, payload, topic};
 use super::envelope::all_topics;
+use super::room::Room;
 use super::sessions::state;
-use super::tools::Room;
 use crate::catalogue::Topic;
 use crate::limits::FLOW_WINDOW_EVENTS;
 use crate::value::Value;

@@ -5,8 +5,9 @@ use super::super::launch::Config;
 use super::super::peer::{Peer, payload, topic};
 use super::events::session_of;
 use super::hooks::hooks;
+use super::questions::{QUESTIONS, respond};
+use super::room::Room;
 use super::sessions::{idle, last_answer};
-use super::tools::{QUESTIONS, Room, respond};
 use super::workflows::{NEEDS, begin, call, ended, staged, with_workflow};
 use crate::value::Value;
 

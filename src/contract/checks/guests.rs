@@ -4,8 +4,9 @@
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
 use super::events::session_of;
+use super::questions::respond;
 use super::sessions::{idle, last_answer, messages};
-use super::tools::{CALL, respond};
+use super::tools::CALL;
 use crate::value::Value;
 
 const GUESTS: &[Need] =

@@ -5,8 +5,9 @@
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
 use super::super::peer::{Peer, payload, topic};
+use super::questions::respond;
+use super::room::Room;
 use super::sessions::{idle, messages, words};
-use super::tools::{Room, respond};
 use crate::value::Value;
 
 const HOOKS: &[Need] = &[Need::Script, Need::Config, Need::Op("prompt"), Need::Op("set_mode")];

@@ -1,4 +1,5 @@
-//! Logins that ask a person: a code for a device, and a secret, which must not be found anywhere after.
+//! Logins: begun, completed and forgotten, and those that ask a person: a code for a device, and a secret, which
+//! must not be found anywhere after.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::check::{Check, Need, Stop, ensure, text};
 use super::super::launch::Config;
-use super::super::peer::payload;
+use super::super::peer::{Answer, payload};
+use super::questions::respond;
 use super::sessions::state;
-use super::tools::respond;
 use crate::value::Value;
 
 const LOGINS: &[Need] = &[
@@ -24,6 +25,45 @@ const LOGINS: &[Need] = &[
 const ANY: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-last}";
 
 pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "login.none-pending",
+        about: "`login_complete` without a login that was begun is request/no-pending-login.",
+        needs: &[Need::Op("login_complete")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            peer.ask_error("login_complete", "{:input \"code\"}", "request/no-pending-login").map(|_| ())
+        },
+    },
+    Check {
+        name: "login.begin",
+        about: "`login_begin` tells the provider and where to log in, or why it cannot.",
+        needs: &[Need::Op("login_begin")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            match peer.ask("login_begin", "{:provider \"no-such-provider\"}")? {
+                Answer::Ok(data) => ensure(data.get("pending-login") == Some(&Value::Bool(true)), || {
+                    ":pending-login is not true".to_owned()
+                }),
+                Answer::Error(error) => {
+                    let fair = ["request/invalid-params", "runtime/failed", "request/not-found"]
+                        .contains(&error.code.as_str());
+                    ensure(fair, || format!("{} came", error.code))
+                }
+            }
+        },
+    },
+    Check {
+        name: "logout.answer",
+        about: "`logout` tells whether there was anything to forget.",
+        needs: &[Need::Op("logout")],
+        run: |probe| {
+            let mut peer = probe.ready()?;
+            let data = peer.ask_ok("logout", "{:provider \"no-such-provider\"}")?;
+            ensure(data.get("logged-out").and_then(Value::as_bool).is_some(), || {
+                ":logged-out is no boolean".to_owned()
+            })
+        },
+    },
     Check {
         name: "login.completed",
         about: "`login_begin` says where to log in, `login_complete` ends what was begun, once, and `logout` forgets it.",

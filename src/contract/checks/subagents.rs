@@ -5,8 +5,10 @@ use super::super::launch::Config;
 use super::super::peer::{Peer, payload, topic};
 use super::events::session_of;
 use super::hooks::hooks;
+use super::questions::{QUESTIONS, interactor, late, respond};
+use super::room::Room;
 use super::sessions::{idle, last_answer, messages, words};
-use super::tools::{QUESTIONS, Room, caller, interactor, late, respond};
+use super::tools::caller;
 use super::workflows::call;
 use crate::value::Value;
 

@@ -1,11 +1,11 @@
-//! Tool calls, modes, questions to the user, jobs and outputs.
+//! Tool calls, modes, jobs and outputs. What the user is asked on the way is in `questions`.
 
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
-use super::super::rules::INTERACTION_KINDS;
+use super::questions::{QUESTIONS, interactor, respond};
+use super::room::Room;
 use super::sessions::{idle, last_answer, talk};
 use crate::value::Value;
 
@@ -17,11 +17,7 @@ pub(super) const ECHO_CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\
 pub(super) const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\" :arguments {:command \"echo contract\"}}}]} \
                     {:steps [{:delta \"done\"}]}] :then :repeat-last}";
 
-const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
-pub(super) const QUESTIONS: &[Need] =
-    &[Need::Script, Need::Op("prompt"), Need::Op("interaction_respond"), Need::Feature("interactor")];
-const DIALOGS: &[Need] =
-    &[Need::Script, Need::Op("prompt"), Need::Op("resolve_dialog"), Need::Op("cancel_dialog")];
+pub(super) const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -204,9 +200,9 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let room = Room::new("read", "one\ntwo\nthree\n")?;
-            let said = room.call(probe, "read", "")?;
+            let said = call(probe, &room, "read", "")?;
             ensure(said.contains("one") && said.contains("three"), || format!("it reads {said:?}"))?;
-            let said = room.call(probe, "read", ":offset 2 :limit 1")?;
+            let said = call(probe, &room, "read", ":offset 2 :limit 1")?;
             ensure(said.contains("two") && !said.contains("three"), || format!("the range reads {said:?}"))
         },
     },
@@ -216,7 +212,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let room = Room::new("write", "before")?;
-            room.call(probe, "write", ":content \"after λ\"")?;
+            call(probe, &room, "write", ":content \"after λ\"")?;
             let held = room.held()?;
             ensure(held == "after λ", || format!("the file holds {held:?}"))
         },
@@ -227,14 +223,14 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let room = Room::new("edit", "a b c c")?;
-            room.call(probe, "edit", ":edits [{:old \"a\" :new \"A\"} {:old \"b\" :new \"B\"}]")?;
+            call(probe, &room, "edit", ":edits [{:old \"a\" :new \"A\"} {:old \"b\" :new \"B\"}]")?;
             let held = room.held()?;
             ensure(held == "A B c c", || format!("the file holds {held:?}"))?;
             for misfit in [
                 ":edits [{:old \"A\" :new \"X\"} {:old \"c\" :new \"Y\"}]",
                 ":edits [{:old \"z\" :new \"y\"}]",
             ] {
-                ensure(room.call(probe, "edit", misfit).is_err(), || format!("{misfit} is taken"))?;
+                ensure(call(probe, &room, "edit", misfit).is_err(), || format!("{misfit} is taken"))?;
             }
             let held = room.held()?;
             ensure(held == "A B c c", || format!("a refused edit left {held:?}"))
@@ -246,7 +242,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let room = Room::new("search", "needle one\nhay\nneedle two\n")?;
-            let said = room.call(probe, "search", ":pattern \"needle\"")?;
+            let said = call(probe, &room, "search", ":pattern \"needle\"")?;
             ensure(
                 said.contains("needle one") && said.contains("needle two") && !said.contains("hay"),
                 || format!("it finds {said:?}"),
@@ -259,7 +255,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: CALLS,
         run: |probe| {
             let room = Room::new("find", "")?;
-            let said = room.call_in_folder(probe, "find", ":glob \"*.txt\"")?;
+            let said = call_in_folder(probe, &room, "find", ":glob \"*.txt\"")?;
             ensure(said.contains("file.txt"), || format!("it finds {said:?}"))
         },
     },
@@ -416,373 +412,6 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
-        name: "interaction.asked",
-        about: "A call that needs approval asks the interactor: with an id of its own, the turn's correlation id, and the payload of its kind.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            let asked = payload(&question);
-            ensure(text(asked, "kind") == "approve", || format!("the kind is {:?}", text(asked, "kind")))?;
-            ensure(!text(asked, "correlation-id").is_empty(), || ":correlation-id is missing".to_owned())?;
-            let approve = asked.get("payload").cloned().unwrap_or(Value::Nil);
-            for key in ["tool", "tool-id", "call-summary"] {
-                ensure(!text(&approve, key).is_empty(), || format!("the payload has no :{key}"))?;
-            }
-            ensure(text(&approve, "command").contains("echo contract"), || {
-                "the command is not shown".to_owned()
-            })
-        },
-    },
-    Check {
-        name: "interaction.approved",
-        about: "An approval lets the call run; everybody is told by interaction/answered.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")?;
-            let told = peer.topic("interaction/answered")?;
-            ensure(
-                text(payload(&told), "interaction-id") == text(payload(&question), "interaction-id"),
-                || "another question is told".to_owned(),
-            )?;
-            ensure(
-                text(payload(&told), "correlation-id") == text(payload(&question), "correlation-id"),
-                || "the correlation id is another".to_owned(),
-            )?;
-            let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || {
-                "the call did not run".to_owned()
-            })
-        },
-    },
-    Check {
-        name: "interaction.denied",
-        about: "A denial reaches the model as a result with :is-error true and the note in its text.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            let id = text(payload(&question), "interaction-id").to_owned();
-            let params = format!(
-                "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}} :note \"use the other one\"}}"
-            );
-            peer.ask_ok("interaction_respond", &params)?;
-            let result = peer.topic("tool/result")?;
-            ensure(payload(&result).get("is-error") == Some(&Value::Bool(true)), || {
-                ":is-error is not true".to_owned()
-            })?;
-            ensure(text(payload(&result), "result-text").contains("use the other one"), || {
-                "the note is lost".to_owned()
-            })?;
-            last_answer(&mut peer).map(|_| ())
-        },
-    },
-    Check {
-        name: "interaction.cancelled",
-        about: "A question that is cancelled is over, and everybody is told.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            respond(&mut peer, &question, "cancelled", "nil")?;
-            let told = peer.topic("interaction/answered")?;
-            ensure(text(payload(&told), "status") == "cancelled", || {
-                "it is not told as cancelled".to_owned()
-            })?;
-            late(&mut peer, &question)
-        },
-    },
-    Check {
-        name: "interaction.late",
-        about: "The first answer wins; a later one is request/interaction-already-answered.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")?;
-            late(&mut peer, &question)
-        },
-    },
-    Check {
-        name: "interaction.misshapen",
-        about: "An answer of another shape is request/invalid-params, and the question stays open.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            let id = text(payload(&question), "interaction-id").to_owned();
-            for value in ["{:outcome \"maybe\"}", "{:ok true}", "{}"] {
-                let params = format!("{{:interaction-id {id:?} :status \"accepted\" :value {value}}}");
-                peer.ask_error("interaction_respond", &params, "request/invalid-params")?;
-            }
-            respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")
-        },
-    },
-    Check {
-        name: "interaction.kinds",
-        about: "Every question is of one of the eight kinds.",
-        needs: QUESTIONS,
-        run: |probe| {
-            for call in [
-                "{:name \"bash\" :arguments {:command \"echo contract\"}}",
-                "{:name \"ask-user\" :arguments {:question \"What?\"}}",
-            ] {
-                let script = format!(
-                    "{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"done\"}}]}}]}}"
-                );
-                let mut peer = interactor(probe, &script)?;
-                peer.ask_ok("prompt", "{:message \"call\"}")?;
-                let question = peer.topic("interaction/requested")?;
-                let kind = text(payload(&question), "kind").to_owned();
-                ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || {
-                    format!("{kind:?} is no kind")
-                })?;
-            }
-            Ok(())
-        },
-    },
-    Check {
-        name: "interaction.unknown",
-        about: "An answer to no question is request/not-found.",
-        needs: &[Need::Op("interaction_respond")],
-        run: |probe| {
-            let mut peer = probe.ready()?;
-            let params = "{:interaction-id \"no-such-question\" :status \"cancelled\"}";
-            peer.ask_error("interaction_respond", params, "request/not-found").map(|_| ())
-        },
-    },
-    Check {
-        name: "interaction.ask",
-        about: "A free question is answered with text, and the model gets it.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:name \"ask-user\" :arguments {:question \"What colour?\"}}}]} {:steps [{:delta \"done\"}]}]}";
-            let mut peer = interactor(probe, script)?;
-            peer.ask_ok("prompt", "{:message \"ask me\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            ensure(text(payload(&question), "kind") == "ask", || "the kind is another".to_owned())?;
-            let prompt = payload(&question).get("payload").map(|asked| text(asked, "prompt").to_owned());
-            ensure(prompt.is_some_and(|prompt| prompt.contains("What colour?")), || {
-                "the question is lost".to_owned()
-            })?;
-            respond(&mut peer, &question, "accepted", "{:text \"green\"}")?;
-            let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || {
-                "the answer is lost".to_owned()
-            })
-        },
-    },
-    Check {
-        name: "interaction.select",
-        about: "A question with options is answered with the place of one.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:name \"ask-user\" :arguments {:question \"Which?\" :options [\"red\" \"green\"]}}}]} {:steps [{:delta \"done\"}]}]}";
-            let mut peer = interactor(probe, script)?;
-            peer.ask_ok("prompt", "{:message \"ask me\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            ensure(text(payload(&question), "kind") == "select", || {
-                format!("the kind is {:?}", text(payload(&question), "kind"))
-            })?;
-            let options = payload(&question)
-                .get("payload")
-                .and_then(|asked| asked.get("options"))
-                .and_then(Value::as_slice)
-                .map_or(0, <[_]>::len);
-            ensure(options == 2, || format!("{options} options are offered"))?;
-            respond(&mut peer, &question, "accepted", "{:index 1}")?;
-            let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("green"), || {
-                "the choice is lost".to_owned()
-            })
-        },
-    },
-    Check {
-        name: "interaction.one-at-a-time",
-        about: "An interactor is asked the next question when this one is answered, in call order.",
-        needs: QUESTIONS,
-        run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:id \"one\" :name \"bash\" :arguments {:command \"echo 1\"}}} \
-                          {:tool-call {:id \"two\" :name \"bash\" :arguments {:command \"echo 2\"}}}]} {:steps [{:delta \"done\"}]}]}";
-            let mut peer = interactor(probe, script)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            for due in ["one", "two"] {
-                let question = peer.topic("interaction/requested")?;
-                let tool = payload(&question).get("payload").map(|asked| text(asked, "tool-id").to_owned());
-                ensure(tool.as_deref() == Some(due), || format!("{tool:?} is asked for where {due} is due"))?;
-                peer.barrier()?;
-                let more = peer.take_events().iter().any(|event| topic(event) == "interaction/requested");
-                ensure(!more, || "two questions are open".to_owned())?;
-                respond(&mut peer, &question, "accepted", "{:outcome \"approve\" :scope \"once\"}")?;
-            }
-            last_answer(&mut peer).map(|_| ())
-        },
-    },
-    Check {
-        name: "interaction.ends-with-the-turn",
-        about: "`abort` while a question is open withdraws it.",
-        needs: &[
-            Need::Script,
-            Need::Op("prompt"),
-            Need::Op("abort"),
-            Need::Op("interaction_respond"),
-            Need::Feature("interactor"),
-        ],
-        run: |probe| {
-            let mut peer = interactor(probe, CALL)?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let question = peer.topic("interaction/requested")?;
-            peer.ask_ok("abort", "{}")?;
-            idle(&mut peer)?;
-            late(&mut peer, &question)
-        },
-    },
-    Check {
-        name: "interaction.headless",
-        about: "Where nobody can be asked the turn halts with permission-required, naming the kind and what to do.",
-        needs: &[Need::Script, Need::Op("prompt")],
-        run: |probe| {
-            let mut peer = probe.subscribed(Some(CALL))?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            let event = peer.event("a word of permission-required", |_, payload| {
-                let said = crate::edn::to_string(payload);
-                said.contains("permission-required")
-            })?;
-            let said = crate::edn::to_string(payload(&event));
-            ensure(said.contains("approve"), || format!("the kind is not named in {said}"))?;
-            idle(&mut peer)
-        },
-    },
-    Check {
-        name: "interaction.unattended",
-        about: "With everything allowed and nobody there a text is answered with the empty one and a choice with the first.",
-        needs: CALLS,
-        run: |probe| {
-            let script = "{:turns [{:steps [{:tool-call {:name \"ask-user\" :arguments {:question \"What?\"}}} \
-                          {:tool-call {:name \"ask-user\" :arguments {:question \"Which?\" :options [\"red\" \"green\"]}}}]} \
-                          {:steps [{:delta \"done\"}]}]}";
-            let mut peer = caller(probe, script, "yolo")?;
-            peer.ask_ok("prompt", "{:message \"ask me\"}")?;
-            for due in ["", "red"] {
-                let result = peer.topic("tool/result")?;
-                let said = text(payload(&result), "result-text");
-                ensure(said == due, || format!("{said:?} is the answer where {due:?} is due"))?;
-                ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
-                    "the question failed".to_owned()
-                })?;
-            }
-            last_answer(&mut peer).map(|_| ())
-        },
-    },
-    Check {
-        name: "interaction.unattended-login",
-        about: "What only a person can know is not made up: with everything allowed a login without anybody there is not completed.",
-        needs: &[
-            Need::Script,
-            Need::Config,
-            Need::Op("set_mode"),
-            Need::Op("command"),
-            Need::Op("login_complete"),
-        ],
-        run: |probe| {
-            let mut peer = probe.configured(CALL, &super::logins::keyed(), &[])?;
-            peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
-            peer.ask_ok("command", "{:text \"/login k\"}")?;
-            let told = peer.topic("command-result")?;
-            ensure(text(payload(&told), "type") == "login_start", || "it did not begin".to_owned())?;
-            peer.barrier()?;
-            let more = peer.take_events().into_iter().find(|event| topic(event) == "command-result");
-            ensure(more.is_none(), || "it went on without anybody".to_owned())?;
-            // It waits for the frontend, as one that was begun by the op does.
-            peer.ask_ok("login_complete", "{:input \"sk-contract\"}").map(|_| ())
-        },
-    },
-    Check {
-        name: "interaction.subscribing-makes-none",
-        about: "Subscribing to everything makes no interactor; naming the dialog topic does.",
-        needs: DIALOGS,
-        run: |probe| {
-            let mut peer = probe.subscribed(Some(CALL))?;
-            peer.ask_ok("prompt", "{:message \"call\"}")?;
-            idle(&mut peer)?;
-            peer.barrier()?;
-            let asked = peer.take_events().iter().any(|event| topic(event) == "ui/dialog-requested");
-            ensure(!asked, || "a client was asked that is no interactor".to_owned())?;
-            let mut peer = dialogs(probe)?;
-            peer.topic("ui/dialog-requested").map(|_| ())
-        },
-    },
-    Check {
-        name: "dialog.resolved",
-        about: "A client that knows only dialogs gets a projection of the question and answers it.",
-        needs: DIALOGS,
-        run: |probe| {
-            let mut peer = dialogs(probe)?;
-            let dialog = peer.topic("ui/dialog-requested")?;
-            let kind = text(payload(&dialog), "kind").to_owned();
-            ensure(kind == "select", || format!("an approval is projected as {kind:?}"))?;
-            let options = payload(&dialog).get("options").and_then(Value::as_slice).unwrap_or_default();
-            let first = options.first().and_then(|option| option.get("value")).cloned().unwrap_or(Value::Nil);
-            let id = text(payload(&dialog), "dialog-id").to_owned();
-            let params = format!("{{:dialog-id {id:?} :result {}}}", crate::edn::to_string(&first));
-            peer.ask_ok("resolve_dialog", &params)?;
-            let result = peer.topic("tool/result")?;
-            ensure(text(payload(&result), "result-text").contains("contract"), || {
-                "the first option does not approve".to_owned()
-            })
-        },
-    },
-    Check {
-        name: "dialog.cancelled",
-        about: "A dialog that is cancelled ends the question.",
-        needs: DIALOGS,
-        run: |probe| {
-            let mut peer = dialogs(probe)?;
-            let dialog = peer.topic("ui/dialog-requested")?;
-            let id = text(payload(&dialog), "dialog-id").to_owned();
-            peer.ask_ok("cancel_dialog", &format!("{{:dialog-id {id:?}}}"))?;
-            idle(&mut peer)
-        },
-    },
-    Check {
-        name: "dialog.none",
-        about: "An answer where no dialog is open is request/no-active-dialog.",
-        needs: &[Need::Op("resolve_dialog"), Need::Op("cancel_dialog")],
-        run: |probe| {
-            let mut peer = probe.ready()?;
-            peer.ask_error(
-                "resolve_dialog",
-                "{:dialog-id \"none\" :result true}",
-                "request/no-active-dialog",
-            )?;
-            peer.ask_error("cancel_dialog", "{:dialog-id \"none\"}", "request/no-active-dialog").map(|_| ())
-        },
-    },
-    Check {
-        name: "dialog.another",
-        about: "An answer to another dialog than the open one is request/dialog-id-mismatch.",
-        needs: DIALOGS,
-        run: |probe| {
-            let mut peer = dialogs(probe)?;
-            peer.topic("ui/dialog-requested")?;
-            peer.ask_error(
-                "resolve_dialog",
-                "{:dialog-id \"another\" :result true}",
-                "request/dialog-id-mismatch",
-            )?;
-            peer.ask_error("cancel_dialog", "{:dialog-id \"another\"}", "request/dialog-id-mismatch")
-                .map(|_| ())
-        },
-    },
-    Check {
         name: "output.unknown",
         about: "`read_output` of a handle that does not exist is request/not-found.",
         needs: &[Need::Op("read_output")],
@@ -873,41 +502,28 @@ pub(super) fn caller(probe: &Probe<'_>, script: &str, mode: &str) -> Result<Peer
     Ok(peer)
 }
 
-/// A server whose client answers typed questions.
-pub(super) fn interactor(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> {
-    let mut peer = probe.ready_with(Some(script), &["interactor"])?;
-    peer.ask_ok("subscribe", "{}")?;
-    Ok(peer)
+/// Calls a tool with the room's file as `:path` and returns its result.
+fn call(probe: &Probe<'_>, room: &Room, tool: &str, arguments: &str) -> Result<String, Stop> {
+    call_at(probe, tool, arguments, &room.path("file.txt"))
 }
 
-/// A server whose client knows only dialogs, with a question on its way.
-fn dialogs(probe: &Probe<'_>) -> Result<Peer, Stop> {
-    let mut peer = probe.ready_with(Some(CALL), &[])?;
-    let topics = "[\"ui/dialog-requested\" \"tool/result\" \"assistant/message\" \"session/updated\"]";
-    peer.ask_ok("subscribe", &format!("{{:topics {topics}}}"))?;
-    peer.ask_ok("prompt", "{:message \"call\"}")?;
-    Ok(peer)
+fn call_in_folder(probe: &Probe<'_>, room: &Room, tool: &str, arguments: &str) -> Result<String, Stop> {
+    call_at(probe, tool, arguments, &room.folder())
 }
 
-pub(super) fn respond(
-    peer: &mut Peer,
-    question: &Value<'static>,
-    status: &str,
-    value: &str,
-) -> Result<(), Stop> {
-    let id = text(payload(question), "interaction-id").to_owned();
-    let value = if value == "nil" { String::new() } else { format!(":value {value}") };
-    let data = peer
-        .ask_ok("interaction_respond", &format!("{{:interaction-id {id:?} :status {status:?} {value}}}"))?;
-    ensure(data.get("accepted") == Some(&Value::Bool(true)), || ":accepted is not true".to_owned())
-}
-
-pub(super) fn late(peer: &mut Peer, question: &Value<'static>) -> Result<(), Stop> {
-    let id = text(payload(question), "interaction-id").to_owned();
-    let params = format!(
-        "{{:interaction-id {id:?} :status \"accepted\" :value {{:outcome \"deny\" :scope \"once\"}}}}"
+fn call_at(probe: &Probe<'_>, tool: &str, arguments: &str, path: &str) -> Result<String, Stop> {
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name {tool:?} :arguments {{:path {path:?} {arguments}}}}}}}]}} \
+         {{:steps [{{:delta \"done\"}}]}}]}}"
     );
-    peer.ask_error("interaction_respond", &params, "request/interaction-already-answered").map(|_| ())
+    let mut peer = caller(probe, &script, "yolo")?;
+    peer.ask_ok("prompt", "{:message \"call\"}")?;
+    let result = peer.topic("tool/result")?;
+    let said = text(payload(&result), "result-text").to_owned();
+    ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
+        format!("{tool} failed: {said}")
+    })?;
+    Ok(said)
 }
 
 fn long_output(probe: &Probe<'_>) -> Result<(), Stop> {
@@ -948,98 +564,4 @@ fn jobs(probe: &Probe<'_>) -> Result<(), Stop> {
     let data = peer.ask_ok("cancel_background_job", &format!("{{:job-id {id:?}}}"))?;
     ensure(data.get("accepted").and_then(Value::as_bool).is_some(), || ":accepted is missing".to_owned())?;
     peer.topic("job/updated").map(|_| ())
-}
-
-/// How long a command of a check's own making may take to leave its mark.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(20);
-
-/// A folder with one file that tools may change.
-pub(super) struct Room {
-    folder: PathBuf,
-}
-
-impl Room {
-    pub(super) fn new(name: &str, content: &str) -> Result<Self, Stop> {
-        let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}-{name}", std::process::id()));
-        let made = || {
-            std::fs::create_dir_all(&folder)?;
-            std::fs::write(folder.join("file.txt"), content)
-        };
-        made().map_err(|error| Stop::failed(format!("{}: {error}", folder.display())))?;
-        Ok(Self { folder })
-    }
-
-    /// A path in the folder, for a command or a tool.
-    pub(super) fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_string_lossy().into_owned()
-    }
-
-    /// What stands in a file of the folder; `None` where there is no such file.
-    pub(super) fn read(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.folder.join(name)).ok()
-    }
-
-    /// Makes a file in the folder, for a command that waits for it.
-    pub(super) fn make(&self, name: &str) -> Result<(), Stop> {
-        std::fs::write(self.folder.join(name), "")
-            .map_err(|error| Stop::failed(format!("{name} cannot be made: {error}")))
-    }
-
-    /// Takes a file of the folder away, if it is there.
-    pub(super) fn take(&self, name: &str) -> Result<(), Stop> {
-        match std::fs::remove_file(self.folder.join(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Stop::failed(format!("{name} cannot be removed: {error}")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits for a file that a command makes.
-    pub(super) fn wait_for(&self, name: &str) -> Result<(), Stop> {
-        let path = self.folder.join(name);
-        let begun = Instant::now();
-        while !path.exists() {
-            ensure(begun.elapsed() < COMMAND_PATIENCE, || format!("{name} was not made"))?;
-            std::thread::yield_now();
-        }
-        Ok(())
-    }
-
-    fn held(&self) -> Result<String, Stop> {
-        let path = self.folder.join("file.txt");
-        std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{}: {error}", path.display())))
-    }
-
-    /// Calls a tool with the file as `:path` and returns its result.
-    fn call(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
-        self.call_at(probe, tool, arguments, self.folder.join("file.txt"))
-    }
-
-    fn call_in_folder(&self, probe: &Probe<'_>, tool: &str, arguments: &str) -> Result<String, Stop> {
-        self.call_at(probe, tool, arguments, self.folder.clone())
-    }
-
-    fn call_at(&self, probe: &Probe<'_>, tool: &str, arguments: &str, path: PathBuf) -> Result<String, Stop> {
-        let path = path.to_string_lossy().into_owned();
-        let script = format!(
-            "{{:turns [{{:steps [{{:tool-call {{:name {tool:?} :arguments {{:path {path:?} {arguments}}}}}}}]}} \
-             {{:steps [{{:delta \"done\"}}]}}]}}"
-        );
-        let mut peer = caller(probe, &script, "yolo")?;
-        peer.ask_ok("prompt", "{:message \"call\"}")?;
-        let result = peer.topic("tool/result")?;
-        let said = text(payload(&result), "result-text").to_owned();
-        ensure(payload(&result).get("is-error") == Some(&Value::Bool(false)), || {
-            format!("{tool} failed: {said}")
-        })?;
-        Ok(said)
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        // What is left behind in a temporary folder does no harm.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }

@@ -4,8 +4,9 @@ use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
 use super::super::peer::{Peer, payload, topic};
 use super::events::session_of;
+use super::questions::{late, respond};
+use super::room::Room;
 use super::sessions::{idle, messages, words};
-use super::tools::{Room, late, respond};
 use crate::value::Value;
 
 pub(super) const NEEDS: &[Need] = &[
