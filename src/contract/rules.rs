@@ -7,9 +7,13 @@
 //! Beside the general rules there is one for each op (`answer.` and its name), each topic (`topic.`)
 //! and each kind of interaction (`kind.`).
 
+mod shapes;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::catalogue::{ERROR_CODES, ErrorCode, OPS, SCOPE_KEYS, TOPICS};
+use shapes::{filled, is_utc_time, not_plain, wrong_answer, wrong_shape};
+
+use crate::catalogue::{ERROR_CODES, ErrorCode, OPS, OpSpec, SCOPE_KEYS, TOPICS};
 use crate::edn;
 use crate::value::{Map, Value};
 
@@ -250,10 +254,7 @@ impl Witness {
         look.shape("frame.response", map, "ok", "true or false", |value| value.as_bool().is_some());
         look.shape("frame.response", map, "data", "a map", |value| value.as_map().is_some());
         self.answer(map, look);
-        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
-        else {
-            return;
-        };
+        let Some(op) = op_of(map) else { return };
         let rule = format!("answer.{}", op.name);
         look.at(&rule);
         let data = map.get_keyword("data").and_then(Value::as_map);
@@ -289,10 +290,7 @@ impl Witness {
             self.answer(map, look);
         }
         let code = map.get_keyword("error-code").and_then(Value::as_str).unwrap_or_default();
-        let Some(op) = OPS.iter().find(|op| map.get_keyword("op").and_then(Value::as_str) == Some(op.name))
-        else {
-            return;
-        };
+        let Some(op) = op_of(map) else { return };
         let known = ERROR_CODES.iter().any(|spec| spec.name == code);
         if known && !op.errors.iter().chain(ANYBODYS).any(|own| own.as_str() == code) {
             look.breach(
@@ -399,6 +397,12 @@ impl Witness {
     }
 }
 
+/// The op that an answer names.
+fn op_of(map: &Map<'_>) -> Option<&'static OpSpec> {
+    let name = map.get_keyword("op").and_then(Value::as_str)?;
+    OPS.iter().find(|op| op.name == name)
+}
+
 /// The payload of a question, by its kind.
 fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
     let kind = payload.get_keyword("kind").and_then(Value::as_str).unwrap_or_default();
@@ -462,107 +466,6 @@ pub fn excerpt(line: &[u8]) -> String {
         Some((offset, _)) => format!("{}… ({} bytes)", text.get(..offset).unwrap_or_default(), line.len()),
         None => text.into_owned(),
     }
-}
-
-fn filled(value: &Value<'_>) -> bool {
-    value.as_str().is_some_and(|text| !text.is_empty())
-}
-
-/// What in a value a simple reader cannot take.
-fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
-    let mut rest = vec![value];
-    let mut strings = false;
-    while let Some(value) = rest.pop() {
-        match value {
-            Value::Ratio(_) => return Some("a ratio"),
-            Value::Char(_) => return Some("a character"),
-            Value::Tagged(_) | Value::Inst(_) | Value::Uuid(_) => return Some("a tagged literal"),
-            Value::Str(text) => strings |= text.contains("#:"),
-            _ => {}
-        }
-        if let Some(map) = value.as_map() {
-            rest.extend(map.iter().flat_map(|(key, value)| [key, value]));
-        } else if let Some(set) = value.as_set() {
-            rest.extend(set.iter());
-        } else if let Some(items) = value.as_slice() {
-            rest.extend(items);
-        }
-    }
-    let shorthand = memchr::memmem::find(line, b"#:").is_some();
-    (shorthand && !strings).then_some("a namespaced map")
-}
-
-/// `2026-01-02T03:04:05.678Z`: what a timestamp of the wire looks like.
-fn is_utc_time(text: &str) -> bool {
-    let Some(body) = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00")) else { return false };
-    let (seconds, fraction) = body.split_once('.').unwrap_or((body, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let pattern = "dddd-dd-ddTdd:dd:dd";
-    seconds.len() == pattern.len()
-        && digits(fraction)
-        && seconds.bytes().zip(pattern.bytes()).all(|(byte, expected)| match expected {
-            b'd' => byte.is_ascii_digit(),
-            other => byte == other,
-        })
-}
-
-/// Keys mean the same in every payload; so does what they hold.
-fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
-    let (expected, fits) = match key {
-        "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
-        | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage"
-        | "point" | "active-session-id" | "ext-id" | "code" | "level" => {
-            ("a non-empty string", filled(value))
-        }
-        "text" | "call-summary" | "result-text" | "path-line" | "stats-line" | "title" | "error-message" => {
-            ("a string", value.as_str().is_some())
-        }
-        "message" | "session-file" | "session-name" | "stop-reason" | "thinking-level" | "model-id"
-        | "model-provider" => ("a string or nil", value.as_str().is_some() || value.is_nil()),
-        "is-streaming" | "is-compacting" | "is-error" | "interrupt-pending" | "model-reasoning" => {
-            ("true or false", value.as_bool().is_some() || (key == "model-reasoning" && value.is_nil()))
-        }
-        "offset" | "message-count" | "pending-message-count" | "retry-attempt" => {
-            ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0))
-        }
-        "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => {
-            ("a vector", value.as_slice().is_some())
-        }
-        "payload" | "job" | "ui/action" | "usage" | "parsed-args" => {
-            ("a map", value.as_map().is_some() || (key == "usage" && value.is_nil()))
-        }
-        _ => return None,
-    };
-    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
-}
-
-/// Keys of answers mean the same whichever op they answer.
-fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
-    let (expected, fits) = match key {
-        "accepted"
-        | "enabled"
-        | "pong"
-        | "logged-in"
-        | "logged-out"
-        | "pending-login"
-        | "uses-callback-server"
-        | "compacted"
-        | "trusted"
-        | "pending"
-        | "more"
-        | "cancelled"
-        | "truncated" => ("true or false", value.as_bool().is_some()),
-        "session-id" | "active-session-id" | "protocol-version" | "url" | "mode" | "path" | "turn-id"
-        | "behavior" => ("a non-empty string", filled(value)),
-        "session-name" | "dropped-steering-text" | "output" => ("a string", value.as_str().is_some()),
-        "subscribed" | "ignored" | "messages" | "sessions" | "commands" | "models" | "jobs" | "missing" => {
-            ("a vector", value.as_slice().is_some())
-        }
-        "server-info" | "state" | "stats" | "model" | "job" => ("a map", value.as_map().is_some()),
-        "offset" | "size" => ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0)),
-        _ => return None,
-    };
-    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! What single values of the server's frames look like. Knows the catalogue's keys, not which frame they stand in.
+
+use super::excerpt;
+use crate::edn;
+use crate::value::Value;
+
+/// A string with something in it.
+pub(super) fn filled(value: &Value<'_>) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
+/// What in a value a simple reader cannot take.
+pub(super) fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
+    let mut rest = vec![value];
+    let mut strings = false;
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Ratio(_) => return Some("a ratio"),
+            Value::Char(_) => return Some("a character"),
+            Value::Tagged(_) | Value::Inst(_) | Value::Uuid(_) => return Some("a tagged literal"),
+            Value::Str(text) => strings |= text.contains("#:"),
+            _ => {}
+        }
+        if let Some(map) = value.as_map() {
+            rest.extend(map.iter().flat_map(|(key, value)| [key, value]));
+        } else if let Some(set) = value.as_set() {
+            rest.extend(set.iter());
+        } else if let Some(items) = value.as_slice() {
+            rest.extend(items);
+        }
+    }
+    let shorthand = memchr::memmem::find(line, b"#:").is_some();
+    (shorthand && !strings).then_some("a namespaced map")
+}
+
+/// `2026-01-02T03:04:05.678Z`: what a timestamp of the wire looks like.
+pub(super) fn is_utc_time(text: &str) -> bool {
+    let Some(body) = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00")) else { return false };
+    let (seconds, fraction) = body.split_once('.').unwrap_or((body, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let pattern = "dddd-dd-ddTdd:dd:dd";
+    seconds.len() == pattern.len()
+        && digits(fraction)
+        && seconds.bytes().zip(pattern.bytes()).all(|(byte, expected)| match expected {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+}
+
+/// Keys mean the same in every payload; so does what they hold.
+pub(super) fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
+    let (expected, fits) = match key {
+        "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
+        | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage"
+        | "point" | "active-session-id" | "ext-id" | "code" | "level" => {
+            ("a non-empty string", filled(value))
+        }
+        "text" | "call-summary" | "result-text" | "path-line" | "stats-line" | "title" | "error-message" => {
+            ("a string", value.as_str().is_some())
+        }
+        "message" | "session-file" | "session-name" | "stop-reason" | "thinking-level" | "model-id"
+        | "model-provider" => ("a string or nil", value.as_str().is_some() || value.is_nil()),
+        "is-streaming" | "is-compacting" | "is-error" | "interrupt-pending" | "model-reasoning" => {
+            ("true or false", value.as_bool().is_some() || (key == "model-reasoning" && value.is_nil()))
+        }
+        "offset" | "message-count" | "pending-message-count" | "retry-attempt" => {
+            ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0))
+        }
+        "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => {
+            ("a vector", value.as_slice().is_some())
+        }
+        "payload" | "job" | "ui/action" | "usage" | "parsed-args" => {
+            ("a map", value.as_map().is_some() || (key == "usage" && value.is_nil()))
+        }
+        _ => return None,
+    };
+    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
+}
+
+/// Keys of answers mean the same whichever op they answer.
+pub(super) fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
+    let (expected, fits) = match key {
+        "accepted"
+        | "enabled"
+        | "pong"
+        | "logged-in"
+        | "logged-out"
+        | "pending-login"
+        | "uses-callback-server"
+        | "compacted"
+        | "trusted"
+        | "pending"
+        | "more"
+        | "cancelled"
+        | "truncated" => ("true or false", value.as_bool().is_some()),
+        "session-id" | "active-session-id" | "protocol-version" | "url" | "mode" | "path" | "turn-id"
+        | "behavior" => ("a non-empty string", filled(value)),
+        "session-name" | "dropped-steering-text" | "output" => ("a string", value.as_str().is_some()),
+        "subscribed" | "ignored" | "messages" | "sessions" | "commands" | "models" | "jobs" | "missing" => {
+            ("a vector", value.as_slice().is_some())
+        }
+        "server-info" | "state" | "stats" | "model" | "job" => ("a map", value.as_map().is_some()),
+        "offset" | "size" => ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0)),
+        _ => return None,
+    };
+    (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
+}
