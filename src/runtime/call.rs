@@ -1,26 +1,28 @@
-//! The tool calls of one answer: judged and asked about in order, run side by side, answered in order.
+//! The tool calls of one answer: judged and asked about in order, run side by side, answered in order. What a
+//! person is asked about them is in `asking`.
+
+mod asking;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
-use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Body, ToolCall, ToolOutput};
-use crate::interaction::grant::{self, Binding};
-use crate::interaction::{Kind, Origin, Question, Resolution};
-use crate::limits::{PARALLEL_TOOLS, TOOL_RESULT_BYTES};
+use crate::interaction::Kind;
+use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Mode, Role};
-use crate::runtime::execution::{self, Execution, Given};
+use crate::runtime::execution;
 use crate::runtime::stage::{Point, Stage};
 use crate::runtime::turn::{Turn, proposed};
 use crate::runtime::{jobs, subagent};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Rule, Verdict};
+use crate::tool::permission::{Access, Verdict};
 use crate::tool::sandbox::Sandbox;
 use crate::tool::{self, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
@@ -276,245 +278,11 @@ impl Batch<'_> {
         self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
     }
 
-    /// Asks for a grant where a call is outside its stage's tools: before anything else is asked or judged.
-    /// What is returned has to be used when the call is about to run.
-    async fn grant(
-        &self,
-        call: &ToolCall,
-        plan: Option<&Result<Plan, String>>,
-        place: &mut Option<Place>,
-    ) -> Result<Option<String>, Outcome> {
-        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
-            return Ok(None);
-        };
-        let runs = matches!(&*call.name, tool::ASK_USER | tool::DELEGATE);
-        match plan {
-            // What cannot run is not worth a question.
-            Some(Err(_)) => return Ok(None),
-            None if !runs => return Ok(None),
-            Some(Ok(plan)) => {
-                if let Verdict::Deny(reason) = self.judge(call, plan) {
-                    return Err(denied(&reason));
-                }
-            }
-            None => {}
-        }
-        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
-        let proposal = self.turn.shared.clock.id("p-");
-        let binding = binding(stage, &proposal, call);
-        let mut payload = Map::new();
-        payload.put("stage-execution-id", stage.id.clone());
-        payload.put("attempt", i64::from(stage.attempt));
-        payload.put("proposal-id", proposal.clone());
-        payload.put("tool", call.name.to_string());
-        payload.put("args-digest", binding.args_digest.clone());
-        payload.put("args-summary", call.summary.to_string());
-        payload.put(
-            "reason",
-            format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
-        );
-        let (outcome, note) = match self.ask(Kind::GrantStageTool, payload).await {
-            Resolution::Accepted { value, note } => {
-                let outcome = value.get_keyword("outcome").and_then(Value::as_str).unwrap_or("deny");
-                (outcome.to_owned(), note)
-            }
-            Resolution::Cancelled { note } => ("deny".to_owned(), note),
-            Resolution::TimedOut => ("deny".to_owned(), Some("Nobody answered in time.".to_owned())),
-            Resolution::Headless => ("deny".to_owned(), Some("Nobody is there to grant it.".to_owned())),
-            Resolution::Withdrawn => return Err(self.not_run()),
-        };
-        stage.answered(Given { binding, outcome: outcome.clone(), note: note.clone() });
-        match outcome.as_str() {
-            "approve" => Ok(Some(proposal)),
-            _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
-        }
-    }
-
-    /// Uses the grant of a call that is about to run, if it needed one.
-    fn use_grant(&self, call: &ToolCall, proposal: Option<String>) -> Result<(), Outcome> {
-        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
-            return Ok(());
-        };
-        match proposal {
-            Some(proposal) if stage.consume(&binding(stage, &proposal, call)) => Ok(()),
-            _ => Err(denied("There is no grant for this call.")),
-        }
-    }
-
     /// What a call would do. Reads files, so away from the session's threads.
     async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, String> {
         let (cwd, call) = (self.cwd.clone(), call.clone());
         let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed)).await;
         planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned()))
-    }
-
-    /// Waits until it is this call's turn to ask, and nobody else asks. `None` where no call is started
-    /// any more.
-    pub(super) async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
-        let asking = async {
-            if let Some(place) = place {
-                place.come_up().await;
-            }
-            self.asking.lock().await
-        };
-        tokio::select! {
-            biased;
-            () = self.ended() => None,
-            asking = asking => Some(asking),
-        }
-    }
-
-    /// Lets a call pass, with the plan that was allowed, or says what the model is told instead of a
-    /// result.
-    async fn allow(
-        &self,
-        tool: &'static dyn Tool,
-        call: &Arc<ToolCall>,
-        plan: Plan,
-        place: &mut Option<Place>,
-    ) -> Result<Plan, Outcome> {
-        match self.judge(call, &plan) {
-            Verdict::Allow => return Ok(plan),
-            Verdict::Deny(reason) => return Err(denied(&reason)),
-            Verdict::Ask(_) => {}
-        }
-        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
-        // What is shown is what would happen now, and an answer to an earlier call may have settled it.
-        let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
-        let suggested = match self.judge(call, plan) {
-            Verdict::Allow => return Ok(plan.clone()),
-            Verdict::Deny(reason) => return Err(denied(&reason)),
-            Verdict::Ask(suggested) => suggested,
-        };
-        match self.ask(Kind::Approve, approval(call, plan, suggested.as_ref())).await {
-            Resolution::Accepted { value, note } => {
-                let text = |key| value.get_keyword(key).and_then(Value::as_str);
-                if text("outcome") != Some("approve") {
-                    return Err(denied(note.as_deref().unwrap_or("The user gave no reason.")));
-                }
-                self.remember(call, plan, &value, suggested);
-                Ok(plan.clone())
-            }
-            Resolution::Cancelled { note } => {
-                Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
-            }
-            Resolution::TimedOut => Err(denied("Nobody answered in time.")),
-            Resolution::Withdrawn => Err(self.not_run()),
-            Resolution::Headless => Err(self.halt_for(Kind::Approve, &call.summary)),
-        }
-    }
-
-    fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
-        let facts = self.turn.session.snapshot().facts.clone();
-        // A stage's tools, what was granted, and what a person gave to a subagent pass the mode's gate.
-        // Rules that deny still do, and where nothing may be changed, nothing is.
-        let mode = match facts.mode {
-            Mode::Ask | Mode::AcceptEdits
-                if self.turn.execution.is_some()
-                    || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name)) =>
-            {
-                Mode::Yolo
-            }
-            mode => mode,
-        };
-        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
-        permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
-    }
-
-    /// Keeps what the person allowed beyond this call.
-    fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
-        let scope = answer.get_keyword("scope").and_then(Value::as_str);
-        let given = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
-        let rule = match scope {
-            Some("session" | "rule") => given.or(suggested).or_else(|| exact(call, plan)),
-            _ => None,
-        };
-        let Some(rule) = rule else { return };
-        if scope == Some("rule")
-            && let Err(error) = self.turn.shared.keep_rule(&rule, &self.cwd)
-        {
-            tracing::warn!(%error, "the rule could not be kept; it holds for this session");
-        }
-        self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
-    }
-
-    pub(super) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
-        let snapshot = self.turn.session.snapshot();
-        let question = Question {
-            kind,
-            payload,
-            origin: Origin {
-                session: self.turn.session.id.clone(),
-                offset: snapshot.offset,
-                turn: Some(self.turn.id.clone()),
-                correlation: self.turn.id.as_str().into(),
-                child_of: self.turn.session.child_of(),
-            },
-            timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
-            unattended: snapshot.facts.mode == Mode::Yolo,
-        };
-        let ended = self.halt.child_token();
-        let asked = async {
-            // One question at a time, of this session and of all that work for it or it works for.
-            let asking = self.turn.session.asking.lock();
-            tokio::select! {
-                biased;
-                () = ended.cancelled() => Resolution::Withdrawn,
-                _asking = asking => self.turn.shared.board.ask(question, &ended).await,
-            }
-        };
-        tokio::pin!(asked);
-        tokio::select! {
-            biased;
-            resolution = &mut asked => resolution,
-            () = self.turn.control.interrupt.cancelled() => {
-                ended.cancel();
-                asked.await
-            }
-        }
-    }
-
-    async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
-        let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
-            return Outcome::failed("The argument question must be a string.");
-        };
-        let options: Vec<&str> = call
-            .parsed
-            .get("options")
-            .and_then(Value::as_slice)
-            .map(|options| options.iter().filter_map(Value::as_str).collect())
-            .unwrap_or_default();
-        let mut payload = Map::new().with("prompt", question.to_owned());
-        let kind = if options.is_empty() { Kind::Ask } else { Kind::Select };
-        if kind == Kind::Select {
-            let option = |option: &&str| {
-                Value::from(
-                    Map::new().with("label", (*option).to_owned()).with("value", (*option).to_owned()),
-                )
-            };
-            payload.put("options", Value::vector(options.iter().map(option)));
-        }
-        let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
-        if let Err(refused) = self.guarded(call).await {
-            return refused;
-        }
-        self.turn.publish(Body::ToolExecuting(call.clone())).await;
-        let outcome = match self.ask(kind, payload).await {
-            Resolution::Accepted { value, .. } => {
-                let place = value.get_keyword("index").and_then(Value::as_i64);
-                let chosen =
-                    place.and_then(|place| usize::try_from(place).ok()).and_then(|place| options.get(place));
-                let text = value.get_keyword("text").and_then(Value::as_str).or(chosen.copied());
-                Outcome::ok(text.unwrap_or_default())
-            }
-            Resolution::Cancelled { note } => {
-                Outcome::failed(note.unwrap_or_else(|| "The user does not want to answer.".to_owned()))
-            }
-            Resolution::TimedOut => Outcome::failed("Nobody answered in time."),
-            Resolution::Withdrawn => return self.not_run(),
-            Resolution::Headless => return self.halt_for(kind, &call.summary),
-        };
-        self.followed(call, outcome).await
     }
 
     async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
@@ -609,17 +377,6 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What a grant for this call is bound to.
-fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
-    Binding {
-        stage_execution: stage.id.clone(),
-        attempt: stage.attempt,
-        proposal: proposal.to_owned(),
-        tool: call.name.to_string(),
-        args_digest: grant::digest(&call.parsed),
-    }
-}
-
 /// What hooks are told of a call.
 fn about(call: &ToolCall) -> Map<'static> {
     let mut payload = Map::new();
@@ -636,40 +393,4 @@ pub(super) fn denied(reason: &str) -> Outcome {
     outcome.details.put("code", "denied-tool-call");
     outcome.details.put("denied", true);
     outcome
-}
-
-/// What the person is shown of a call before it runs.
-fn approval(call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
-    let mut payload = Map::new();
-    payload.put("tool", call.name.to_string());
-    payload.put("tool-id", call.id.to_string());
-    payload.put("call-summary", call.summary.to_string());
-    match &plan.access {
-        Access::Run(command) => {
-            payload.put("command", command.clone());
-        }
-        Access::Read(path) | Access::Write(path) => {
-            payload.put("paths", Value::vector([Value::from(path.to_string_lossy().into_owned())]));
-        }
-        Access::Nothing => {}
-    }
-    if let Some(diff) = &plan.diff {
-        let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
-        let shown = diff.get(..end.unwrap_or(0)).unwrap_or_default();
-        let cut = if shown.len() < diff.len() { "\n[… the diff goes on …]\n" } else { "" };
-        payload.put("diff", format!("{shown}{cut}"));
-    }
-    payload.put_some("suggested-rule", suggested.map(Rule::to_value));
-    payload
-}
-
-/// The rule that allows this call again, where no wider one was suggested.
-fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
-    let (path, command) = match &plan.access {
-        Access::Read(path) | Access::Write(path) => (Some(globset::escape(&path.to_string_lossy())), None),
-        Access::Run(command) => (None, Some(command.clone())),
-        Access::Nothing => return None,
-    };
-    let tool = Some(call.name.to_string());
-    Some(Rule { decision: permission::Decision::Allow, tool, path, exact: command.is_some(), command })
 }

@@ -3,31 +3,23 @@
 //! A command asks the session API like any frontend, and tells its outcome as an event to the connection
 //! that gave it. One that needs a choice asks the frontend to offer it, in its own way.
 
+mod choice;
+mod text;
+
 use std::sync::Arc;
+
+pub(super) use choice::PendingAction;
 
 use crate::catalogue::{COMMANDS, ErrorCode, Topic};
 use crate::command::{self, Command, Line};
 use crate::context::Project;
 use crate::event::Body;
-use crate::limits::{HISTORY_MESSAGES, MAX_FRONTEND_ACTIONS};
-use crate::message::{EntryId, Mode, Role, SessionId, ThinkingLevel};
-use crate::projection;
+use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::Runtime;
-use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::mailbox::Handle;
 use crate::runtime::open::session_event;
-use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Opened, Prompt, Prompted, Reach, Reply, Scope, SessionApi,
-    SwitchTarget,
-};
-use crate::tool;
+use crate::session::{ApiError, Call, Opened, Prompt, Prompted, Reach, Reply, SessionApi as _, SwitchTarget};
 use crate::value::{Map, Value};
-
-/// A choice that a frontend was asked for.
-pub(crate) struct PendingAction {
-    connection: u64,
-    session: SessionId,
-    name: &'static str,
-}
 
 impl Runtime {
     /// Runs a line: a command, or text for the model.
@@ -113,7 +105,7 @@ impl Runtime {
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
         let snapshot = handle.snapshot();
         match command {
-            Command::Help => self.tell(&call, "text", help()),
+            Command::Help => self.tell(&call, "text", text::help()),
             Command::Quit => {
                 self.tell(&call, "quit", String::new());
                 if let Some(client) = self.shared.hub.client(call.connection) {
@@ -143,8 +135,8 @@ impl Runtime {
             }
             Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
             Command::Reload => self.reload(call, handle),
-            Command::Status => self.tell(&call, "text", status(&snapshot)),
-            Command::History => self.tell(&call, "text", history(&snapshot)),
+            Command::Status => self.tell(&call, "text", text::status(&snapshot)),
+            Command::History => self.tell(&call, "text", text::history(&snapshot)),
             Command::Model(None) => self.ask_model(call),
             Command::Model(Some((provider, id))) => {
                 let reply = self
@@ -163,8 +155,8 @@ impl Runtime {
                 let reply = self.text(&call, |name| format!("Session named {name}"));
                 self.set_name(call.clone(), name.to_owned(), reply);
             }
-            Command::Prompts => self.tell_project(call, handle, templates),
-            Command::Skills => self.tell_project(call, handle, skills),
+            Command::Prompts => self.tell_project(call, handle, text::templates),
+            Command::Skills => self.tell_project(call, handle, text::skills),
             Command::Remember(text) => self.remember(&call, handle, text),
             Command::Login(provider) => self.login_command(call, provider),
             Command::Logout(provider) => {
@@ -175,7 +167,7 @@ impl Runtime {
                 });
                 self.logout(call.clone(), provider, reply);
             }
-            Command::Worktree => self.tell(&call, "text", worktree(&snapshot)),
+            Command::Worktree => self.tell(&call, "text", text::worktree(&snapshot)),
             Command::Jobs => {
                 let reply = self.text(&call, |jobs: Vec<Value<'static>>| match jobs.len() {
                     0 => "There are no background jobs.".to_owned(),
@@ -197,7 +189,7 @@ impl Runtime {
             Command::Tools => {
                 let facts = &snapshot.facts;
                 let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
-                self.tell(&call, "text", tools(model.tools, &facts.model_id));
+                self.tell(&call, "text", text::tools(model.tools, &facts.model_id));
             }
             Command::Export(path) => {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));
@@ -281,7 +273,7 @@ impl Runtime {
             project.instructions.len(),
             project.skills.len(),
             project.templates.len(),
-            problems(&project)
+            text::problems(&project)
         );
         handle.tell(move |live| Box::pin(async move { live.found(&project) }));
         text
@@ -328,223 +320,6 @@ impl Runtime {
     fn opened(&self, call: &Call, kind: &'static str) -> Reply<Opened> {
         self.outcome(call, kind, |opened: Opened| format!("Session {}", opened.session))
     }
-
-    /// Asks the frontend to let the person choose.
-    fn ask(&self, call: &Call, name: &'static str, prompt: &str, items: Vec<Value<'static>>) {
-        if items.is_empty() {
-            return self.tell(call, "text", "There is nothing to choose from.".to_owned());
-        }
-        let Some(client) = self.shared.hub.client(call.connection) else { return };
-        // It is the person at this connection who chooses, wherever they now are.
-        let Ok(handle) = self.shared.session(&client.focused()) else { return };
-        let request = self.shared.clock.id("a-");
-        {
-            let mut pending = self.shared.actions();
-            // A frontend that never answers must not make the list grow; the oldest choice is given up.
-            while pending.len() >= MAX_FRONTEND_ACTIONS {
-                pending.pop_front();
-            }
-            let action = PendingAction { connection: call.connection, session: call.session.clone(), name };
-            pending.push_back((request.clone(), action));
-        }
-        let mut action = Map::new();
-        action.put("ui/action-id", request.clone());
-        action.put("ui/action-kind", Value::keyword("select"));
-        action.put("ui/action-name", Value::keyword(name));
-        action.put("ui/prompt", prompt.to_owned());
-        action.put("ui/order", Value::keyword("preserve"));
-        action.put("ui/items", Value::vector(items));
-        action.put("ui/on-submit", Value::keyword("frontend-action-result"));
-        let mut payload = Map::new();
-        payload.put("request-id", request);
-        payload.put("ui/action", Value::from(action));
-        let body = Body::Payload(Topic::FrontendActionRequested, Arc::new(payload));
-        let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
-    }
-
-    /// Offers the sessions of all projects, or those that a search finds.
-    fn ask_resume(&self, call: Call, text: Option<&str>) {
-        let runtime = self.clone();
-        let asked = call.clone();
-        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
-            Ok(slots) => {
-                let items = slots.iter().filter_map(|slot| {
-                    let path = slot.get("session-file")?.as_str()?.to_owned();
-                    let label = slot.get("display-name")?.as_str()?.to_owned();
-                    let mut meta = Map::new();
-                    for key in ["created-at", "worktree-path", "excerpt"] {
-                        if let Some(value) = slot.get(key) {
-                            meta.put(key, value.clone());
-                        }
-                    }
-                    Some(item(path.clone(), label, Value::from(path), meta))
-                });
-                runtime.ask(&asked, "select-resume-session", "Select a session to resume", items.collect());
-            }
-            Err(error) => runtime.tell(&asked, "error", error.message),
-        });
-        self.list_sessions(call, text.map(str::to_owned), None, Scope::All, reply);
-    }
-
-    fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
-        let mut items = Vec::new();
-        if !forks_only {
-            for handle in self.shared.live() {
-                let facts = handle.snapshot().facts.clone();
-                let mut value = Map::new();
-                value.put("action/kind", Value::keyword("switch-session"));
-                value.put("action/session-id", facts.id.to_value());
-                let mut meta = Map::new();
-                meta.put("is-active", facts.id == call.session);
-                meta.put("is-streaming", facts.is_streaming());
-                items.push(item(
-                    facts.id.to_string(),
-                    facts.display_name().to_owned(),
-                    Value::from(value),
-                    meta,
-                ));
-            }
-        }
-        for message in snapshot.messages().filter(|message| message.role == Role::User) {
-            let mut value = Map::new();
-            value.put("action/kind", Value::keyword("fork-session"));
-            value.put("action/entry-id", message.id.to_value());
-            let start: String = message.text().chars().take(80).collect();
-            let mut meta = Map::new();
-            meta.put("fork-point", true);
-            items.push(item(
-                message.id.to_string(),
-                format!("⑂ {}", start.replace('\n', " ")),
-                Value::from(value),
-                meta,
-            ));
-        }
-        self.ask(call, "select-session", "Select a live session", items);
-    }
-
-    fn ask_model(&self, call: Call) {
-        let runtime = self.clone();
-        let asked = call.clone();
-        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
-            Ok(models) => {
-                let items = models.iter().filter_map(|model| {
-                    let provider = model.get("provider")?.as_str()?;
-                    let id = model.get("id")?.as_str()?;
-                    let mut value = Map::new();
-                    value.put("provider", provider.to_owned());
-                    value.put("id", id.to_owned());
-                    Some(item(
-                        format!("{provider}/{id}"),
-                        format!("{provider} {id}"),
-                        Value::from(value),
-                        Map::new(),
-                    ))
-                });
-                runtime.ask(&asked, "select-model", "Select a model", items.collect());
-            }
-            Err(error) => runtime.tell(&asked, "error", error.message),
-        });
-        self.models(call, reply);
-    }
-
-    fn ask_thinking(&self, call: &Call) {
-        let items = ThinkingLevel::ALL.map(|level| {
-            item(
-                level.as_str().to_owned(),
-                level.as_str().to_owned(),
-                Value::from(level.as_str()),
-                Map::new(),
-            )
-        });
-        self.ask(call, "select-thinking-level", "Select a thinking level", items.to_vec());
-    }
-
-    /// Does what was chosen.
-    pub(super) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        let pending = {
-            let mut actions = self.shared.actions();
-            let place = actions
-                .iter()
-                .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
-            let Some((place, name)) = place.and_then(|place| Some((place, actions.get(place)?.1.name)))
-            else {
-                return reply.fail(ApiError::not_found("frontend action", &result.request_id));
-            };
-            // A mistake in the answer leaves the question open.
-            if result.action_name.trim_start_matches(':') != name {
-                let expected = format!("{name:?}, the name of that action");
-                return reply.fail(ApiError::invalid_param("action-name", &expected));
-            }
-            actions.remove(place)
-        };
-        let Some((_, action)) = pending else {
-            return reply.fail(ApiError::not_found("frontend action", &result.request_id));
-        };
-        reply.ok(());
-        let call = Call { session: action.session, ..call };
-        match result.status {
-            ActionStatus::Cancelled => return self.tell(&call, "text", "Nothing was chosen.".to_owned()),
-            ActionStatus::Failed => {
-                let why = result.error_message.unwrap_or_else(|| "The frontend could not ask.".to_owned());
-                return self.tell(&call, "error", why);
-            }
-            ActionStatus::Submitted => {}
-        }
-        let value = &result.value;
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        match action.name {
-            "select-resume-session" => match value.as_str() {
-                Some(path) => {
-                    let target = SwitchTarget::Path(path.to_owned());
-                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
-                }
-                None => self.no_choice(&call),
-            },
-            "select-session" => match (text("action/session-id"), text("action/entry-id")) {
-                (Some(id), None) => {
-                    let target = SwitchTarget::Id(SessionId::from(id));
-                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
-                }
-                (None, Some(entry)) => {
-                    self.fork(call.clone(), EntryId::from(entry), self.opened(&call, "session_switch"));
-                }
-                _ => self.no_choice(&call),
-            },
-            "select-model" => match (text("provider"), text("id")) {
-                (Some(provider), Some(id)) => {
-                    let reply = self.outcome(&call, "model_set", |(provider, id)| {
-                        format!("Model set to {provider} {id}")
-                    });
-                    self.set_model(call.clone(), provider, id, Reach::Session, reply);
-                }
-                _ => self.no_choice(&call),
-            },
-            _ => match crate::catalogue::thinking_level(value) {
-                Some(level) => self.set_thinking(call, level),
-                None => self.no_choice(&call),
-            },
-        }
-    }
-
-    fn no_choice(&self, call: &Call) {
-        self.tell(call, "error", "The choice has another shape than the items that were offered.".to_owned());
-    }
-}
-
-/// One thing to choose.
-fn item(id: String, label: String, value: Value<'static>, meta: Map<'static>) -> Value<'static> {
-    let mut item = Map::new();
-    item.put("ui.item/id", id);
-    item.put("ui.item/label", label);
-    item.put("ui.item/value", value);
-    item.put("ui.item/meta", Value::from(meta));
-    Value::from(item)
-}
-
-fn help() -> String {
-    let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
-    let lines = COMMANDS.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The slash commands, for completion: the program's own, then the templates and skills that no command
@@ -585,92 +360,4 @@ fn unknown_command(name: &str, project: &Project) -> ApiError {
     let names = Value::vector(nearest.iter().map(|name| Value::from((*name).to_owned())));
     let message = format!("There is no command /{name}.{hint}");
     ApiError::new(ErrorCode::UnknownCommand, message).with("nearest", names)
-}
-
-fn templates(project: &Project) -> String {
-    let lines = project.templates.values().map(|template| {
-        let taken = COMMANDS.iter().any(|command| command.name == template.name);
-        let note = if taken { " (hidden by the command of that name)" } else { "" };
-        format!("{}  {}{note}\n    {}", template.usage(), template.description, template.path.display())
-    });
-    let lines: Vec<String> = lines.collect();
-    let text = match lines.is_empty() {
-        true => {
-            "There are no prompt templates. They stand as name.md in .edn-bridge/prompts of the project, or \
-            in prompts beside the user's configuration."
-                .to_owned()
-        }
-        false => lines.join("\n"),
-    };
-    text + &problems(project)
-}
-
-fn skills(project: &Project) -> String {
-    let lines = project.skills.values().map(|skill| {
-        let note = if skill.for_model { "" } else { " (not told to the model)" };
-        format!("{}  {}{note}\n    {}", skill.name, skill.description, skill.path.display())
-    });
-    let lines: Vec<String> = lines.collect();
-    let text = match lines.is_empty() {
-        true => {
-            "There are no skills. They stand as name/SKILL.md in .edn-bridge/skills of the project, or in \
-            skills beside the user's configuration."
-                .to_owned()
-        }
-        false => lines.join("\n"),
-    };
-    text + &problems(project)
-}
-
-fn problems(project: &Project) -> String {
-    let lines = project.problems.iter();
-    let lines = lines.map(|problem| format!("\n{}: {}", problem.path.display(), problem.message));
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("\n\nCannot be used:{lines}") }
-}
-
-fn tools(offered: bool, model: &str) -> String {
-    if !offered {
-        return format!("The model {model} has no use for tools; it is offered none.");
-    }
-    let specs = tool::specs();
-    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default();
-    let lines = specs.iter().map(|spec| format!("{:width$}  {}", spec.name, spec.description));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-fn status(snapshot: &Snapshot) -> String {
-    let facts = &snapshot.facts;
-    let tokens = projection::footer(facts);
-    let stats = tokens.get_keyword("stats-line").and_then(Value::as_str).unwrap_or_default();
-    format!(
-        "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
-        facts.display_name(),
-        facts.model_provider,
-        facts.model_id,
-        facts.effective_thinking().as_str(),
-        facts.mode,
-        facts.phase.as_str(),
-        facts.message_count,
-    )
-}
-
-fn history(snapshot: &Snapshot) -> String {
-    let mut lines: Vec<String> = snapshot
-        .messages()
-        .rev()
-        .take(HISTORY_MESSAGES)
-        .map(|message| {
-            let start: String = message.text().chars().take(100).collect();
-            format!("{:9}  {}", message.role.as_str(), start.replace('\n', " "))
-        })
-        .collect();
-    lines.push("Message history".to_owned());
-    lines.reverse();
-    lines.join("\n")
-}
-
-fn worktree(snapshot: &Snapshot) -> String {
-    let branch = snapshot.facts.git_branch.as_deref().unwrap_or("no repository");
-    format!("{} ({branch})", snapshot.facts.cwd)
 }

@@ -5,19 +5,21 @@
 //! goes round while the model asks for tools. However it ends, the last thing that it says is a message
 //! of the journal and its event, or, where it ended well, the stage `render`.
 
+mod answer;
+mod request;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use futures_util::StreamExt as _;
-use jiff::Timestamp;
+use answer::Answer;
+pub(super) use answer::proposed;
+use request::recompose;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::epoch_millis;
-use crate::event::{Body, Cause, Event, ToolCall};
-use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES, SUBAGENT_DEPTH, TURN_ROUNDS};
-use crate::message::{Block, EntryId, Message, Role, StopReason, Timing, TurnId, Usage};
-use crate::provider::models::Model;
-use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request, ToolSpec};
+use crate::event::{Body, Cause, Event};
+use crate::limits::TURN_ROUNDS;
+use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
+use crate::provider::{ErrorKind, ProviderError};
 use crate::runtime::call::{self, Calls};
 use crate::runtime::compaction::{self, CompactionError, Why};
 use crate::runtime::execution::Execution;
@@ -25,9 +27,8 @@ use crate::runtime::hooks::Denied;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, conversation, hub, prompt, retry};
+use crate::runtime::{Shared, conversation, hub, retry};
 use crate::store::{Entry, EntryBody};
-use crate::tool;
 use crate::value::{Map, Value};
 
 /// A turn that is about to run.
@@ -60,40 +61,6 @@ pub enum End {
     Finished,
     /// The turn was ended or failed.
     Stopped,
-}
-
-/// What a model call came to.
-#[derive(Default)]
-struct Answer {
-    text: String,
-    thinking: String,
-    calls: Vec<ToolCall>,
-    usage: Option<Usage>,
-    timing: Option<Timing>,
-    replay: Option<Value<'static>>,
-    stop: Option<StopReason>,
-    failure: Option<ProviderError>,
-    error: Option<String>,
-}
-
-impl Answer {
-    fn failed(error: String) -> Self {
-        Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
-    }
-
-    fn ended(stop: StopReason) -> Self {
-        Self { stop: Some(stop), ..Self::default() }
-    }
-
-    /// Whether the model said anything at all.
-    fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
-    }
-
-    /// Whether its calls are to be run. Those of an answer that broke off are not.
-    fn asks_for_tools(&self) -> bool {
-        !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
-    }
 }
 
 /// What comes after a round.
@@ -311,219 +278,6 @@ impl Turn {
         self.control.interrupt.is_cancelled().then_some(StopReason::Interrupted)
     }
 
-    /// Asks the model and streams what it says.
-    async fn ask_model(&self, provider: &dyn Provider, mut request: Request) -> Result<Answer, Denied> {
-        let sending = || {
-            let mut payload = self.about_model();
-            payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));
-            payload
-        };
-        if let Some(payload) = self.enter(Stage::SendRequest, sending).await?
-            && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
-        {
-            request.max_output_tokens = u32::try_from(tokens).ok();
-        }
-        let begun = self.shared.clock.now();
-        let chunks = provider.stream(request);
-        self.leave(Stage::SendRequest, || self.about_model()).await;
-        self.enter(Stage::StreamResponse, || self.about_model()).await?;
-        let mut timing = Timing::default();
-        let mut answer = self.read_answer(chunks, || timing.first_token_ms = Some(self.since(begun))).await;
-        timing.duration_ms = self.since(begun);
-        answer.timing = Some(timing);
-        Ok(answer)
-    }
-
-    /// The milliseconds since then.
-    fn since(&self, then: Timestamp) -> u64 {
-        let passed = epoch_millis(self.shared.clock.now()).saturating_sub(epoch_millis(then));
-        // The clock may have been set back.
-        u64::try_from(passed).unwrap_or(0)
-    }
-
-    /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
-    /// is written.
-    async fn streamed(&self, answer: &mut Answer) {
-        if !self.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
-            return;
-        }
-        let payload = {
-            let mut payload = Map::new();
-            payload.put("text", answer.text.clone());
-            payload.put("thinking", answer.thinking.clone());
-            let calls = answer.calls.iter().map(|call| {
-                let mut shown = Map::new();
-                shown.put("id", call.id.to_string());
-                shown.put("name", call.name.to_string());
-                shown.put("arguments", call.parsed.clone());
-                Value::from(shown)
-            });
-            payload.put("tool-calls", Value::vector(calls));
-            payload
-        };
-        let changed = self.rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
-        if let Some(text) = text_of(&changed, "text") {
-            answer.text = text.to_owned();
-        }
-    }
-
-    /// What hooks are told of who is asked.
-    fn about_model(&self) -> Map<'static> {
-        let facts = self.session.snapshot().facts.clone();
-        let mut model = Map::new();
-        model.put("provider", facts.model_provider.to_string());
-        model.put("id", facts.model_id.to_string());
-        Map::new().with("model", Value::from(model)).with("message-count", Value::from(facts.message_count))
-    }
-
-    /// What hooks are told of a model call that is put together.
-    fn about_request(&self, request: &Request) -> Map<'static> {
-        let mut payload = self.about_model();
-        payload.put("system", request.system.clone());
-        payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
-        payload
-    }
-
-    /// Reads what the model says, and calls `first` at the first piece of it.
-    async fn read_answer(&self, mut chunks: ChunkStream, first: impl FnOnce()) -> Answer {
-        let mut answer = Answer::default();
-        let mut first = Some(first);
-        let mut started: Vec<Arc<str>> = Vec::new();
-        let mut arguments = 0usize;
-        loop {
-            let chunk = tokio::select! {
-                biased;
-                () = self.stop.cancelled() => {
-                    answer.stop = Some(StopReason::Aborted);
-                    return answer;
-                }
-                () = self.control.interrupt.cancelled() => {
-                    answer.stop = Some(StopReason::Interrupted);
-                    return answer;
-                }
-                chunk = chunks.next() => chunk,
-            };
-            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer())
-                && let Some(first) = first.take()
-            {
-                first();
-            }
-            match chunk {
-                Some(Ok(Chunk::Text(text))) => {
-                    answer.text.push_str(&text);
-                    self.publish(Body::AssistantDelta(text.into())).await;
-                }
-                Some(Ok(Chunk::Thinking(text))) => {
-                    answer.thinking.push_str(&text);
-                    self.publish(Body::ThinkingDelta(text.into())).await;
-                }
-                Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
-                    arguments = arguments.saturating_add(delta.len());
-                    if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
-                        started.push(id.clone());
-                        self.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
-                    }
-                    self.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
-                }
-                Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
-                    let call = proposed(id, name, arguments);
-                    if !started.contains(&call.id) {
-                        started.push(call.id.clone());
-                        self.publish(Body::ToolStart(Arc::new(call.clone()))).await;
-                    }
-                    answer.calls.push(call);
-                }
-                Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
-                Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
-                Some(Ok(Chunk::Stop(reason))) => {
-                    answer.stop = Some(reason);
-                    return answer;
-                }
-                Some(Err(error)) => {
-                    answer.failure = Some(error);
-                    return answer;
-                }
-                None => {
-                    answer.stop.get_or_insert(StopReason::EndTurn);
-                    return answer;
-                }
-            }
-            let size = answer.text.len().saturating_add(answer.thinking.len()).saturating_add(arguments);
-            let too_much = match () {
-                () if size > MAX_ANSWER_BYTES => format!("is longer than {MAX_ANSWER_BYTES} bytes"),
-                () if answer.calls.len() > ANSWER_TOOL_CALLS => {
-                    format!("asks for more than {ANSWER_TOOL_CALLS} tool calls")
-                }
-                () => continue,
-            };
-            answer.error = Some(format!("The answer {too_much} and was cut there."));
-            answer.stop = Some(StopReason::Error);
-            return answer;
-        }
-    }
-
-    fn model(&self) -> Model {
-        let facts = &self.session.snapshot().facts;
-        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
-    }
-
-    fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
-        let snapshot = self.session.snapshot();
-        let facts = &snapshot.facts;
-        let manifest = self.manifest();
-        let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
-            format!(
-                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
-                facts.model_provider
-            )
-        })?;
-        let model = self.model();
-        let mut system = prompt::text(&self.shared.prompt_parts(&manifest, facts));
-        let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
-        if let Some(execution) = &self.execution {
-            system.push_str("\n\n");
-            system.push_str(&execution.prompt);
-            if model.tools {
-                tools.push(execution.spec());
-            }
-        }
-        let request = Request {
-            model: facts.model_id.to_string(),
-            system,
-            messages: conversation::messages(&snapshot.branch),
-            tools,
-            thinking: facts.effective_thinking(),
-            thinking_by: model.thinking_by,
-            max_output_tokens: model.max_output,
-        };
-        Ok((provider, request))
-    }
-
-    /// The tools that the model is told of: those of its stage or of its envelope, else all.
-    fn tools_on_offer(&self) -> Vec<ToolSpec> {
-        let deepest = self.session.depth() >= SUBAGENT_DEPTH;
-        let mut tools = tool::specs();
-        tools.retain(|tool| match (&self.execution, self.session.working_for()) {
-            _ if tool.name == tool::DELEGATE && deepest => false,
-            (Some(execution), _) => execution.allows(&tool.name),
-            (None, Some(kin)) => kin.covers(&tool.name),
-            (None, None) => true,
-        });
-        tools
-    }
-
-    /// Their names.
-    pub(super) fn tool_names(&self) -> Vec<String> {
-        self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
-    }
-
-    /// Whether the window is so full that the next answer may not fit.
-    fn is_nearly_full(&self) -> bool {
-        let facts = &self.session.snapshot().facts;
-        let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
-        facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
-    }
-
     async fn has_steering(&self) -> bool {
         let asked = self.session.ask(|live| Box::pin(async move { live.has_steering() })).await;
         asked.unwrap_or(false)
@@ -699,25 +453,4 @@ struct Rounds {
 /// A text of a hook's payload.
 fn text_of<'p>(payload: &'p Map<'static>, key: &str) -> Option<&'p str> {
     payload.get_keyword(key).and_then(Value::as_str)
-}
-
-/// Takes what hooks made of a model call.
-fn recompose(request: &mut Request, composed: &Map<'static>) {
-    if let Some(system) = text_of(composed, "system") {
-        request.system = system.to_owned();
-    }
-    if let Some(tools) = composed.get_keyword("tools").and_then(Value::as_slice) {
-        request.tools.retain(|tool| tools.iter().any(|name| name.as_str() == Some(&tool.name)));
-    }
-}
-
-/// A call whose arguments are still being written: nothing is said of what it will do.
-fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
-    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
-}
-
-/// A call of the model's.
-pub(super) fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
-    let summary = tool::summary(&name, &arguments).into();
-    ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
 }

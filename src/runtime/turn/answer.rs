@@ -1,0 +1,203 @@
+//! What a model call comes to: the answer as it streams, piece by piece, to its end or its bound.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+
+use jiff::Timestamp;
+
+use super::{Turn, text_of};
+use crate::clock::epoch_millis;
+use crate::event::{Body, ToolCall};
+use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
+use crate::message::{StopReason, Timing, Usage};
+use crate::provider::{Chunk, ChunkStream, Provider, ProviderError, Request};
+use crate::runtime::hooks::Denied;
+use crate::runtime::stage::{Point, Stage};
+use crate::tool;
+use crate::value::{Map, Value};
+
+/// What a model call came to.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) thinking: String,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) usage: Option<Usage>,
+    pub(super) timing: Option<Timing>,
+    pub(super) replay: Option<Value<'static>>,
+    pub(super) stop: Option<StopReason>,
+    pub(super) failure: Option<ProviderError>,
+    pub(super) error: Option<String>,
+}
+
+impl Answer {
+    pub(super) fn failed(error: String) -> Self {
+        Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
+    }
+
+    pub(super) fn ended(stop: StopReason) -> Self {
+        Self { stop: Some(stop), ..Self::default() }
+    }
+
+    /// Whether the model said anything at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
+    }
+
+    /// Whether its calls are to be run. Those of an answer that broke off are not.
+    pub(super) fn asks_for_tools(&self) -> bool {
+        !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
+    }
+}
+
+impl Turn {
+    /// Asks the model and streams what it says.
+    pub(super) async fn ask_model(
+        &self,
+        provider: &dyn Provider,
+        mut request: Request,
+    ) -> Result<Answer, Denied> {
+        let sending = || {
+            let mut payload = self.about_model();
+            payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));
+            payload
+        };
+        if let Some(payload) = self.enter(Stage::SendRequest, sending).await?
+            && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
+        {
+            request.max_output_tokens = u32::try_from(tokens).ok();
+        }
+        let begun = self.shared.clock.now();
+        let chunks = provider.stream(request);
+        self.leave(Stage::SendRequest, || self.about_model()).await;
+        self.enter(Stage::StreamResponse, || self.about_model()).await?;
+        let mut timing = Timing::default();
+        let mut answer = self.read_answer(chunks, || timing.first_token_ms = Some(self.since(begun))).await;
+        timing.duration_ms = self.since(begun);
+        answer.timing = Some(timing);
+        Ok(answer)
+    }
+
+    /// The milliseconds since then.
+    fn since(&self, then: Timestamp) -> u64 {
+        let passed = epoch_millis(self.shared.clock.now()).saturating_sub(epoch_millis(then));
+        // The clock may have been set back.
+        u64::try_from(passed).unwrap_or(0)
+    }
+
+    /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
+    /// is written.
+    pub(super) async fn streamed(&self, answer: &mut Answer) {
+        if !self.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
+            return;
+        }
+        let payload = {
+            let mut payload = Map::new();
+            payload.put("text", answer.text.clone());
+            payload.put("thinking", answer.thinking.clone());
+            let calls = answer.calls.iter().map(|call| {
+                let mut shown = Map::new();
+                shown.put("id", call.id.to_string());
+                shown.put("name", call.name.to_string());
+                shown.put("arguments", call.parsed.clone());
+                Value::from(shown)
+            });
+            payload.put("tool-calls", Value::vector(calls));
+            payload
+        };
+        let changed = self.rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
+        if let Some(text) = text_of(&changed, "text") {
+            answer.text = text.to_owned();
+        }
+    }
+
+    /// Reads what the model says, and calls `first` at the first piece of it.
+    async fn read_answer(&self, mut chunks: ChunkStream, first: impl FnOnce()) -> Answer {
+        let mut answer = Answer::default();
+        let mut first = Some(first);
+        let mut started: Vec<Arc<str>> = Vec::new();
+        let mut arguments = 0usize;
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    answer.stop = Some(StopReason::Aborted);
+                    return answer;
+                }
+                () = self.control.interrupt.cancelled() => {
+                    answer.stop = Some(StopReason::Interrupted);
+                    return answer;
+                }
+                chunk = chunks.next() => chunk,
+            };
+            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer())
+                && let Some(first) = first.take()
+            {
+                first();
+            }
+            match chunk {
+                Some(Ok(Chunk::Text(text))) => {
+                    answer.text.push_str(&text);
+                    self.publish(Body::AssistantDelta(text.into())).await;
+                }
+                Some(Ok(Chunk::Thinking(text))) => {
+                    answer.thinking.push_str(&text);
+                    self.publish(Body::ThinkingDelta(text.into())).await;
+                }
+                Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
+                    arguments = arguments.saturating_add(delta.len());
+                    if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
+                        started.push(id.clone());
+                        self.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
+                    }
+                    self.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
+                }
+                Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
+                    let call = proposed(id, name, arguments);
+                    if !started.contains(&call.id) {
+                        started.push(call.id.clone());
+                        self.publish(Body::ToolStart(Arc::new(call.clone()))).await;
+                    }
+                    answer.calls.push(call);
+                }
+                Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
+                Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
+                Some(Ok(Chunk::Stop(reason))) => {
+                    answer.stop = Some(reason);
+                    return answer;
+                }
+                Some(Err(error)) => {
+                    answer.failure = Some(error);
+                    return answer;
+                }
+                None => {
+                    answer.stop.get_or_insert(StopReason::EndTurn);
+                    return answer;
+                }
+            }
+            let size = answer.text.len().saturating_add(answer.thinking.len()).saturating_add(arguments);
+            let too_much = match () {
+                () if size > MAX_ANSWER_BYTES => format!("is longer than {MAX_ANSWER_BYTES} bytes"),
+                () if answer.calls.len() > ANSWER_TOOL_CALLS => {
+                    format!("asks for more than {ANSWER_TOOL_CALLS} tool calls")
+                }
+                () => continue,
+            };
+            answer.error = Some(format!("The answer {too_much} and was cut there."));
+            answer.stop = Some(StopReason::Error);
+            return answer;
+        }
+    }
+}
+
+/// A call whose arguments are still being written: nothing is said of what it will do.
+fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
+    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
+}
+
+/// A call of the model's.
+pub(in crate::runtime) fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
+    let summary = tool::summary(&name, &arguments).into();
+    ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
+}

@@ -1,0 +1,105 @@
+//! What a model is asked: the conversation, the system prompt and the tools on offer, and what hooks are told and
+//! may change of them.
+
+use std::sync::Arc;
+
+use super::{Turn, text_of};
+use crate::limits::SUBAGENT_DEPTH;
+use crate::provider::models::Model;
+use crate::provider::{Provider, Request, ToolSpec};
+use crate::runtime::{conversation, prompt};
+use crate::tool;
+use crate::value::{Map, Value};
+
+impl Turn {
+    /// What hooks are told of who is asked.
+    pub(super) fn about_model(&self) -> Map<'static> {
+        let facts = self.session.snapshot().facts.clone();
+        let mut model = Map::new();
+        model.put("provider", facts.model_provider.to_string());
+        model.put("id", facts.model_id.to_string());
+        Map::new().with("model", Value::from(model)).with("message-count", Value::from(facts.message_count))
+    }
+
+    /// What hooks are told of a model call that is put together.
+    pub(super) fn about_request(&self, request: &Request) -> Map<'static> {
+        let mut payload = self.about_model();
+        payload.put("system", request.system.clone());
+        payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
+        payload
+    }
+
+    /// The model of the session, as the configuration describes it.
+    pub(super) fn model(&self) -> Model {
+        let facts = &self.session.snapshot().facts;
+        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
+    }
+
+    /// The next model call, and who is asked.
+    pub(super) fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
+        let snapshot = self.session.snapshot();
+        let facts = &snapshot.facts;
+        let manifest = self.manifest();
+        let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
+            format!(
+                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
+                facts.model_provider
+            )
+        })?;
+        let model = self.model();
+        let mut system = prompt::text(&self.shared.prompt_parts(&manifest, facts));
+        let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
+        if let Some(execution) = &self.execution {
+            system.push_str("\n\n");
+            system.push_str(&execution.prompt);
+            if model.tools {
+                tools.push(execution.spec());
+            }
+        }
+        let request = Request {
+            model: facts.model_id.to_string(),
+            system,
+            messages: conversation::messages(&snapshot.branch),
+            tools,
+            thinking: facts.effective_thinking(),
+            thinking_by: model.thinking_by,
+            max_output_tokens: model.max_output,
+        };
+        Ok((provider, request))
+    }
+
+    /// The tools that the model is told of: those of its stage or of its envelope, else all.
+    fn tools_on_offer(&self) -> Vec<ToolSpec> {
+        let deepest = self.session.depth() >= SUBAGENT_DEPTH;
+        let mut tools = tool::specs();
+        tools.retain(|tool| match (&self.execution, self.session.working_for()) {
+            _ if tool.name == tool::DELEGATE && deepest => false,
+            (Some(execution), _) => execution.allows(&tool.name),
+            (None, Some(kin)) => kin.covers(&tool.name),
+            (None, None) => true,
+        });
+        tools
+    }
+
+    /// Their names.
+    pub(in crate::runtime) fn tool_names(&self) -> Vec<String> {
+        self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
+    }
+
+    /// Whether the window is so full that the next answer may not fit.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        let facts = &self.session.snapshot().facts;
+        let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
+        facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
+    }
+}
+
+/// Takes what hooks made of a model call.
+pub(super) fn recompose(request: &mut Request, composed: &Map<'static>) {
+    if let Some(system) = text_of(composed, "system") {
+        request.system = system.to_owned();
+    }
+    if let Some(tools) = composed.get_keyword("tools").and_then(Value::as_slice) {
+        request.tools.retain(|tool| tools.iter().any(|name| name.as_str() == Some(&tool.name)));
+    }
+}
