@@ -14,185 +14,25 @@
     reason = "tests"
 )]
 
-use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use edn_bridge::catalogue::{ERROR_CODES, TOPICS};
-use edn_bridge::contract::{self, CommandLine, Config, Launch, Link, Options, Report, Status, Wish};
+use edn_bridge::contract::Status;
 use edn_bridge::edn;
 use edn_bridge::value::Value;
 
+#[path = "contract/mutant.rs"]
+mod mutant;
 #[path = "contract/open.rs"]
 mod open;
 #[path = "contract/server.rs"]
 mod server;
 
-/// Changes one frame: the lines that are written in its place.
-type Change = Arc<dyn Fn(&Value<'static>) -> Vec<String> + Send + Sync>;
-
-/// The real server with its output changed.
-struct Wrong {
-    real: CommandLine,
-    change: Change,
-}
-
-impl Launch for Wrong {
-    fn launch(&self, wish: Wish<'_>) -> std::io::Result<Link> {
-        self.changed(self.real.launch(wish)?)
-    }
-
-    fn takes_config(&self) -> bool {
-        true
-    }
-
-    fn configure(&self, state: &str, config: &Config) -> std::io::Result<()> {
-        self.real.configure(state, config)
-    }
-
-    fn join(&self, state: &str, deadline: Instant) -> std::io::Result<Option<Link>> {
-        self.real.join(state, deadline)?.map(|link| self.changed(link)).transpose()
-    }
-
-    fn takes_script(&self) -> bool {
-        true
-    }
-
-    fn takes_state(&self) -> bool {
-        true
-    }
-}
-
-impl Wrong {
-    fn changed(&self, link: Link) -> std::io::Result<Link> {
-        let Link { input, output, server } = link;
-        let (reader, mut writer) = std::io::pipe()?;
-        let change = self.change.clone();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines() {
-                let Ok(line) = line else { return };
-                let frame = edn::read_one(line.as_bytes()).unwrap().into_owned();
-                for line in change(&frame) {
-                    if writeln!(writer, "{line}").is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(Link { input, output: Box::new(reader), server })
-    }
-}
-
-fn run(change: Change, checks: &[&str], patience: Duration) -> Report {
-    let only = checks.iter().map(|check| (*check).to_owned()).collect();
-    contract::run(&Wrong { real: server::command_line(), change }, &Options { only, patience })
-}
-
-fn is_open(check: &str) -> bool {
-    open::OPEN.iter().any(|(name, _)| *name == check)
-}
-
-/// One thing that a server may do wrong, and the check or rule that is to catch it. A rule needs a check
-/// beside it that makes the server say something.
-struct Mutant {
-    name: String,
-    caught_by: &'static str,
-    beside: &'static str,
-    change: Change,
-}
-
-fn mutant(
-    name: impl Into<String>,
-    caught_by: &'static str,
-    change: impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static,
-) -> Mutant {
-    Mutant { name: name.into(), caught_by, beside: caught_by, change: Arc::new(change) }
-}
-
-impl Mutant {
-    fn beside(self, beside: &'static str) -> Self {
-        Self { beside, ..self }
-    }
-}
-
-/// Tries every mutant and fails with all that were not caught. Those whose check does not pass yet are
-/// counted, and fail where the check is not known to be open.
-fn try_all(mutants: Vec<Mutant>) {
-    let mut problems = Vec::new();
-    let (mut caught, mut open) = (0, 0);
-    for Mutant { name, caught_by, beside, change } in mutants {
-        let checks = [caught_by, beside];
-        if checks.iter().any(|check| is_open(check)) {
-            open += 1;
-            continue;
-        }
-        let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
-        // A rule on what must not come at all has nothing to look at where all is right.
-        if !matches!(
-            right.finding(caught_by).map(|f| &f.status),
-            Some(Status::Passed | Status::NotApplicable(_))
-        ) {
-            problems.push(format!(
-                "{name}: {caught_by} does not pass without it: {:?}",
-                right.finding(caught_by)
-            ));
-            continue;
-        }
-        let wrong = run(change, &checks, Duration::from_secs(2));
-        match wrong.finding(caught_by).map(|finding| &finding.status) {
-            Some(Status::Failed(_)) => caught += 1,
-            other => problems.push(format!("{name}: not caught by {caught_by}: {other:?}")),
-        }
-    }
-    println!("{caught} mutants caught, {} not, {open} wait for checks that are open", problems.len());
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}
-
-// How frames are changed.
-
-fn same(frame: &Value<'static>) -> Vec<String> {
-    vec![edn::to_string(frame)]
-}
-
-fn kind(frame: &Value<'_>) -> String {
-    frame.get("kind").and_then(Value::as_keyword).unwrap_or_default().to_owned()
-}
-
-fn text(frame: &Value<'_>, key: &str) -> String {
-    frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// The frame with a key set, or taken away.
-fn with(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
-    let mut map = frame.as_map().unwrap().clone();
-    map.remove(&Value::keyword(key));
-    if let Some(value) = value {
-        map.insert(Value::keyword(key), value);
-    }
-    Value::from(map)
-}
-
-/// The frame with a key of its `:data` set, or taken away.
-fn with_data(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
-    let data = frame.get("data").cloned().unwrap_or_else(|| Value::from(edn_bridge::value::Map::new()));
-    with(frame, "data", Some(with(&data, key, value)))
-}
-
-/// Changes the frames of a kind, and of an op or topic where one is named; the others stay.
-fn where_(
-    wanted: &'static str,
-    named: &'static str,
-    change: impl Fn(&Value<'static>) -> Value<'static> + Send + Sync + 'static,
-) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
-    move |frame| {
-        let name = if wanted == "event" { text(frame, "event") } else { text(frame, "op") };
-        if kind(frame) == wanted && (named.is_empty() || name == named) {
-            same(&change(frame))
-        } else {
-            same(frame)
-        }
-    }
-}
+use mutant::{
+    Change, data, emptied, kind, mutant, run, same, taken, text, thrice, try_all, where_, with, with_asked,
+    with_data, without,
+};
 
 /// The check that makes a server send an error code.
 fn provoked_by(code: &str) -> &'static str {
@@ -479,9 +319,6 @@ fn a_wrong_envelope_is_caught() {
 /// What is wrong in the answer to one thing.
 #[test]
 fn wrong_behaviour_is_caught() {
-    let data = |key: &'static str, value: Option<Value<'static>>| {
-        move |f: &Value<'static>| with_data(f, key, value.clone())
-    };
     let subscribed =
         |topics: &'static [&'static str]| Value::vector(topics.iter().map(|topic| Value::from(*topic)));
     let in_server_info = |key: &'static str, value: Option<Value<'static>>| {
@@ -601,9 +438,7 @@ fn wrong_behaviour_is_caught() {
             "subscribe.nothing-ignored",
             where_("response", "subscribe", data("ignored", Some(subscribed(&["assistant/delta"])))),
         ),
-        mutant("a snapshot that is missing", "subscribe.snapshots", |f| {
-            if text(f, "event") == "footer/updated" { Vec::new() } else { same(f) }
-        }),
+        mutant("a snapshot that is missing", "subscribe.snapshots", without("footer/updated")),
         mutant(
             "a topic that is left after all were taken away",
             "unsubscribe.all",
@@ -682,9 +517,7 @@ fn wrong_behaviour_is_caught() {
             "sessions.new",
             where_("response", "new_session", data("session-id", Some(Value::str("s-0")))),
         ),
-        mutant("a session that is not announced", "sessions.announced", |f| {
-            if text(f, "event") == "session/rehydrated" { Vec::new() } else { same(f) }
-        }),
+        mutant("a session that is not announced", "sessions.announced", without("session/rehydrated")),
         mutant(
             "another name",
             "sessions.name",
@@ -730,15 +563,7 @@ fn wrong_behaviour_is_caught() {
             "mode.set",
             where_("response", "set_mode", data("mode", Some(Value::str("yolo")))),
         ),
-        mutant(
-            "commands that are kept back",
-            "command.list",
-            where_(
-                "response",
-                "get_commands",
-                data("commands", Some(Value::vector([] as [Value<'static>; 0]))),
-            ),
-        ),
+        mutant("commands that are kept back", "command.list", emptied("get_commands", "commands")),
         mutant(
             "a message that is lost over a restart",
             "persistence.restart",
@@ -756,34 +581,9 @@ fn wrong_behaviour_is_caught() {
     ]);
 }
 
-/// The frame with a key of its `:data`'s `:payload` set, or taken away.
-fn with_asked(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
-    let asked = frame.get("data").and_then(|data| data.get("payload")).unwrap();
-    with_data(frame, "payload", Some(with(asked, key, value)))
-}
-
-/// Leaves out the events of a topic.
-fn without(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
-    move |frame| if text(frame, "event") == topic { Vec::new() } else { same(frame) }
-}
-
-/// Answers with a response where an error of a code is due.
-fn taken(code: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
-    move |frame| {
-        if text(frame, "error-code") != code {
-            return same(frame);
-        }
-        let (id, op) = (text(frame, "id"), text(frame, "op"));
-        vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true :data {{:accepted true}}}}")]
-    }
-}
-
 /// What is wrong in who may do what, and who is asked.
 #[test]
 fn wrong_permissions_are_caught() {
-    let data = |key: &'static str, value: Option<Value<'static>>| {
-        move |f: &Value<'static>| with_data(f, key, value.clone())
-    };
     let asked = |key: &'static str, value: Option<Value<'static>>| {
         where_("event", "interaction/requested", move |f| with_asked(f, key, value.clone()))
     };
@@ -824,15 +624,7 @@ fn wrong_permissions_are_caught() {
             "subagent.denied",
             where_("event", "tool/result", data("result-text", Some(Value::str("no")))),
         ),
-        mutant(
-            "a subagent that stands nowhere",
-            "subagent.works",
-            where_(
-                "response",
-                "list_sessions",
-                data("sessions", Some(Value::vector([] as [Value<'static>; 0]))),
-            ),
-        ),
+        mutant("a subagent that stands nowhere", "subagent.works", emptied("list_sessions", "sessions")),
         mutant("a third answer to an envelope", "subagent.misshapen", taken("request/invalid-params")),
         mutant("a race with two winners", "guest.race", taken("request/interaction-already-answered")),
         mutant("a winner who is not told", "guest.race", without("interaction/answered")),
@@ -854,9 +646,6 @@ fn wrong_permissions_are_caught() {
 /// What is wrong in how a turn is interfered with, and in what a workflow tells.
 #[test]
 fn wrong_hooks_and_workflows_are_caught() {
-    let data = |key: &'static str, value: Option<Value<'static>>| {
-        move |f: &Value<'static>| with_data(f, key, value.clone())
-    };
     let hooks = |key: &'static str, value: Option<Value<'static>>| {
         where_("event", "turn/stage", move |f| {
             let of_hook = f.get("data").is_some_and(|data| data.get("hook").is_some());
@@ -909,24 +698,12 @@ fn wrong_hooks_and_workflows_are_caught() {
             "workflow.completion",
             where_("event", "tool/result", data("is-error", Some(Value::bool(false)))),
         ),
-        mutant(
-            "siblings that stand nowhere",
-            "workflow.group",
-            where_(
-                "response",
-                "list_sessions",
-                data("sessions", Some(Value::vector([] as [Value<'static>; 0]))),
-            ),
-        ),
+        mutant("siblings that stand nowhere", "workflow.group", emptied("list_sessions", "sessions")),
         mutant("a run that was cut off and is not told", "workflow.cut-off", without("ui/notification")),
         mutant("a failure that nobody is told", "events.nobody-waits", without("error")),
         mutant("a client that is not told that it was slow", "events.merged-told", without("diagnostic")),
-        mutant("updates of a call that are all kept", "ack.newest-output", |f| {
-            if text(f, "event") == "tool/update" { [same(f), same(f), same(f)].concat() } else { same(f) }
-        }),
-        mutant("updates of a job that are all kept", "ack.newest-job", |f| {
-            if text(f, "event") == "job/updated" { [same(f), same(f), same(f)].concat() } else { same(f) }
-        }),
+        mutant("updates of a call that are all kept", "ack.newest-output", thrice("tool/update")),
+        mutant("updates of a job that are all kept", "ack.newest-job", thrice("job/updated")),
         mutant(
             "a steer under another turn",
             "steer.turn-id",

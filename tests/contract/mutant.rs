@@ -1,0 +1,229 @@
+//! A server that does one thing wrong, and whether the contract runner catches it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use edn_bridge::contract::{self, CommandLine, Config, Launch, Link, Options, Report, Status, Wish};
+use edn_bridge::edn;
+use edn_bridge::value::Value;
+
+use crate::{open, server};
+
+/// Changes one frame: the lines that are written in its place.
+pub type Change = Arc<dyn Fn(&Value<'static>) -> Vec<String> + Send + Sync>;
+
+/// The real server with its output changed.
+pub struct Wrong {
+    real: CommandLine,
+    change: Change,
+}
+
+impl Launch for Wrong {
+    fn launch(&self, wish: Wish<'_>) -> std::io::Result<Link> {
+        self.changed(self.real.launch(wish)?)
+    }
+
+    fn takes_config(&self) -> bool {
+        true
+    }
+
+    fn configure(&self, state: &str, config: &Config) -> std::io::Result<()> {
+        self.real.configure(state, config)
+    }
+
+    fn join(&self, state: &str, deadline: Instant) -> std::io::Result<Option<Link>> {
+        self.real.join(state, deadline)?.map(|link| self.changed(link)).transpose()
+    }
+
+    fn takes_script(&self) -> bool {
+        true
+    }
+
+    fn takes_state(&self) -> bool {
+        true
+    }
+}
+
+impl Wrong {
+    fn changed(&self, link: Link) -> std::io::Result<Link> {
+        let Link { input, output, server } = link;
+        let (reader, mut writer) = std::io::pipe()?;
+        let change = self.change.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { return };
+                let frame = edn::read_one(line.as_bytes()).unwrap().into_owned();
+                for line in change(&frame) {
+                    if writeln!(writer, "{line}").is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Link { input, output: Box::new(reader), server })
+    }
+}
+
+pub fn run(change: Change, checks: &[&str], patience: Duration) -> Report {
+    let only = checks.iter().map(|check| (*check).to_owned()).collect();
+    contract::run(&Wrong { real: server::command_line(), change }, &Options { only, patience })
+}
+
+pub fn is_open(check: &str) -> bool {
+    open::OPEN.iter().any(|(name, _)| *name == check)
+}
+
+/// One thing that a server may do wrong, and the check or rule that is to catch it. A rule needs a check
+/// beside it that makes the server say something.
+pub struct Mutant {
+    name: String,
+    caught_by: &'static str,
+    beside: &'static str,
+    change: Change,
+}
+
+pub fn mutant(
+    name: impl Into<String>,
+    caught_by: &'static str,
+    change: impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static,
+) -> Mutant {
+    Mutant { name: name.into(), caught_by, beside: caught_by, change: Arc::new(change) }
+}
+
+impl Mutant {
+    /// The check that makes the server say something.
+    pub fn beside(self, beside: &'static str) -> Self {
+        Self { beside, ..self }
+    }
+}
+
+/// Tries every mutant and fails with all that were not caught. Those whose check does not pass yet are
+/// counted, and fail where the check is not known to be open.
+pub fn try_all(mutants: Vec<Mutant>) {
+    let mut problems = Vec::new();
+    let (mut caught, mut open) = (0, 0);
+    for Mutant { name, caught_by, beside, change } in mutants {
+        let checks = [caught_by, beside];
+        if checks.iter().any(|check| is_open(check)) {
+            open += 1;
+            continue;
+        }
+        let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
+        // A rule on what must not come at all has nothing to look at where all is right.
+        if !matches!(
+            right.finding(caught_by).map(|f| &f.status),
+            Some(Status::Passed | Status::NotApplicable(_))
+        ) {
+            problems.push(format!(
+                "{name}: {caught_by} does not pass without it: {:?}",
+                right.finding(caught_by)
+            ));
+            continue;
+        }
+        let wrong = run(change, &checks, Duration::from_secs(2));
+        match wrong.finding(caught_by).map(|finding| &finding.status) {
+            Some(Status::Failed(_)) => caught += 1,
+            other => problems.push(format!("{name}: not caught by {caught_by}: {other:?}")),
+        }
+    }
+    println!("{caught} mutants caught, {} not, {open} wait for checks that are open", problems.len());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+pub fn same(frame: &Value<'static>) -> Vec<String> {
+    vec![edn::to_string(frame)]
+}
+
+pub fn kind(frame: &Value<'_>) -> String {
+    frame.get("kind").and_then(Value::as_keyword).unwrap_or_default().to_owned()
+}
+
+pub fn text(frame: &Value<'_>, key: &str) -> String {
+    frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The frame with a key set, or taken away.
+pub fn with(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
+    let mut map = frame.as_map().unwrap().clone();
+    map.remove(&Value::keyword(key));
+    if let Some(value) = value {
+        map.insert(Value::keyword(key), value);
+    }
+    Value::from(map)
+}
+
+/// The frame with a key of its `:data` set, or taken away.
+pub fn with_data(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
+    let data = frame.get("data").cloned().unwrap_or_else(|| Value::from(edn_bridge::value::Map::new()));
+    with(frame, "data", Some(with(&data, key, value)))
+}
+
+/// Changes the frames of a kind, and of an op or topic where one is named; the others stay.
+pub fn where_(
+    wanted: &'static str,
+    named: &'static str,
+    change: impl Fn(&Value<'static>) -> Value<'static> + Send + Sync + 'static,
+) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| {
+        let name = if wanted == "event" { text(frame, "event") } else { text(frame, "op") };
+        if kind(frame) == wanted && (named.is_empty() || name == named) {
+            same(&change(frame))
+        } else {
+            same(frame)
+        }
+    }
+}
+
+/// A change of a frame's `:data`: a key set, or taken away.
+pub fn data(
+    key: &'static str,
+    value: Option<Value<'static>>,
+) -> impl Fn(&Value<'static>) -> Value<'static> + Send + Sync + 'static {
+    move |frame| with_data(frame, key, value.clone())
+}
+
+/// Answers an op with nothing under a key that holds a list.
+pub fn emptied(
+    op: &'static str,
+    key: &'static str,
+) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    where_("response", op, data(key, Some(Value::vector([] as [Value<'static>; 0]))))
+}
+
+/// Sends each event of a topic three times.
+pub fn thrice(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| {
+        if text(frame, "event") == topic {
+            [same(frame), same(frame), same(frame)].concat()
+        } else {
+            same(frame)
+        }
+    }
+}
+
+/// The frame with a key of its `:data`'s `:payload` set, or taken away.
+pub fn with_asked(
+    frame: &Value<'static>,
+    key: &'static str,
+    value: Option<Value<'static>>,
+) -> Value<'static> {
+    let asked = frame.get("data").and_then(|data| data.get("payload")).unwrap();
+    with_data(frame, "payload", Some(with(asked, key, value)))
+}
+
+/// Leaves out the events of a topic.
+pub fn without(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| if text(frame, "event") == topic { Vec::new() } else { same(frame) }
+}
+
+/// Answers with a response where an error of a code is due.
+pub fn taken(code: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
+    move |frame| {
+        if text(frame, "error-code") != code {
+            return same(frame);
+        }
+        let (id, op) = (text(frame, "id"), text(frame, "op"));
+        vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true :data {{:accepted true}}}}")]
+    }
+}
