@@ -8,8 +8,6 @@
     clippy::print_stderr,
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
-    missing_docs,
-    dead_code,
     reason = "tests"
 )]
 
@@ -18,11 +16,8 @@ use std::path::Path;
 
 use edn_bridge::edn::{self, ErrorKind};
 
-#[path = "edn_support/shared.rs"]
 mod edn_support;
-#[path = "edn_support/grammar.rs"]
-mod grammar;
-use edn_support::Random;
+use edn_support::{Random, grammar};
 
 const EDN: &str = include_str!("../grammar/edn.ebnf");
 const FRAME: &str = include_str!("../grammar/frame.ebnf");

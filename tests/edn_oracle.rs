@@ -9,8 +9,6 @@
     clippy::print_stderr,
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
-    missing_docs,
-    dead_code,
     reason = "tests"
 )]
 
@@ -19,11 +17,8 @@ use std::process::{Command, Stdio};
 
 use edn_bridge::edn::{self, ErrorKind};
 
-#[path = "edn_support/shared.rs"]
 mod edn_support;
-#[path = "edn_support/grammar.rs"]
-mod grammar;
-use edn_support::{PIECES, Random, dump, mutate};
+use edn_support::{PIECES, Random, dump, grammar, mutate};
 
 /// What both are asked about beside the generated cases.
 const CASES: &str = include_str!("edn_oracle/cases.txt");

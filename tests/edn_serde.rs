@@ -5,7 +5,6 @@
     clippy::panic,
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
-    missing_docs,
     dead_code,
     reason = "tests"
 )]
@@ -18,7 +17,6 @@ use edn_bridge::value::{Owned, Value};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-#[path = "edn_support/shared.rs"]
 mod edn_support;
 use edn_support::{Random, mutate};
 

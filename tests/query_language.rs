@@ -1,28 +1,16 @@
 //! The query language against its corpus.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    missing_docs,
-    dead_code,
-    reason = "tests"
-)]
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::fmt::Write as _;
 
 use edn_bridge::edn;
 use edn_bridge::query::ast::Query;
 use edn_bridge::query::parse::parse;
-use edn_support::Random;
+use edn_support::{Random, grammar};
 use proptest::prelude::*;
 
-#[path = "edn_support/shared.rs"]
 mod edn_support;
-#[path = "edn_support/grammar.rs"]
-mod grammar;
 
 const EQL: &str = include_str!("../grammar/eql.ebnf");
 

@@ -1,27 +1,15 @@
 //! The grammars of stage files and of hooks say what their readers take: sentences of them are read, and the
 //! keys are the same.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    missing_docs,
-    dead_code,
-    reason = "tests"
-)]
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeSet;
 
 use edn_bridge::hook::Hooks;
 use edn_bridge::{edn, workflow};
 
-#[path = "edn_support/shared.rs"]
 mod edn_support;
-#[path = "edn_support/grammar.rs"]
-mod grammar;
-use edn_support::Random;
+use edn_support::{Random, grammar};
 
 const WORKFLOW: &str = include_str!("../grammar/workflow.ebnf");
 const HOOK: &str = include_str!("../grammar/hook.ebnf");

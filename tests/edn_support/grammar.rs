@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::edn_support::Random;
+use super::Random;
 
 /// What a production is made of.
 #[derive(Debug)]

@@ -1,6 +1,18 @@
 //! What the tests of the codec share: random sentences of the grammar, mutations of them, and a way to say
 //! what a value is without EDN.
 
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "each test binary uses a part, and its numbers are small"
+)]
+
+pub mod grammar;
+
 use edn_bridge::value::Value;
 
 /// Random numbers that are the same in every run (xorshift).
