@@ -117,8 +117,10 @@ impl Runtime {
     ) -> Result<Self, String> {
         let memory = Memory::new(&settings.state_dir);
         let hub = Arc::new(hub::Hub::default());
+        let started = clock.now();
         let layers = settings.files.read().map_err(|error| error.to_string())?;
-        let (manifest, problems) = manifest::Manifest::new(1, settings.clone(), &layers, providers)?;
+        let (manifest, problems) =
+            manifest::Manifest::new((1, started), settings.clone(), &layers, providers)?;
         for problem in problems {
             tracing::warn!("{problem}");
         }
@@ -131,7 +133,7 @@ impl Runtime {
             manifest: ArcSwap::from_pointee(manifest),
             reloading: Mutex::new(()),
             usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
-            started: clock.now(),
+            started,
             clock,
             settings,
             store,

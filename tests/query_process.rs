@@ -268,3 +268,53 @@ fn answers_are_counted_by_op_and_errors_by_code() {
          [:psi.op/name \"abort\"] {:psi.op/answered 0} [:psi.error/code \"runtime/failed\"] {:psi.error/count 0}}"
     );
 }
+
+#[test]
+fn the_revision_of_the_configuration_grows_with_each_reload_that_succeeds() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo\"}}}]} {:steps [{:delta \"a\"}]}]}",
+    );
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(&config, "{}").unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = setup.interactor();
+    let query = "[:psi.config/revision :psi.config/read-at :psi.agent-session/config-revision :psi.process/started-at]";
+    let read = |bridge: &mut Bridge| {
+        let found = result(bridge, query);
+        let number = |key: &str| found.get(key).and_then(Value::as_i64).unwrap();
+        let time = |key: &str| found.get(key).and_then(Value::as_str).unwrap().to_owned();
+        let revisions = [number("psi.config/revision"), number("psi.agent-session/config-revision")];
+        (revisions, time("psi.config/read-at"), time("psi.process/started-at"))
+    };
+    let (revisions, first, started) = read(&mut bridge);
+    assert_eq!((revisions, &first), ([1, 1], &started));
+    let reload = |bridge: &mut Bridge, expected: &str| {
+        bridge.ask("r", "command", "{:text \"/reload\"}");
+        let told = bridge.event("command-result").to_string();
+        assert!(told.contains(expected), "{told}");
+    };
+    reload(&mut bridge, ":type \"text\"");
+    let (revisions, second, _) = read(&mut bridge);
+    assert_eq!(revisions, [2, 2]);
+    assert!(second > first, "{second} after {first}");
+    // What cannot be read changes nothing.
+    std::fs::write(&config, "{:hooks 1}").unwrap();
+    reload(&mut bridge, ":type \"error\"");
+    assert_eq!(read(&mut bridge), ([2, 2], second, started));
+    std::fs::write(&config, "{}").unwrap();
+    // A turn goes on with what it began with until its next boundary.
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    // The command is answered at that boundary.
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    let deadline = Instant::now() + PATIENCE;
+    while read(&mut bridge).0 == [2, 2] {
+        assert!(Instant::now() < deadline, "{}", bridge.told());
+    }
+    assert_eq!(read(&mut bridge).0, [3, 2]);
+    support::accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    bridge.until(|frame| {
+        support::is_event(frame, "assistant/message") && frame.to_string().contains(":text \"a\"")
+    });
+    assert_eq!(read(&mut bridge).0, [3, 3]);
+}

@@ -28,6 +28,8 @@ pub trait World {
     fn connections(&self) -> Vec<ConnectionFacts>;
     /// What the process runs with. Never a secret.
     fn settings(&self) -> Vec<Setting>;
+    /// Which reading of the configuration is the newest.
+    fn reading(&self) -> Reading;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
     /// What the wire answered so far.
@@ -230,6 +232,15 @@ pub struct Setting {
     pub value: Value<'static>,
     /// Where the value came from.
     pub source: Arc<str>,
+}
+
+/// A reading of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Reading {
+    /// 1 for the one at the start of the process, then counted.
+    pub revision: u64,
+    /// When it was, RFC 3339 in UTC.
+    pub read_at: String,
 }
 
 /// The process.

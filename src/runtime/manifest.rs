@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use crate::clock::rfc3339;
 use crate::config::{Layers, Settings};
 use crate::context::Project;
 use crate::hook::Hooks;
@@ -30,6 +33,8 @@ const MANIFEST: &str = "manifest";
 pub struct Manifest {
     /// 1 for the reading at the start of the process, then counted.
     pub revision: u64,
+    /// When it was read, RFC 3339 in UTC.
+    pub read_at: Arc<str>,
     /// The values for new sessions, and where commands may write beside the workspace.
     pub settings: Settings,
     /// The models that are known.
@@ -84,12 +89,12 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
 }
 
 impl Manifest {
-    /// A reading of the configuration, with what of its models and servers cannot be used, for a person.
+    /// A reading of the configuration, by its number and time, with what of its models and servers cannot be used, for a person.
     ///
     /// # Errors
     /// What is wrong with it, for a person.
     pub fn new(
-        revision: u64,
+        (revision, read_at): (u64, Timestamp),
         settings: Settings,
         layers: &Layers,
         providers: Providers,
@@ -107,6 +112,7 @@ impl Manifest {
         };
         let manifest = Self {
             revision,
+            read_at: rfc3339(read_at),
             rules: rules::load(&settings, layers),
             hooks,
             workflows: workflows(&settings),
@@ -188,8 +194,8 @@ impl Shared {
         let providers = before.providers.again(&settings, &self.clock);
         let usual = (settings.provider.clone(), settings.model.clone());
         let revision = before.revision.saturating_add(1);
-        let (manifest, problems) =
-            Manifest::new(revision, settings, &layers, providers).map_err(ApiError::failed)?;
+        let (manifest, problems) = Manifest::new((revision, self.clock.now()), settings, &layers, providers)
+            .map_err(ApiError::failed)?;
         let manifest = Arc::new(manifest);
         // What the person chose in the program stands, unless the files say something new.
         if usual != (before.settings.provider.clone(), before.settings.model.clone()) {

@@ -23,10 +23,11 @@ use crate::projection::{self, Phase};
 use crate::provider::ToolSpec;
 use crate::query::resolvers::session::SessionFact;
 use crate::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
-    Shown, StoreFacts, Walk, World,
+    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
+    Setting, Shown, StoreFacts, Walk, World,
 };
 use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
 use crate::runtime::{Runtime, Shared};
@@ -54,6 +55,7 @@ struct View {
     handle: Handle,
     snapshot: Arc<Snapshot>,
     stage: Option<Arc<Map<'static>>>,
+    manifest: Arc<Manifest>,
     shared: Arc<Shared>,
 }
 
@@ -66,8 +68,8 @@ impl Moment {
     fn view(&self, handle: Handle) -> Arc<View> {
         let mut taken = self.taken.borrow_mut();
         let view = taken.entry(handle.id.clone()).or_insert_with(|| {
-            let (snapshot, stage) = (handle.snapshot(), handle.stage());
-            Arc::new(View { handle, snapshot, stage, shared: self.runtime.shared.clone() })
+            let (snapshot, stage, manifest) = (handle.snapshot(), handle.stage(), handle.manifest());
+            Arc::new(View { handle, snapshot, stage, manifest, shared: self.runtime.shared.clone() })
         });
         view.clone()
     }
@@ -209,6 +211,11 @@ impl World for Moment {
             source: sourced.from.to_string_lossy().into(),
         }));
         all
+    }
+
+    fn reading(&self) -> Reading {
+        let manifest = self.runtime.shared.manifest.load();
+        Reading { revision: manifest.revision, read_at: manifest.read_at.to_string() }
     }
 
     fn process(&self) -> ProcessFacts {
@@ -403,8 +410,7 @@ impl SessionView for View {
     }
 
     fn rules(&self) -> Vec<Value<'static>> {
-        let manifest = self.handle.manifest();
-        let configured = manifest.rules.iter().map(|rule| described::rule(rule, "configured"));
+        let configured = self.manifest.rules.iter().map(|rule| described::rule(rule, "configured"));
         let answered = self.handle.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
         configured.chain(answered.iter().map(|rule| described::rule(rule, "answered"))).collect()
     }
@@ -428,11 +434,7 @@ impl SessionView for View {
     }
 
     fn prompt_parts(&self) -> Vec<Value<'static>> {
-        self.shared
-            .prompt_parts(&self.handle.manifest(), &self.snapshot.facts)
-            .iter()
-            .map(Part::to_value)
-            .collect()
+        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts).iter().map(Part::to_value).collect()
     }
 
     fn skills(&self) -> Vec<Value<'static>> {
@@ -508,7 +510,7 @@ impl SessionView for View {
             F::ContextWindow => count(facts.context_window),
             F::AutoCompactionEnabled => facts.auto_compaction.into(),
             F::AutoRetryEnabled => facts.auto_retry.into(),
-            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(&self.handle.manifest(), facts)).into(),
+            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(&self.manifest, facts)).into(),
             F::SubagentId => self.handle.child_of().map(|(_, subagent)| text(&subagent)).into(),
             F::Depth => self.handle.depth().into(),
             F::Envelope => {
@@ -518,6 +520,7 @@ impl SessionView for View {
             F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
             F::CreatedAt => text(&facts.created_at),
             F::Offset => count(self.snapshot.offset),
+            F::ConfigRevision => count(self.manifest.revision),
             F::Footer => projection::footer(facts).into(),
             F::State => projection::session_state(facts).into(),
         }

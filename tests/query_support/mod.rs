@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use edn_bridge::message::{Message, SessionId};
 use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, SessionInfo, SessionView, Setting,
-    Shown, StoreFacts, Walk, World,
+    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
+    Setting, Shown, StoreFacts, Walk, World,
 };
 use edn_bridge::session::Counts;
 use edn_bridge::value::{Map, Owned};
@@ -110,6 +110,9 @@ impl World for Process {
     }
     fn settings(&self) -> Vec<Setting> {
         Vec::new()
+    }
+    fn reading(&self) -> Reading {
+        Reading::default()
     }
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()

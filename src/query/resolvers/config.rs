@@ -1,5 +1,6 @@
 //! `:psi.config/*`: what the process runs with.
 
+use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, out};
 use crate::query::world::Setting;
@@ -7,6 +8,11 @@ use crate::value::{Map, Value};
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
+        (
+            "psi.config/revision",
+            "Which reading of the configuration is in force: 1 for that at the start, and one more for each /reload.",
+        ),
+        ("psi.config/read-at", "When that was read, RFC 3339 in UTC."),
         ("psi.config/settings", "The configuration's values. Never a secret."),
         ("psi.config/key", "The value's name."),
         ("psi.config/value", "What it is."),
@@ -16,6 +22,13 @@ pub(super) const PART: Namespace = Namespace {
         ),
     ],
     resolvers: &[
+        Resolver {
+            name: "psi.config/reading",
+            input: &[],
+            output: &[out("psi.config/revision"), out("psi.config/read-at")],
+            cost: Cost::Ready,
+            run: Run::One(reading),
+        },
         Resolver {
             name: "psi.config/settings",
             input: &[],
@@ -36,6 +49,14 @@ pub(super) const PART: Namespace = Namespace {
     ],
     mutations: &[],
 };
+
+fn reading(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+    let reading = env.world.reading();
+    Ok(vec![
+        ("psi.config/revision", count(reading.revision).into()),
+        ("psi.config/read-at", reading.read_at.into()),
+    ])
+}
 
 fn settings(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let map = |setting: Setting| {

@@ -75,6 +75,7 @@ session_facts! {
     Envelope "envelope" "The tools that were agreed on for it, where it works for another session, or nil.";
     CreatedAt "created-at" "When the session was opened, RFC 3339 in UTC.";
     Offset "offset" "How many entries its journal holds.";
+    ConfigRevision "config-revision" "The revision of the configuration that it works with: the newest, from its next boundary on.";
     Footer "footer" "What a footer shows, as `footer/updated` has it.";
     State "state" "The state, as `session/updated` has it.";
 }
