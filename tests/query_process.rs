@@ -318,3 +318,36 @@ fn the_revision_of_the_configuration_grows_with_each_reload_that_succeeds() {
     });
     assert_eq!(read(&mut bridge).0, [3, 3]);
 }
+
+#[test]
+fn the_commands_that_a_session_has_beside_the_programs_own_are_named() {
+    let setup = Setup::new();
+    let write = |path: &str, text: &str| {
+        let path = setup.project().join(".edn-bridge").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let mut bridge = setup.ready();
+    let query = "[:psi.extension/command-names]";
+    assert_eq!(result(&mut bridge, query).to_string(), "{:psi.extension/command-names []}");
+    write("prompts/greet.md", "Hello $1\n");
+    // A command of the program hides one of its name, a template a skill.
+    write("prompts/help.md", "Hidden.\n");
+    for skill in ["tidy", "greet", "status"] {
+        write(&format!("skills/{skill}/SKILL.md"), "---\ndescription: Tidies up.\n---\n");
+    }
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    let found = result(&mut bridge, query);
+    assert_eq!(found.to_string(), "{:psi.extension/command-names [\"greet\" \"tidy\"]}");
+    // They are those that completion is told of.
+    let listed = bridge.ask("c", "get_commands", "{}");
+    let listed = support::at(&listed, &["data", "commands"]).unwrap().as_slice().unwrap();
+    let source = |command: &Owned| command.get("source").and_then(Value::as_str).unwrap().to_owned();
+    let added: Vec<_> = listed
+        .iter()
+        .filter(|command| source(command) != "built-in")
+        .map(|command| command.get("name").unwrap().clone())
+        .collect();
+    assert_eq!(found.get("psi.extension/command-names").unwrap().as_slice().unwrap(), added);
+}

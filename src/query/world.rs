@@ -76,6 +76,9 @@ pub trait SessionView: Send + Sync {
     fn prompt_parts(&self) -> Vec<Value<'static>>;
     /// The skills that were found for the session's folder, each a map of `:psi.skill/*`. May read the disk.
     fn skills(&self) -> Vec<Value<'static>>;
+    /// The names of the slash commands that the session has beside the program's own, without the slash. May
+    /// read the disk.
+    fn added_commands(&self) -> Vec<String>;
     /// What was found there and cannot be used, each a map with `:path` and `:message`. May read the disk.
     fn context_problems(&self) -> Vec<Value<'static>>;
     /// The messages on the current branch, oldest first.

@@ -322,8 +322,38 @@ impl Runtime {
     }
 }
 
-/// The slash commands, for completion: the program's own, then the templates and skills that no command
-/// hides.
+/// A slash command that the program does not bring.
+pub(super) struct Added<'p> {
+    pub(super) name: &'p str,
+    usage: String,
+    description: &'p str,
+    /// `template` or `skill`.
+    source: &'static str,
+}
+
+/// The slash commands that the project and the user add: the templates, then the skills, that no command of
+/// the program, and no template, hides.
+pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
+    let hidden = |name: &str| COMMANDS.iter().any(|command| command.name == name);
+    let templates = project.templates.values().filter(move |template| !hidden(&template.name));
+    let templates = templates.map(|one| Added {
+        name: &one.name,
+        usage: one.usage(),
+        description: &one.description,
+        source: "template",
+    });
+    let skills = project.skills.values().filter(move |skill| {
+        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && command::is_name(&skill.name)
+    });
+    templates.chain(skills.map(|one| Added {
+        name: &one.name,
+        usage: format!("/{} [text]", one.name),
+        description: &one.description,
+        source: "skill",
+    }))
+}
+
+/// The slash commands, for completion: the program's own, then those that are added.
 pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
     let entry = |name: &str, usage: String, description: &str, source: &'static str| {
         let mut map = Map::new();
@@ -333,20 +363,9 @@ pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
         map.put("source", source);
         Value::from(map)
     };
-    let mut all: Vec<Value<'static>> = COMMANDS
-        .iter()
-        .map(|command| entry(command.name, command.usage.to_owned(), command.doc, "built-in"))
-        .collect();
-    let hidden = |name: &str| COMMANDS.iter().any(|command| command.name == name);
-    let templates = project.templates.values().filter(|template| !hidden(&template.name));
-    all.extend(templates.map(|one| entry(&one.name, one.usage(), &one.description, "template")));
-    let skills = project.skills.values().filter(|skill| {
-        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && command::is_name(&skill.name)
-    });
-    all.extend(
-        skills.map(|one| entry(&one.name, format!("/{} [text]", one.name), &one.description, "skill")),
-    );
-    all
+    let own =
+        COMMANDS.iter().map(|command| entry(command.name, command.usage.to_owned(), command.doc, "built-in"));
+    own.chain(added(project).map(|one| entry(one.name, one.usage, one.description, one.source))).collect()
 }
 
 /// `request/unknown-command`, with the names that are spelt alike.

@@ -26,6 +26,7 @@ use crate::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
     Setting, Shown, StoreFacts, Walk, World,
 };
+use crate::runtime::commands;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
@@ -449,6 +450,10 @@ impl SessionView for View {
             Value::from(map)
         };
         project.skills.values().map(skill).collect()
+    }
+
+    fn added_commands(&self) -> Vec<String> {
+        commands::added(&self.project()).map(|command| command.name.to_owned()).collect()
     }
 
     fn context_problems(&self) -> Vec<Value<'static>> {

@@ -63,6 +63,9 @@ impl SessionView for Talk {
     fn skills(&self) -> Vec<Owned> {
         Vec::new()
     }
+    fn added_commands(&self) -> Vec<String> {
+        Vec::new()
+    }
     fn context_problems(&self) -> Vec<Owned> {
         Vec::new()
     }

@@ -1,6 +1,7 @@
 //! `:psi.ui/*` and `:psi.extension/*`: what frontends show beside the conversation.
 //!
-//! Workflows show widgets and status texts. Nothing in the process adds slash commands of its own.
+//! Workflows show widgets and status texts. What extends a session are files: prompt templates and skills are
+//! slash commands beside the program's own.
 
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
 use crate::query::resolvers::out;
@@ -11,7 +12,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.ui/statuses", "The status texts that the session shows: {:extension-id :text}."),
         ("psi.ui/widgets", "The widgets that the session shows, as `ui/widgets-updated` lists them."),
         ("psi.ui/widget-specs", "What the widgets are, as `ui/widget-specs-updated` lists them."),
-        ("psi.extension/command-names", "The names of the slash commands that extensions add."),
+        (
+            "psi.extension/command-names",
+            "The names, without the slash, of the slash commands beside the program's own: the prompt templates and skills of the project and the user.",
+        ),
     ],
     resolvers: &[
         Resolver {
@@ -23,10 +27,10 @@ pub(super) const PART: Namespace = Namespace {
         },
         Resolver {
             name: "psi.ui/extensions",
-            input: &[],
+            input: &[Input::Required(SESSION)],
             output: &[out("psi.extension/command-names")],
-            cost: Cost::Ready,
-            run: Run::One(none),
+            cost: Cost::Slow,
+            run: Run::One(added_commands),
         },
     ],
     mutations: &[],
@@ -42,7 +46,8 @@ fn shown(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-fn none(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let none = Value::vector(std::iter::empty::<Value<'static>>());
-    Ok(vec![("psi.extension/command-names", none.into())])
+fn added_commands(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+    let Some(session) = inputs.session() else { return Ok(Vec::new()) };
+    let names = Value::vector(session.added_commands().into_iter().map(Value::from));
+    Ok(vec![("psi.extension/command-names", names.into())])
 }
