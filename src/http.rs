@@ -110,21 +110,28 @@ pub async fn more(
     }
 }
 
-/// The whole of a short answer, at most `limit` bytes of it.
+/// The whole of a short answer, at most `limit` bytes of it. All of that has to come within
+/// `patience`: one that comes a byte at a time is not waited for either.
 ///
 /// # Errors
 /// See [`HttpError`].
 pub async fn whole(response: &mut Response, limit: usize, patience: Duration) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::new();
-    while let Some(bytes) = more(response, patience).await? {
-        let room = limit.saturating_sub(body.len());
-        let bytes = bytes.as_ref();
-        body.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
-        if body.len() >= limit {
-            break;
+    let read = async {
+        while let Some(bytes) = more(response, patience).await? {
+            let room = limit.saturating_sub(body.len());
+            let bytes = bytes.as_ref();
+            body.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
+            if body.len() >= limit {
+                break;
+            }
         }
+        Ok(())
+    };
+    match tokio::time::timeout(patience, read).await {
+        Ok(read) => read.map(|()| body),
+        Err(_) => Err(HttpError::Silent(patience)),
     }
-    Ok(body)
 }
 
 fn sort(error: &reqwest::Error) -> HttpError {

@@ -60,6 +60,23 @@ pub const LIVE_SESSIONS: usize = 1024;
 /// Most sessions that live in one process, those at work and looked at among them.
 pub const MAX_LIVE_SESSIONS: usize = 2048;
 
+/// Files of one process that may be open, where the system allows as many: those of the most live sessions,
+/// and as many again for connections, commands and servers.
+pub const DESCRIPTORS: u64 = 8192;
+
+/// Files that a live session holds open once something was said in it: its journal and its lock.
+pub const SESSION_DESCRIPTORS: u64 = 2;
+
+/// Sessions that are asked at once to let go of their files where none is left.
+pub const LET_GO: usize = 4;
+
+/// How long the first of them is waited for, in milliseconds. All may be waiting for a descriptor themselves.
+pub const LET_GO_MS: u64 = 1000;
+
+/// How often something is tried again after a session has let go of its files: what came free may be gone to a
+/// new connection.
+pub const LET_GO_TRIES: usize = 4;
+
 /// Messages that a session's mailbox holds. Senders are the connections' pending requests and the
 /// session's own turn.
 pub const MAILBOX: usize = 1024;
@@ -252,6 +269,10 @@ pub const AUDIT_RECORDS: usize = 100;
 /// How far back into the audit file a query reads, in bytes (4 MiB): some ten thousand records.
 pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
 
+/// How long after a signal that asks for the end another one is the same wish, in milliseconds: a terminal
+/// that is closed sends one, and so does its shell.
+pub const SAME_SIGNAL_MS: u64 = 500;
+
 /// Lines of the log that wait for standard error to be read. What comes beyond is counted and left out.
 pub const LOG_LINES: usize = 1024;
 
@@ -428,6 +449,14 @@ pub const HTTP_KEEP_SECONDS: u64 = 90;
 /// How long a server may say nothing before it counts as lost, in seconds (five minutes). Models that think
 /// without showing it, and small machines that read a long prompt, are silent for minutes.
 pub const HTTP_IDLE_SECONDS: u64 = 300;
+
+/// How many times as long a server may give nothing but signs of life (half an hour): a model may think for
+/// long, and a queue may be long.
+pub const HTTP_QUIET_TIMES: u32 = 6;
+
+/// Bytes of signs of life that are taken (20 MiB): two of the longest events, which say nothing before they
+/// are there in full.
+pub const HTTP_QUIET_BYTES: usize = 2 * SSE_EVENT_BYTES;
 
 /// How long what follows an answer's end is waited for, in seconds, so that its connection can be used again.
 pub const HTTP_DRAIN_SECONDS: u64 = 2;

@@ -11,6 +11,7 @@
 //! may take 5. None of that can be seen or set from outside.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::stream;
 
@@ -22,12 +23,14 @@ mod gemini;
 mod json;
 mod openai;
 mod protocol;
+mod quiet;
 mod responses;
 pub mod spec;
 mod sse;
 
 use failure::Told;
 use protocol::{Broken, Decoder, Key, Out, Protocol, Quirks};
+use quiet::Quiet;
 use spec::Spec;
 use sse::{Events, StreamError};
 
@@ -112,7 +115,7 @@ struct Call {
 
 enum State {
     Ahead(Request),
-    Reading(Response),
+    Reading(Response, Quiet),
     /// What was read is said, and then this.
     Failed(ProviderError),
     Over,
@@ -131,18 +134,18 @@ impl Call {
                 State::Failed(error) => return Some(Err(error)),
                 State::Ahead(request) => {
                     self.state = match self.open(&request).await {
-                        Ok(response) => State::Reading(response),
+                        Ok(response) => State::Reading(response, Quiet::new(self.server.spec.patience)),
                         Err(error) => State::Failed(error),
                     };
                 }
-                State::Reading(mut response) => {
-                    let read = self.read(&mut response).await;
+                State::Reading(mut response, mut quiet) => {
+                    let read = self.read(&mut response, &mut quiet).await;
                     self.state = match read {
                         Ok(()) if self.decoder.is_over() => {
                             drain(response);
                             State::Over
                         }
-                        Ok(()) => State::Reading(response),
+                        Ok(()) => State::Reading(response, quiet),
                         Err(error) => State::Failed(error),
                     };
                 }
@@ -270,11 +273,17 @@ impl Call {
     }
 
     /// Takes the next bytes, and says what they mean.
-    async fn read(&mut self, response: &mut Response) -> Result<(), ProviderError> {
+    async fn read(&mut self, response: &mut Response, quiet: &mut Quiet) -> Result<(), ProviderError> {
         match http::more(response, self.server.spec.patience).await {
             Ok(Some(bytes)) => {
-                self.events.push(bytes.as_ref());
-                self.decode()
+                let bytes = bytes.as_ref();
+                self.events.push(bytes);
+                self.decode()?;
+                let says = !self.said.is_empty() || self.decoder.is_over();
+                match quiet.heard(bytes.len(), says, Instant::now()) {
+                    Some(what) => Err(self.fatal(&what)),
+                    None => Ok(()),
+                }
             }
             Ok(None) => self.decoder.end(&mut self.said).map_err(|broken| self.broken(broken)),
             // What was complete before the connection went is an answer.
