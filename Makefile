@@ -8,6 +8,7 @@
 #   make bench              the benchmarks; bench-emacs: those of the Emacs package
 #   make screenshots        pictures of the Emacs package, into emacs/screenshots
 #   make hostile, make soak, make fuzz, make features: what takes long, or needs more tools
+#   make unsafe             lines with unsafe code in each dependency (FEATURES says of which build)
 #   make fmt, make clean, make tools
 #
 # V=1 shows the output of every step as it comes.
@@ -357,6 +358,20 @@ features:
 	step 'oldest versions: resolve' env RUSTC_BOOTSTRAP=1 \
 	  cargo update --manifest-path "$$copy/Cargo.toml" -Z direct-minimal-versions
 	step 'oldest versions: check' cargo check --locked --manifest-path "$$copy/Cargo.toml" $(INNER)
+
+# How many lines of each locked dependency's source hold unsafe code: what SECURITY.md groups.
+FEATURES ?= index
+.PHONY: unsafe
+unsafe:
+	cargo fetch --locked --quiet
+	registry=$$(ls -d "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/*/ | head -n 1)
+	cargo tree --locked --no-default-features --features '$(FEATURES)' --edges normal --prefix none --format '{p}' |
+	  awk '{ print $$1, substr($$2, 2) }' | sort -u | while read -r name version; do
+	    [ -d "$$registry$$name-$$version/src" ] || continue
+	    lines=$$(find "$$registry$$name-$$version/src" -name '*.rs' -exec sed 's,//.*,,' {} + |
+	      grep -cE '\bunsafe\b[^_]' || true)
+	    [ "$$lines" -eq 0 ] || printf '%6d  %s %s\n' "$$lines" "$$name" "$$version"
+	  done | sort -rn
 
 # The tables of ways around the permissions, and what comes of each.
 .PHONY: tricks

@@ -4,7 +4,9 @@
 //! the command line. A project's file that the user has not trusted may narrow what is allowed, and nothing
 //! else. Knows files and plain data; not who uses the values.
 
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use std::time::Duration;
 use crate::edn;
 use crate::limits::ORPHAN_GRACE_MAX_MS;
 use crate::message::Mode;
+use crate::private;
 use crate::value::{Map, Value};
 
 /// What was said outside the files: it stands, whatever they say.
@@ -296,10 +299,14 @@ fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
     edn::write_pretty(value, 100, &mut text);
     text.push(b'\n');
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        private::make_folder(dir).map_err(failed)?;
     }
     let beside = path.with_extension("new");
-    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
+    let mut file = OpenOptions::new();
+    let file = file.write(true).create(true).truncate(true).mode(0o600).open(&beside);
+    file.and_then(|mut file| file.write_all(&text))
+        .and_then(|()| std::fs::rename(&beside, path))
+        .map_err(failed)
 }
 
 /// The folders that the user trusts. A file that cannot be read trusts none.

@@ -45,6 +45,7 @@ use crate::catalogue::Topic;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::Library;
+use crate::descriptors;
 use crate::event::{Body, Cause, Event};
 use crate::http::Http;
 use crate::interaction::Board;
@@ -90,6 +91,8 @@ pub(crate) struct Shared {
     usual_model: ArcSwap<(Arc<str>, Arc<str>)>,
     /// The live sessions. Handles only: a session's state is its task's.
     sessions: Arc<DashMap<SessionId, Handle>>,
+    /// How many of them may have their files open.
+    open_files: usize,
     /// How often a session was looked up.
     lookups: AtomicU64,
     /// The session that connections start with, until they choose another.
@@ -142,6 +145,7 @@ impl Runtime {
             hub,
             tally: Arc::default(),
             sessions,
+            open_files: descriptors::for_sessions(),
             lookups: AtomicU64::new(0),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),

@@ -20,6 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::descriptors;
 use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
 use crate::project;
@@ -81,6 +82,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the process or the system had no file left that could be opened: it can be tried again when
+    /// others were let go.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if descriptors::are_out(source))
+    }
+
     fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::NotFound && action == "Cannot open" {
             return Self::Missing { path: path.to_owned() };
@@ -91,6 +98,9 @@ impl StoreError {
 
 /// What a person can do about a refusal of the system's.
 fn what_to_do(error: &io::Error) -> &'static str {
+    if descriptors::are_out(error) {
+        return " Close connections or sessions that are at work, or raise the limit (`ulimit -n`), and try again.";
+    }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " Nothing that was saved is lost. Make room and try again."
@@ -225,6 +235,19 @@ impl Store {
     /// Finds a session's file by its id, in any project.
     pub fn find(&self, session: &SessionId) -> Option<PathBuf> {
         listing::find(&self.root, session)
+    }
+
+    /// The same for who must not take a want of descriptors for a session that is not there.
+    ///
+    /// # Errors
+    /// When there is no descriptor to look with.
+    pub fn look_up(&self, session: &SessionId) -> Result<Option<PathBuf>, StoreError> {
+        match std::fs::read_dir(&self.root).map(drop) {
+            Err(error) if descriptors::are_out(&error) => {
+                Err(StoreError::io("Cannot look into", &self.root, error))
+            }
+            _ => Ok(self.find(session)),
+        }
     }
 
     /// The sessions on disk, newest first: of one project, or with `None` of all.

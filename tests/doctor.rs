@@ -111,3 +111,21 @@ fn what_is_broken_is_said_with_what_to_do_and_fails() {
     assert_eq!((status, state.as_str()), (Some(1), "broken"));
     assert!(what.contains("user.edn"), "{what}");
 }
+
+#[test]
+fn a_state_folder_that_is_open_to_others_is_told_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let setup = Setup::new();
+    std::fs::create_dir(setup.state()).unwrap();
+    for (mode, expected) in [(0o700, None), (0o755, Some("look into")), (0o777, Some("may exchange"))] {
+        std::fs::set_permissions(setup.state(), std::fs::Permissions::from_mode(mode)).unwrap();
+        let (_, report) = report(&setup);
+        let notes: Vec<String> = findings(&report, "state")
+            .into_iter()
+            .filter(|(state, _)| state == "note")
+            .map(|(_, message)| message)
+            .collect();
+        assert_eq!(notes.len(), usize::from(expected.is_some()), "{mode:o}: {notes:?}");
+        assert!(expected.is_none_or(|expected| notes[0].contains(expected)), "{mode:o}: {notes:?}");
+    }
+}

@@ -13,16 +13,18 @@ const TABLE: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("value", &[]),
     ("clock", &[]),
+    ("descriptors", &["limits"]),
+    ("private", &[]),
     ("transport", &[]),
     ("secret", &[]),
     ("http", &["limits"]),
-    ("auth", &["secret", "http", "value", "edn", "limits", "clock"]),
+    ("auth", &["secret", "http", "value", "edn", "limits", "clock", "descriptors", "private"]),
     ("edn", &["value", "limits"]),
     ("message", &["value"]),
     ("catalogue", &["value", "message"]),
     ("event", &["value", "message", "catalogue"]),
     ("session", &["value", "message", "event", "catalogue"]),
-    ("config", BELOW_SESSION),
+    ("config", KEEPING_OUTSIDE_PROJECTS),
     ("project", &[]),
     ("store", KEEPING),
     ("memory", KEEPING),
@@ -45,13 +47,29 @@ const TABLE: &[(&str, &[&str])] = &[
             "secret",
             "http",
             "auth",
+            "private",
         ],
     ),
-    ("hook", &["edn", "value", "limits"]),
+    ("hook", &["edn", "value", "limits", "descriptors"]),
     ("workflow", &["edn", "value", "limits"]),
-    ("tool", &["config", "edn", "session", "event", "message", "value", "limits", "clock", "provider"]),
+    (
+        "tool",
+        &[
+            "config",
+            "edn",
+            "session",
+            "event",
+            "message",
+            "value",
+            "limits",
+            "clock",
+            "provider",
+            "descriptors",
+            "private",
+        ],
+    ),
     ("context", &["tool", "message", "value", "limits"]),
-    ("interaction", &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"]),
+    ("interaction", KEEPING_OUTSIDE_PROJECTS),
     ("router", &["value", "message", "catalogue", "session", "limits"]),
     ("frame", &["edn", "event", "catalogue", "limits", "value", "message"]),
     (
@@ -98,6 +116,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "secret",
             "http",
             "auth",
+            "descriptors",
+            "private",
         ],
     ),
     ("repl", &["value", "edn", "catalogue", "limits"]),
@@ -108,9 +128,23 @@ const TABLE: &[(&str, &[&str])] = &[
 const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
 
-/// The same, and where a project's things are kept.
-const KEEPING: &[&str] =
-    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "project"];
+/// The same, and how folders are made that are the user's alone.
+const KEEPING_OUTSIDE_PROJECTS: &[&str] =
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "private"];
+
+/// The first, and where a project's things are kept.
+const KEEPING: &[&str] = &[
+    "edn",
+    "session",
+    "event",
+    "catalogue",
+    "message",
+    "value",
+    "limits",
+    "clock",
+    "project",
+    "descriptors",
+];
 
 #[test]
 fn no_room_uses_what_stands_above_it() {

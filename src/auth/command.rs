@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
 use super::KeyError;
+use crate::descriptors;
 use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
 use crate::secret::Secret;
 
@@ -54,6 +55,7 @@ async fn output(program: &str, arguments: &[String]) -> Result<Secret, String> {
         .kill_on_drop(true)
         .spawn();
     let mut child = child.map_err(|error| format!("cannot be run: {error}"))?;
+    descriptors::restore(child.id());
     let patience = Duration::from_secs(KEY_COMMAND_SECONDS);
     let read = async {
         let printed = match child.stdout.take() {

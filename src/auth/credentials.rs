@@ -14,6 +14,7 @@ use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 
 use crate::edn;
 use crate::limits::CREDENTIALS_BYTES;
+use crate::private;
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
@@ -204,7 +205,7 @@ impl Credentials {
     /// Opens a file that the user alone can read, and makes it where there is none.
     fn open(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            private::make_folder(folder)?;
         }
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
     }

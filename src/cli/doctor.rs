@@ -17,6 +17,7 @@ use edn_bridge::config::{Layers, Settings};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::limits::LISTING_BYTES;
+use edn_bridge::private;
 use edn_bridge::provider::embedded::{self, ModelFile};
 use edn_bridge::runtime::Providers;
 use edn_bridge::store::{Durability, FORMAT, Header, Store};
@@ -192,7 +193,9 @@ fn state(found: &mut Findings, state_dir: &Path) {
             "Give yourself the right to, make room on the disk, or name another with --state-dir DIR.",
         ),
     }
-    if folder.permissions().mode() & 0o077 != 0 {
+    if let Some(told) = private::exposure(state_dir, &folder) {
+        found.note("state", told, "Until then, what is kept there may have been exchanged.");
+    } else if folder.permissions().mode() & 0o077 != 0 {
         found.note(
             "state",
             "Other users can look into the state folder.",

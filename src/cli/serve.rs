@@ -1,23 +1,30 @@
 //! `edn-bridge serve`, and the process that `query` and `prompt` run without an editor.
 
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use edn_bridge::clock::{Clock, FixedClock, SystemClock};
+use edn_bridge::catalogue::ErrorCode;
+use edn_bridge::clock::{Clock, FixedClock, JumpingClock, SystemClock};
 use edn_bridge::config::Settings;
+use edn_bridge::descriptors;
 use edn_bridge::endpoint::{self, Connection, End};
-use edn_bridge::limits::{ACCEPT_PAUSE_MS, MAX_CONNECTIONS};
+use edn_bridge::frame::encode::{self, ErrorFrame, Style};
+use edn_bridge::limits::{ACCEPT_PAUSE_MS, MAX_CONNECTIONS, SAME_SIGNAL_MS};
+use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::store::Store;
 use edn_bridge::transport::Transport;
 use edn_bridge::transport::socket::Listener;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Options;
 
@@ -33,9 +40,14 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn new(options: &Options) -> Result<Self, String> {
+        descriptors::raise();
         let settings = options.settings()?;
+        for open in private::close(&settings.state_dir) {
+            tracing::warn!("{open}");
+        }
         // A transcript that is compared byte for byte needs the same times and names in every run.
         let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
+            Some(how) if how == "jumping" => Arc::new(JumpingClock::default()),
             Some(_) => Arc::new(FixedClock::default()),
             None => Arc::new(SystemClock),
         };
@@ -93,10 +105,9 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let transport = Transport::stdio().map_err(|error| format!("standard input and output: {error}"))?;
     let (ended, wait) = channel();
     let on_signal = ended.clone();
-    process.executor.spawn(async move {
-        let signal = terminated().await;
+    process.executor.spawn(terminate(move |signal| {
         let _ = on_signal.send(Err(signal));
-    });
+    }));
     let api = Arc::new(process.runtime.clone());
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
@@ -156,7 +167,8 @@ impl Guests {
     fn welcome(&self, id: u64, stream: UnixStream, api: Arc<Runtime>, clock: Arc<dyn Clock>) {
         let mut connections = self.connections();
         if connections.len() >= MAX_CONNECTIONS {
-            return tracing::warn!("{MAX_CONNECTIONS} clients are connected; another was refused");
+            drop(connections);
+            return refuse(&stream);
         }
         let (guests, ending) = (self.clone(), AtomicBool::new(false));
         let on_end = Box::new(move |_: End| {
@@ -209,19 +221,61 @@ impl Guests {
     }
 }
 
-/// Waits for a signal that asks the process to end, and returns its number.
-async fn terminated() -> u8 {
-    use tokio::signal::unix::{SignalKind, signal};
+/// Says to a client that there are too many, and hangs up.
+fn refuse(mut stream: &UnixStream) {
+    let message =
+        format!("{MAX_CONNECTIONS} clients are connected, which is all that are served. Try again later.");
+    tracing::warn!("{message}");
+    let frame = ErrorFrame {
+        id: None,
+        op: None,
+        code: ErrorCode::Failed,
+        message: &message,
+        retryable: true,
+        data: None,
+    };
+    let mut line = Vec::new();
+    encode::error(&mut line, Style::Maps, &frame);
+    // A new socket has room for a line, and who reads nothing is not waited for.
+    let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&line));
+}
+
+/// The signals that ask the process to end.
+struct Terminations([tokio::signal::unix::Signal; 3]);
+
+impl Terminations {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+        ]))
+    }
+
+    /// Waits for the next one, and returns its number.
+    async fn next(&mut self) -> u8 {
+        let [terminate, hangup, interrupt] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => 15,
+            _ = hangup.recv() => 1,
+            _ = interrupt.recv() => 2,
+        }
+    }
+}
+
+/// Passes the first signal that asks for the end on. Who asks a second time does not want to wait for
+/// connections any longer: what was acknowledged is on disk, and the process is over.
+async fn terminate(first: impl FnOnce(u8)) {
     // A file that may not grow further is an error like a full disk, not the end of the process.
     let _too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
-    let (Ok(mut terminate), Ok(mut hangup), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::hangup()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
+    let Ok(mut terminations) = Terminations::listen() else { return };
+    first(terminations.next().await);
+    let same = Instant::now().checked_add(Duration::from_millis(SAME_SIGNAL_MS));
+    let second = loop {
+        let signal = terminations.next().await;
+        if same.is_none_or(|same| Instant::now() > same) {
+            break signal;
+        }
     };
-    tokio::select! {
-        _ = terminate.recv() => 15,
-        _ = hangup.recv() => 1,
-        _ = interrupt.recv() => 2,
-    }
+    std::process::exit(128i32.saturating_add(second.into()))
 }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Hook;
+use crate::descriptors;
 use crate::edn;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE_MS};
 use crate::value::{Map, Value};
@@ -166,6 +167,7 @@ pub async fn execute(
     edn::write_compact(&Value::from(input.clone()), &mut line);
     line.push(b'\n');
     let mut child = start(command, cwd)?;
+    descriptors::restore(child.id());
     let _group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
     tokio::select! {
         biased;

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::edn;
 use crate::limits::{AUDIT_READ_BYTES, MAX_LINE_BYTES};
+use crate::private;
 use crate::value::{Map, Value};
 
 /// What stands before the first line.
@@ -69,7 +70,7 @@ impl Audit {
     pub fn append(&self, mut record: Map<'static>) -> io::Result<()> {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)?;
+            private::make_folder(folder)?;
         }
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
@@ -89,8 +90,11 @@ impl Audit {
         }
         edn::write_canonical(&Value::from(record), &mut line);
         line.push(b'\n');
-        file.write_all(&line)?;
-        file.sync_data()?;
+        let length = file.metadata()?.len();
+        file.write_all(&line).and_then(|()| file.sync_data()).inspect_err(|_| {
+            // Half a record on a full disk is none, and must not look like one that was tampered with.
+            let _ = file.set_len(length);
+        })?;
         // A crash in between leaves a head that is one behind, and that one can be found in the file.
         let size = file.metadata()?.len();
         let mut head = Map::new();

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::known::{self, FileState, KnownModel};
 use crate::limits;
+use crate::private;
 
 /// How far a fetch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +120,7 @@ pub fn fetch(
 ) -> Result<Fetched, FetchError> {
     let folder = known::models_folder(state_dir);
     let path = folder.join(model.file);
-    fs::create_dir_all(&folder).map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
+    private::make_folder(&folder).map_err(|source| FetchError::Folder { path: folder.clone(), source })?;
     let _lock = lock(&folder, progress)?;
 
     if known::status(model, state_dir).state == FileState::Installed && verify(model, &path).is_ok() {

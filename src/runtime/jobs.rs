@@ -289,7 +289,7 @@ fn bash_data(end: End, kept: Kept) -> Map<'static> {
         },
     );
     data.put("cancelled", matches!(end, End::Stopped | End::TimedOut));
-    data.put("truncated", kept.handle.is_some());
+    data.put("truncated", kept.cut);
     data.put_some("handle", kept.handle);
     data
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::rfc3339;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
-use crate::limits::MAILBOX;
+use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::projection::{self, Phase, SessionFacts};
 use crate::runtime::Shared;
@@ -23,9 +23,11 @@ use crate::runtime::conversation::{self, Compaction, Told};
 use crate::runtime::jobs::Jobs;
 use crate::runtime::mailbox::{Handle, Snapshot, Work};
 use crate::runtime::manifest::Manifest;
+use crate::runtime::open::refused;
 use crate::runtime::queue::Queue;
 use crate::runtime::subagent::Kin;
 use crate::runtime::turn::{Control, End};
+use crate::runtime::unload::PutAway;
 use crate::runtime::workflow::{self, Begun};
 use crate::session::{ApiError, Call, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
@@ -61,8 +63,8 @@ pub struct Live {
     answered: VecDeque<(String, Option<TurnId>)>,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
-    /// The session is to be put away if it was not looked up since this lookup.
-    pub(super) put_away: Option<u64>,
+    /// The session is to be put away.
+    pub(super) put_away: Option<PutAway>,
     /// Who waits for the end of a turn that works for another session.
     worked: Option<(TurnId, oneshot::Sender<End>)>,
     /// A workflow that the process before this one did not bring to its end.
@@ -165,14 +167,16 @@ impl Live {
         }
         while let Some(work) = mailbox.recv().await {
             work(&mut self).await;
-            if let Some(lookup) = self.put_away.take()
+            if let Some(wish) = self.put_away.take()
                 && self.is_at_rest()
             {
                 let shared = self.shared.clone();
                 // Whoever opens the session again waits until its file is let go.
                 let _not_opening = shared.opening.lock().await;
-                if shared.forget(&self.handle, lookup) {
+                if shared.forget(&self.handle, wish.lookup) {
+                    settle(&self.journal).await;
                     drop(self);
+                    wish.done();
                     return shared.announce_context(None);
                 }
             }
@@ -268,14 +272,21 @@ impl Live {
                 body,
             }));
         }
-        let (sender, receiver) = oneshot::channel();
-        self.journal.append(&entries, move |result| {
-            let _ = sender.send(result);
-        });
-        match receiver.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(ApiError::failed(error.to_string())),
-            Err(_) => return Err(ApiError::failed("The journal ended.")),
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            self.journal.append(&entries, move |result| {
+                let _ = sender.send(result);
+            });
+            match receiver.await {
+                Ok(Ok(())) => break,
+                // The file of a session that rests is closed for the one that is written to.
+                Ok(Err(error)) if error.is_out_of_descriptors() && tries.next().is_some() => {
+                    self.shared.let_go(Some(&self.handle.id)).await;
+                }
+                Ok(Err(error)) => return Err(refused(&error)),
+                Err(_) => return Err(ApiError::failed("The journal ended.")),
+            }
         }
         for entry in &entries {
             self.apply(entry.clone());
@@ -489,6 +500,17 @@ impl Live {
             }
             Err(error) => reply.fail(error),
         }
+    }
+}
+
+/// Waits until all that was acknowledged is on disk, so that nobody else has the file open.
+async fn settle(journal: &Journal) {
+    let (sender, receiver) = oneshot::channel();
+    journal.settle(move |result| {
+        let _ = sender.send(result);
+    });
+    if let Ok(Err(error)) = receiver.await {
+        tracing::error!(%error, "what was acknowledged may not outlive a power failure");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
-use crate::limits::SEARCH_HITS;
+use crate::limits::{LET_GO_TRIES, SEARCH_HITS};
 use crate::message::{EntryId, SessionId};
 use crate::projection::{self, SessionFacts};
 use crate::runtime::Shared;
@@ -78,13 +78,24 @@ impl Shared {
     /// Opens a session from disk, unless it is live already; and what had to be repaired, in words.
     async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         self.check_room()?;
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            match self.open_now(target.clone()).await {
+                Err(error) if error.retryable && tries.next().is_some() => self.let_go(None).await,
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_now(self: &Arc<Self>, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         let _one_at_a_time = self.opening.lock().await;
         let shared = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
             let path = match &target {
                 SwitchTarget::Path(path) => PathBuf::from(path),
                 SwitchTarget::Id(id) => {
-                    shared.store.find(id).ok_or_else(|| ApiError::not_found("session", id.as_str()))?
+                    let found = shared.store.look_up(id).map_err(|error| refused(&error))?;
+                    found.ok_or_else(|| ApiError::not_found("session", id.as_str()))?
                 }
             };
             if let Some(handle) = shared.live_at(&path) {
@@ -95,7 +106,7 @@ impl Shared {
                 Err(StoreError::Missing { path }) => {
                     Err(ApiError::not_found("session file", &path.to_string_lossy()))
                 }
-                Err(error) => Err(ApiError::failed(error.to_string())),
+                Err(error) => Err(refused(&error)),
             }
         });
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
@@ -170,13 +181,21 @@ impl Shared {
             cwd: facts.cwd.clone(),
             parent: Some(parent),
         };
-        let shared = self.clone();
-        let written = tokio::task::spawn_blocking(move || {
-            let journal = shared.store.create_with(&header, entries.iter().cloned());
-            let journal = journal.map_err(|error| ApiError::failed(error.to_string()))?;
-            Ok(Live::start(&shared, journal, header, entries.into_iter().collect()))
-        });
-        let handle = written.await.map_err(|_| ApiError::failed("The fork could not be written."))??;
+        let mut tries = 0..LET_GO_TRIES;
+        let handle = loop {
+            let (shared, header, entries) = (self.clone(), header.clone(), entries.clone());
+            let written = tokio::task::spawn_blocking(move || {
+                let journal = shared.store.create_with(&header, entries.iter().cloned());
+                let journal = journal.map_err(|error| refused(&error))?;
+                Ok::<_, ApiError>(Live::start(&shared, journal, header, entries.into_iter().collect()))
+            });
+            match written.await.map_err(|_| ApiError::failed("The fork could not be written."))? {
+                Err(error) if error.retryable && tries.next().is_some() => {
+                    self.let_go(Some(&source.id)).await;
+                }
+                written => break written?,
+            }
+        };
         self.admit(&handle);
         Ok(handle)
     }
@@ -212,6 +231,11 @@ impl Shared {
         }
         self.announce_context(Some(call.cause()));
     }
+}
+
+/// A refusal of the store's. One for want of descriptors may pass.
+pub(super) fn refused(error: &StoreError) -> ApiError {
+    ApiError { retryable: error.is_out_of_descriptors(), ..ApiError::failed(error.to_string()) }
 }
 
 /// An event of a session outside any turn.

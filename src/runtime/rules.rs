@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use crate::config::{ConfigError, Layers, Settings};
 use crate::context::Scope;
 use crate::edn;
+use crate::private;
 use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::{ApiError, Reach};
@@ -99,7 +100,7 @@ impl Shared {
         let mut line = Vec::new();
         edn::write_compact(&Value::from(kept), &mut line);
         line.push(b'\n');
-        std::fs::create_dir_all(&self.settings.state_dir)?;
+        private::make_folder(&self.settings.state_dir)?;
         let mut file =
             OpenOptions::new().append(true).create(true).mode(0o600).open(path(&self.settings.state_dir))?;
         file.write_all(&line)

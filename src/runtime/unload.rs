@@ -7,13 +7,33 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use crate::limits::{LIVE_SESSIONS, MAX_LIVE_SESSIONS};
+use tokio::sync::mpsc;
+
+use crate::limits::{LET_GO, LET_GO_MS, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::projection::Phase;
 use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::ApiError;
+
+/// What a session that rests is told: to go, unless it was looked up since.
+pub(super) struct PutAway {
+    /// The lookup that it was chosen by.
+    pub(super) lookup: u64,
+    /// Who waits for its files to be closed. Dropped where it stays.
+    waiting: Option<mpsc::Sender<()>>,
+}
+
+impl PutAway {
+    /// Says that its files are closed.
+    pub(super) fn done(self) {
+        if let Some(waiting) = self.waiting {
+            let _ = waiting.try_send(());
+        }
+    }
+}
 
 impl Shared {
     /// Notes that a session was looked up.
@@ -36,30 +56,56 @@ impl Shared {
         Err(error)
     }
 
-    /// Takes a session among the live ones, and has others put away where there are too many.
+    /// Takes a session among the live ones, and has others put away where there are too many, or too many
+    /// that have files open.
     pub(super) fn admit(self: &Arc<Self>, handle: &Handle) {
         self.touch(handle);
         self.sessions.insert(handle.id.clone(), handle.clone());
-        let over = self.sessions.len().saturating_sub(LIVE_SESSIONS);
-        if over == 0 {
+        if self.sessions.len() <= LIVE_SESSIONS.min(self.open_files) {
             return;
         }
+        let over = self.sessions.len().saturating_sub(LIVE_SESSIONS);
+        let open = self.sessions.iter().filter(|entry| has_file(entry.value())).count();
+        let over_files = open.saturating_sub(self.open_files);
+        let resting = self.resting(Some(&handle.id));
+        let with_file = resting.iter().filter(|(_, other)| has_file(other));
+        // One that is told twice goes once.
+        for (lookup, other) in with_file.take(over_files).chain(resting.iter().take(over)) {
+            put_away(other, PutAway { lookup: *lookup, waiting: None });
+        }
+    }
+
+    /// Has the sessions that were used longest ago close their files, and waits for the first of them, or for
+    /// those that were about to: for who has no descriptor left, and then tries again.
+    pub(super) async fn let_go(&self, needing: Option<&SessionId>) {
+        let (waiting, mut done) = mpsc::channel(LET_GO);
+        let resting = self.resting(needing).into_iter().filter(|(_, other)| has_file(other));
+        for (lookup, other) in resting.take(LET_GO) {
+            put_away(&other, PutAway { lookup, waiting: Some(waiting.clone()) });
+        }
+        drop(waiting);
+        let wait = async {
+            if done.recv().await.is_none() {
+                // Whoever is on the way out is no longer listed, and holds this until the files are closed.
+                drop(self.opening.lock().await);
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(LET_GO_MS), wait).await;
+    }
+
+    /// The sessions in which nothing runs and at which nobody looks, but for one; those first that were used
+    /// longest ago.
+    fn resting(&self, but: Option<&SessionId>) -> Vec<(u64, Handle)> {
         let mut resting: Vec<(u64, Handle)> = self
             .sessions
             .iter()
             .map(|entry| (entry.value().last_used(), entry.value().clone()))
-            .filter(|(_, other)| other.id != handle.id && other.snapshot().facts.phase == Phase::Idle)
+            .filter(|(_, other)| Some(&other.id) != but && other.snapshot().facts.phase == Phase::Idle)
             .collect();
         resting.sort_by_key(|(lookup, _)| *lookup);
         let looked_at = self.looked_at();
         resting.retain(|(_, other)| !looked_at.contains(&other.id));
-        for (lookup, other) in resting.into_iter().take(over) {
-            other.tell(move |live| {
-                Box::pin(async move {
-                    live.put_away = Some(lookup);
-                })
-            });
-        }
+        resting
     }
 
     /// Takes a session from the live ones, unless somebody looks at it or looked it up since `lookup`.
@@ -75,4 +121,17 @@ impl Shared {
         let focused = self.hub.clients().into_iter().map(|(_, client)| client.focused());
         focused.chain(self.primary.get().cloned()).collect()
     }
+}
+
+/// Whether a session was written to, so that its journal and its lock are open.
+fn has_file(session: &Handle) -> bool {
+    session.snapshot().facts.file.is_some()
+}
+
+fn put_away(session: &Handle, wish: PutAway) {
+    session.tell(move |live| {
+        Box::pin(async move {
+            live.put_away = Some(wish);
+        })
+    });
 }

@@ -14,7 +14,7 @@ use crate::store::{Durability, StoreError, size};
 /// Called when what was appended is on disk, or could not be put there.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
 
-/// One append.
+/// One append; without bytes, the wish that the disk has the file and that this thread lets go of it.
 pub(super) struct Job {
     pub(super) file: Arc<JournalFile>,
     pub(super) bytes: Vec<u8>,
@@ -103,7 +103,11 @@ impl Drop for Committer {
 /// An append is acknowledged when it is on disk.
 fn run_full(queue: &Receiver<Job>, mut writer: Writer) {
     while let Ok(first) = queue.recv() {
-        writer.write(batch(first, queue), Writer::sync);
+        writer.write(batch(first, queue), |writer, part| match part.bytes.is_empty() {
+            // All of it was synced before.
+            true => Ok(()),
+            false => writer.sync(&part.file),
+        });
     }
 }
 
@@ -124,10 +128,18 @@ fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
             due = Instant::now().checked_add(RELAXED_SYNC);
         }
         match first {
-            Ok(first) => writer.write(batch(first, queue), |_, file| {
-                file.settle();
-                if !behind.iter().any(|known| Arc::ptr_eq(known, file)) {
-                    behind.push(file.clone());
+            Ok(first) => writer.write(batch(first, queue), |writer, part| {
+                part.file.take_as_good();
+                let known = behind.iter().position(|known| Arc::ptr_eq(known, &part.file));
+                match (part.settles, known) {
+                    (false, None) => behind.push(part.file.clone()),
+                    (false, Some(_)) => {}
+                    (true, known) => {
+                        if let Some(known) = known {
+                            behind.swap_remove(known);
+                        }
+                        return writer.sync(&part.file);
+                    }
                 }
                 Ok(())
             }),
@@ -163,6 +175,8 @@ fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
 struct Part {
     file: Arc<JournalFile>,
     bytes: Vec<u8>,
+    /// Whether the file is to be let go of.
+    settles: bool,
     failure: Option<Arc<StoreError>>,
 }
 
@@ -192,20 +206,22 @@ impl Writer {
     fn write(
         &mut self,
         batch: VecDeque<Job>,
-        mut finish: impl FnMut(&mut Self, &Arc<JournalFile>) -> Result<(), StoreError>,
+        mut finish: impl FnMut(&mut Self, &Part) -> Result<(), StoreError>,
     ) {
         let mut parts: Vec<Part> = Vec::new();
         let mut places = Vec::with_capacity(batch.len());
         for job in batch {
             let known = parts.iter_mut().position(|part| Arc::ptr_eq(&part.file, &job.file));
             let place = known.unwrap_or_else(|| {
-                parts.push(Part { file: job.file.clone(), bytes: Vec::new(), failure: None });
+                let file = job.file.clone();
+                parts.push(Part { file, bytes: Vec::new(), settles: false, failure: None });
                 parts.len().saturating_sub(1)
             });
             if let Some(part) = parts.get_mut(place) {
                 part.bytes.extend_from_slice(&job.bytes);
+                part.settles |= job.bytes.is_empty();
             }
-            places.push((place, job.done));
+            places.push((place, !job.bytes.is_empty(), job.done));
         }
         // All files first: the first one's sync then carries much of the others' to the disk. What belongs
         // together in one file is written with one call, and stands or falls as one.
@@ -213,14 +229,14 @@ impl Writer {
             part.failure = part.file.write(&part.bytes).err().map(Arc::new);
         }
         for part in parts.iter_mut().filter(|part| part.failure.is_none()) {
-            part.failure = finish(self, &part.file).err().map(Arc::new);
+            part.failure = finish(self, part).err().map(Arc::new);
         }
         for part in parts.iter().filter(|part| part.failure.is_none()) {
             self.done.bytes = self.done.bytes.saturating_add(size(&part.bytes));
         }
         // Let go of the files first: who hears of an append may close its session, and with that the lock.
         let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
-        for (place, _) in &places {
+        for (place, ..) in places.iter().filter(|(_, appends, _)| *appends) {
             let count = match failures.get(*place) {
                 Some(Some(_)) => &mut self.done.failures,
                 _ => &mut self.done.appends,
@@ -228,7 +244,7 @@ impl Writer {
             *count = count.saturating_add(1);
         }
         self.publish();
-        for (place, done) in places {
+        for (place, _, done) in places {
             let failure = failures.get(place).cloned().flatten();
             done(failure.map_or(Ok(()), Err));
         }

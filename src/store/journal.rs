@@ -62,6 +62,12 @@ impl Journal {
         let done: Done = Box::new(done);
         self.committer.append(Job { file: self.file.clone(), bytes, done });
     }
+
+    /// Makes sure that all of it is on disk and that nobody but the holders of this journal has the file open:
+    /// then `done` is called, on the writing thread. The last one that is dropped closes the file.
+    pub fn settle(&self, done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static) {
+        self.committer.append(Job { file: self.file.clone(), bytes: Vec::new(), done: Box::new(done) });
+    }
 }
 
 /// The file behind a journal.
@@ -102,6 +108,9 @@ impl JournalFile {
 
     /// Writes, without waiting for the disk. After a failure nothing was appended.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::New(header) = &*state {
             let made = make(&self.path, self.files.as_ref(), header, bytes)?;
@@ -153,7 +162,7 @@ impl JournalFile {
     }
 
     /// Takes what was written as good without waiting for the disk.
-    pub(super) fn settle(&self) {
+    pub(super) fn take_as_good(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Open(open) = &mut *state {
             open.length = open.end;

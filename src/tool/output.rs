@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
+use crate::private;
 
 /// The folder of one session's outputs.
 #[derive(Debug, Clone)]
@@ -115,7 +116,9 @@ pub struct Collector {
 pub struct Kept {
     /// What is shown: all, or the beginning and the end with a line in between that says what is missing.
     pub text: String,
-    /// The handle of the whole, where not all is shown.
+    /// Whether not all is shown.
+    pub cut: bool,
+    /// The handle of the whole, where not all is shown and the disk took it.
     pub handle: Option<String>,
     /// The whole output's size in bytes.
     pub size: u64,
@@ -164,15 +167,14 @@ impl Collector {
         if over && self.file.is_none() && self.broken.is_none() {
             match self.begin_file() {
                 Ok(file) => self.file = Some(file),
-                Err(error) => self.broken = Some(error.to_string()),
+                Err(error) => self.give_up(&error),
             }
         }
         if let Some(file) = &mut self.file
             && self.size <= KEPT_OUTPUT_BYTES
             && let Err(error) = file.write_all(text.as_bytes())
         {
-            self.broken = Some(error.to_string());
-            self.file = None;
+            self.give_up(&error);
         }
         let room = floor(text, HALF.saturating_sub(self.head.len()));
         let (first, rest) = if self.tail.is_empty() { text.split_at(room) } else { ("", text) };
@@ -185,17 +187,28 @@ impl Collector {
         }
     }
 
+    /// Goes on without a file. What is of no use takes no room on a disk that may be full.
+    fn give_up(&mut self, error: &io::Error) {
+        self.broken = Some(error.to_string());
+        if self.file.take().is_some()
+            && let Some(path) = self.outputs.path(&self.handle)
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// The file, with what was held so far in it. Only called while nothing was dropped.
     fn begin_file(&self) -> io::Result<File> {
-        std::fs::create_dir_all(&self.outputs.folder)?;
+        private::make_folder(&self.outputs.folder)?;
         let path = self
             .outputs
             .path(&self.handle)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no handle"))?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(self.head.as_bytes())?;
-        file.write_all(self.tail.as_bytes())?;
-        Ok(file)
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let begun = file.write_all(self.head.as_bytes()).and_then(|()| file.write_all(self.tail.as_bytes()));
+        begun.map(|()| file).inspect_err(|_| {
+            let _ = std::fs::remove_file(&path);
+        })
     }
 
     /// The newest part, short enough for a progress event.
@@ -217,7 +230,7 @@ impl Collector {
         }
         let whole = self.head.len().saturating_add(self.tail.len());
         if u64::try_from(whole).ok() == Some(self.size) && whole <= TOOL_RESULT_BYTES {
-            return Kept { text: self.head + &self.tail, handle: None, size: self.size };
+            return Kept { text: self.head + &self.tail, cut: false, handle: None, size: self.size };
         }
         let end = self.tail.get(ceil(&self.tail, self.tail.len().saturating_sub(HALF))..).unwrap_or_default();
         let shown = u64::try_from(self.head.len().saturating_add(end.len())).unwrap_or(u64::MAX);
@@ -232,7 +245,7 @@ impl Collector {
         };
         let text =
             format!("{}\n[… {missing} of {} bytes are not shown; {place} …]\n{end}", self.head, self.size);
-        Kept { text, handle, size: self.size }
+        Kept { text, cut: true, handle, size: self.size }
     }
 }
 
@@ -256,7 +269,7 @@ mod tests {
         let outputs = Outputs::new(dir.path(), "s-1");
         let text = "é".repeat(TOOL_RESULT_BYTES / 2);
         let kept = outputs.keep("o-1".to_owned(), &text);
-        assert_eq!(kept, Kept { text, handle: None, size: TOOL_RESULT_BYTES as u64 });
+        assert_eq!(kept, Kept { text, cut: false, handle: None, size: TOOL_RESULT_BYTES as u64 });
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{Collector, Kept};
 use super::sandbox::Sandbox;
+use crate::descriptors;
 use crate::limits::{PROCESS_GRACE_MS, PROCESS_READ_BYTES, TOOL_UPDATE_MS};
 
 /// What is to be run.
@@ -150,6 +151,7 @@ fn start(job: &Job) -> io::Result<(Child, pipe::Receiver)> {
             command.spawn()
         })??,
     };
+    descriptors::restore(child.id());
     // The command's own ends of the pipe are closed with it, so that its end is the pipe's.
     drop(command);
     Ok((child, pipe::Receiver::from_owned_fd(reader.into())?))

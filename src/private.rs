@@ -1,0 +1,140 @@
+//! Folders that are the user's alone.
+//!
+//! What this program keeps is closed to other users when it is made. What was there before, and is open, is
+//! closed at the start where it is this program's own; the state folder itself is not touched, since it may be
+//! a folder that was named for other purposes too: it is told of, as GnuPG tells of its home. Knows modes and
+//! owners; not what is kept.
+
+use std::fs::{DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// What the program keeps in a state folder.
+const OURS: &[&str] = &[
+    "run",
+    "sessions",
+    "outputs",
+    "memory",
+    "models",
+    "credentials.edn",
+    "audit.edn",
+    "rules.edn",
+    "trusted.edn",
+    "chosen.edn",
+    "repl-history",
+    "sessions-index.db",
+    "sessions-index.db-wal",
+    "sessions-index.db-shm",
+];
+
+/// The rights of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+/// The right of others to put something in place of what is in a folder.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Where it is set, only the owner of something in the folder may do that.
+const STICKY: u32 = 0o1000;
+
+/// Makes a folder and those above it, for this user alone; one that is there stays as it is.
+///
+/// # Errors
+/// When the system refuses.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Closes what is this program's own in a state folder to other users, and says in sentences what was open.
+pub fn close(state_dir: &Path) -> Vec<String> {
+    let Ok(folder) = state_dir.metadata() else { return Vec::new() };
+    let mut told: Vec<String> = exposure(state_dir, &folder).into_iter().collect();
+    for path in OURS.iter().map(|name| state_dir.join(name)) {
+        // A link may lead to what is not ours.
+        let Ok(found) = path.symlink_metadata() else { continue };
+        let (mode, shown) = (found.mode() & 0o7777, path.display());
+        if found.is_symlink() || mode & OTHERS == 0 {
+            continue;
+        }
+        told.push(match std::fs::set_permissions(&path, Permissions::from_mode(mode & !OTHERS)) {
+            Ok(()) => format!("{shown} was open to other users (mode {mode:o}) and was closed to them."),
+            Err(error) => format!("{shown} is open to other users (mode {mode:o}): {error}."),
+        });
+    }
+    told
+}
+
+/// What others may do in a state folder that they must not, as a sentence with what to do.
+pub fn exposure(state_dir: &Path, folder: &Metadata) -> Option<String> {
+    let (shown, mode) = (state_dir.display(), folder.mode() & 0o7777);
+    let (user, owner) = (rustix::process::geteuid().as_raw(), folder.uid());
+    if owner != user && owner != 0 {
+        return Some(format!(
+            "The state folder {shown} belongs to another user, who may exchange what is kept there. Name one of your \
+             own with --state-dir DIR."
+        ));
+    }
+    (mode & OTHERS_WRITE != 0 && mode & STICKY == 0).then(|| {
+        format!(
+            "Other users may exchange what is kept in the state folder {shown} (mode {mode:o}). Close it with `chmod 700 \
+             {shown}`."
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    fn open(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_is_ours_is_closed_and_everything_else_is_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("a/state");
+        make_folder(&state.join("sessions")).unwrap();
+        assert_eq!([mode(&dir.path().join("a")), mode(&state), mode(&state.join("sessions"))], [0o700; 3]);
+        assert_eq!(close(&state), [""; 0]);
+        for (name, is_folder) in
+            [("run", true), ("somebody's", true), ("credentials.edn", false), ("note", false)]
+        {
+            let path = state.join(name);
+            if is_folder {
+                std::fs::create_dir(&path).unwrap()
+            } else {
+                std::fs::write(&path, "").unwrap()
+            }
+            open(&path, 0o777);
+        }
+        std::os::unix::fs::symlink(state.join("note"), state.join("audit.edn")).unwrap();
+        let told = close(&state);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|told| told.contains("(mode 777) and was closed")), "{told:?}");
+        for (name, expected) in
+            [("run", 0o700), ("credentials.edn", 0o700), ("somebody's", 0o777), ("note", 0o777)]
+        {
+            assert_eq!(mode(&state.join(name)), expected, "{name}");
+        }
+        assert_eq!(close(&state), [""; 0]);
+    }
+
+    #[test]
+    fn a_state_folder_in_which_others_may_write_is_told_of_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        for (given, is_told) in
+            [(0o700, false), (0o755, false), (0o1777, false), (0o777, true), (0o720, true)]
+        {
+            open(dir.path(), given);
+            let told = close(dir.path());
+            assert_eq!(told.len(), usize::from(is_told), "{given:o}: {told:?}");
+            assert_eq!(mode(dir.path()), given);
+        }
+        assert_eq!(close(&dir.path().join("none")), [""; 0]);
+    }
+}

@@ -1,0 +1,113 @@
+//! A clock that jumps.
+
+use edn_bridge::value::Owned;
+
+use crate::support::guest::{Guest, socket};
+use crate::support::{Bridge, Setup, accept, at, data, end_of_turn, is_event, kind, text};
+
+#[test]
+fn pauses_and_order_do_not_hang_on_the_time_of_day() {
+    // Time stands still, which is the most that a clock can be put back.
+    let setup = Setup::new().fixed().script(
+        "{:turns [{:steps [{:error {:kind :overloaded :message \"full\" :retry-after-ms 50}}]} \
+         {:steps [{:sleep-ms 50} {:delta \"after the pause\"}]}]}",
+    );
+    let mut bridge = setup.ready();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.until(|frame| at(frame, &["data", "phase"]).and_then(|phase| phase.as_str()) == Some("retrying"));
+    let message = bridge.event("assistant/message");
+    assert_eq!(at(&message, &["data", "text"]).and_then(|text| text.as_str()), Some("after the pause"));
+    let command = bridge.ask("b", "bash", "{:command \"sleep 3600\" :timeout-seconds 1}");
+    assert_eq!(kind(&command), "response", "{command}");
+}
+
+/// With a clock that is put forward by years and back with every look.
+fn jumping(script: &str) -> Setup {
+    Setup::new().script(script).env("EDN_BRIDGE_FIXED_CLOCK", "jumping")
+}
+
+fn say(bridge: &mut Bridge, message: &str) -> Owned {
+    let answer = bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"));
+    assert_eq!(kind(&answer), "response", "{answer}");
+    let last = end_of_turn(bridge);
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+    last
+}
+
+/// The texts of the session's messages, in their order.
+fn texts(bridge: &mut Bridge, params: &str) -> Vec<String> {
+    let messages = bridge.ask("m", "get_messages", params);
+    let messages = at(&messages, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+    let of = |message: &Owned| {
+        let content = message.get("content").and_then(|content| content.as_slice()).unwrap();
+        content.iter().map(|block| text(block, "text")).collect()
+    };
+    messages.iter().map(of).collect()
+}
+
+#[test]
+fn a_conversation_keeps_its_order_however_the_clock_jumps_also_after_a_restart() {
+    let setup = jumping("{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}");
+    let mut bridge = setup.ready();
+    let told: Vec<String> = (0..40).map(|n| format!("message {n}")).collect();
+    for message in &told[..20] {
+        assert_eq!(data(&say(&mut bridge, message), "text"), message);
+    }
+    let state = bridge.ask("g", "get_state", "{}");
+    let file =
+        at(&state, &["data", "state", "session-file"]).and_then(|file| file.as_str()).unwrap().to_owned();
+    let (status, _, errors) = bridge.finish();
+    assert_eq!(status.code(), Some(0), "{errors}");
+
+    let mut bridge = setup.ready();
+    let opened = bridge.ask("o", "switch_session", &format!("{{:session-path {file:?}}}"));
+    assert_eq!(kind(&opened), "response", "{opened}");
+    for message in &told[20..] {
+        say(&mut bridge, message);
+    }
+    let all: Vec<String> = told.iter().flat_map(|message| [message.clone(), message.clone()]).collect();
+    assert_eq!(texts(&mut bridge, "{}"), all);
+    // A page before an entry, a fork at one, and who comes in later: all find their place.
+    let points = bridge.ask("f", "get_fork_messages", "{}");
+    let points = at(&points, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+    let places: Vec<String> = points.iter().map(|point| text(point, "id").to_owned()).collect();
+    assert_eq!(places.len(), 40);
+    for place in [1, 7, 20, 39] {
+        let before = texts(&mut bridge, &format!("{{:before {:?}}}", places[place]));
+        assert_eq!(before, all[..2 * place], "before {place}");
+    }
+    let mut guest = Guest::interactor(&socket(&setup.state()));
+    let session = bridge.ask("g2", "get_state", "{}");
+    let session =
+        at(&session, &["data", "state", "session-id"]).and_then(|id| id.as_str()).unwrap().to_owned();
+    guest.ask("sw", "switch_session", &format!("{{:session-id {session:?}}}"));
+    say(&mut bridge, "for both");
+    let heard = guest.until(|frame| is_event(frame, "assistant/message"));
+    assert_eq!(data(&heard, "text"), "for both");
+    let forked = bridge.ask("fork", "fork", &format!("{{:entry-id {:?}}}", places[20]));
+    assert_eq!(kind(&forked), "response", "{forked}");
+    assert_eq!(texts(&mut bridge, "{}"), all[..41]);
+    let (status, _, errors) = bridge.finish();
+    assert_eq!(status.code(), Some(0), "{errors}");
+    let verified = setup.command().args(["sessions", "verify"]).output().unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+#[test]
+fn retries_time_outs_questions_and_jobs_wait_as_long_as_they_should_however_the_clock_jumps() {
+    let setup = jumping(
+        "{:turns [{:steps [{:error {:kind :overloaded :message \"full\" :retry-after-ms 50}}]} \
+         {:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 3600\" :timeout-seconds 1}}}]} \
+         {:steps [{:sleep-ms 50} {:delta \"after the pauses\"}]}]}",
+    );
+    let mut bridge = setup.interactor();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.until(|frame| at(frame, &["data", "phase"]).and_then(|phase| phase.as_str()) == Some("retrying"));
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    let result = bridge.event("tool/result");
+    assert!(data(&result, "result-text").contains("[ended after 1 seconds]"), "{result}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "after the pauses");
+    let audit = setup.command().args(["sessions", "verify"]).output().unwrap();
+    assert!(audit.status.success(), "{}", String::from_utf8_lossy(&audit.stdout));
+}

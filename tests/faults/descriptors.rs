@@ -1,0 +1,212 @@
+//! Descriptors that run out.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use edn_bridge::value::Owned;
+
+use crate::support::guest::{Guest, socket};
+use crate::support::{Bridge, PATIENCE, Setup, at, code, data, is_event, kind, text};
+use crate::{ECHO, limited};
+
+fn opened(answer: &Owned) -> String {
+    assert_eq!(kind(answer), "response", "{answer}");
+    data(answer, "session-id").to_owned()
+}
+
+/// Has something said in a new session, and returns its id.
+fn talk(bridge: &mut Bridge, message: &str) -> String {
+    let session = opened(&bridge.ask("n", "new_session", "{}"));
+    say(bridge, message);
+    session
+}
+
+fn say(bridge: &mut Bridge, message: &str) {
+    let answer = bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"));
+    assert_eq!(kind(&answer), "response", "{answer}");
+    let last = bridge.event("assistant/message");
+    assert_eq!(data(&last, "text"), message, "{last}");
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+}
+
+/// How many descriptors the process has open.
+fn open(bridge: &Bridge) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", bridge.pid())).unwrap().count()
+}
+
+fn listening(bridge: &mut Bridge) {
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{:topics [\"assistant/message\" \"session/updated\"]}");
+}
+
+#[test]
+fn more_sessions_are_used_than_there_are_descriptors_for() {
+    for durability in ["full", "relaxed"] {
+        let setup = Setup::new().script(ECHO).arg("--durability").arg(durability);
+        let mut bridge = limited(&setup, "ulimit -n 64");
+        listening(&mut bridge);
+        let first = talk(&mut bridge, "remember me");
+        for n in 0..60 {
+            talk(&mut bridge, &format!("message {n}"));
+        }
+        assert!(open(&bridge) < 64);
+        // The first one was put away, and is opened where it was left.
+        opened(&bridge.ask("back", "switch_session", &format!("{{:session-id {first:?}}}")));
+        say(&mut bridge, "and go on");
+        let messages = bridge.ask("m", "get_messages", "{}");
+        let messages = at(&messages, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+        assert_eq!(messages.len(), 4, "{durability}");
+        assert!(messages[0].to_string().contains("remember me"));
+    }
+}
+
+#[test]
+fn a_session_at_rest_lets_go_of_its_files_for_one_that_needs_them() {
+    for durability in ["full", "relaxed"] {
+        let setup = Setup::new().script(ECHO).arg("--durability").arg(durability);
+        let mut bridge = limited(&setup, "ulimit -n 48");
+        listening(&mut bridge);
+        let sessions: Vec<String> = (0..11).map(|n| talk(&mut bridge, &format!("message {n}"))).collect();
+        // Guests take all that is left but for one or none.
+        let path = socket(&setup.state());
+        let mut guests = Vec::new();
+        let mut fill = |bridge: &Bridge| {
+            while open(bridge) < 46 {
+                guests.push(Guest::at(&path));
+            }
+        };
+        fill(&bridge);
+        talk(&mut bridge, "another");
+        fill(&bridge);
+        opened(&bridge.ask("back", "switch_session", &format!("{{:session-id {:?}}}", sessions[0])));
+        say(&mut bridge, "again");
+        let entries = bridge.ask("m", "get_fork_messages", "{}");
+        fill(&bridge);
+        let entries = at(&entries, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
+        opened(&bridge.ask("f", "fork", &format!("{{:entry-id {:?}}}", text(&entries[0], "id"))));
+        assert_eq!(kind(&bridge.ask("here", "ping", "{}")), "response");
+    }
+}
+
+#[test]
+fn the_soft_limit_is_raised_for_the_bridge_and_not_for_what_it_starts() {
+    let setup = Setup::new().script(ECHO);
+    let config = setup.dir.path().join("config.edn");
+    // Each waits for the limit that the shell was given, which it gets right after its start.
+    let wait = "until [ $(ulimit -Sn) = 64 ]; do :; done";
+    std::fs::write(
+        &config,
+        format!(
+            "{{:hooks [{{:id \"limit\" :stage :receive-input :point :pre :kind :guard \
+             :command [\"bash\" \"-c\" \"{wait}; echo '{{:decision :allow}}'\"]}}]}}"
+        ),
+    )
+    .unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    let setup = setup.arg("--config").arg(&config);
+    let mut bridge = limited(&setup, "ulimit -Sn 64");
+    listening(&mut bridge);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", bridge.pid())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let mut numbers = files.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let (soft, hard) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert_eq!(soft, edn_bridge::limits::DESCRIPTORS.min(hard), "{files}");
+    let command =
+        bridge.ask("b", "bash", &format!("{{:command \"{wait}; echo given\" :timeout-seconds 30}}"));
+    assert_eq!(data(&command, "output"), "given\n", "{command}");
+    say(&mut bridge, "the hook allowed it");
+}
+
+#[test]
+fn without_descriptors_the_editor_is_served_and_guests_come_in_when_there_are_some_again() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = limited(&setup, "ulimit -n 40");
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{}");
+    let path = socket(&setup.state());
+    // More than there are descriptors: the last ones wait to be taken.
+    let guests: Vec<UnixStream> = (0..60).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    let deadline = Instant::now() + PATIENCE;
+    while open(&bridge) < 39 {
+        assert!(Instant::now() < deadline, "the descriptors do not run out");
+        std::thread::yield_now();
+    }
+    assert_eq!(kind(&bridge.ask("here", "ping", "{}")), "response");
+    // A session's file needs one. There is none, or just one left: either way it is said.
+    let answer = bridge.ask("p", "prompt", "{:message \"go\"}");
+    if kind(&answer) == "error" {
+        assert_eq!(code(&answer), "runtime/failed", "{answer}");
+        assert_eq!(at(&answer, &["retryable"]).and_then(|flag| flag.as_bool()), Some(true), "{answer}");
+        assert!(text(&answer, "error-message").contains("ulimit -n"), "{answer}");
+    }
+    drop(guests);
+    // One that came while there were just too few is hung up on, and tries again.
+    let deadline = Instant::now() + PATIENCE;
+    let line = loop {
+        let mut guest = UnixStream::connect(&path).unwrap();
+        guest.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut line = String::new();
+        let answered = guest
+            .write_all(b"{:id \"g\" :kind :request :op \"ping\" :params {}}\n")
+            .and_then(|()| BufReader::new(guest).read_line(&mut line));
+        if answered.is_ok_and(|bytes| bytes > 0) {
+            break line;
+        }
+        assert!(Instant::now() < deadline, "no guest is let in");
+    };
+    assert!(line.contains("transport/not-ready"), "{line}");
+    // And the editor's prompts are taken again, at once or as soon as the last guest is gone.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = bridge.ask("again", "prompt", "{:message \"go\"}");
+        if kind(&answer) == "response" || code(&answer) == "request/session-not-idle" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer}");
+    }
+}
+
+#[test]
+fn one_client_too_many_is_told_so_and_hung_up_on() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    let path = socket(&setup.state());
+    // The socket was looked for by connecting to it: such a connection may still be counted.
+    let guests: Vec<Guest> = (0..edn_bridge::limits::MAX_CONNECTIONS - 8).map(|_| Guest::at(&path)).collect();
+    let mut more = Vec::new();
+    let told = loop {
+        assert!(more.len() < 20, "all are let in");
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = stream.write_all(b"{:id \"g\" :kind :request :op \"ping\" :params {}}\n");
+        let mut lines = BufReader::new(stream);
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        if !line.contains("transport/not-ready") {
+            let mut rest = String::new();
+            assert!(matches!(lines.read_line(&mut rest), Ok(0) | Err(_)), "{rest}");
+            break line;
+        }
+        more.push(lines);
+    };
+    assert!(more.len() >= 7, "{} were let in beside {}", more.len(), guests.len());
+    let frame = edn_bridge::edn::read_one(told.as_bytes()).unwrap().into_owned();
+    assert_eq!((kind(&frame), code(&frame)), ("error", "runtime/failed"), "{told}");
+    assert_eq!(at(&frame, &["retryable"]).and_then(|flag| flag.as_bool()), Some(true), "{told}");
+    assert_eq!(kind(&bridge.ask("here", "ping", "{}")), "response");
+    // A place that comes free is given to the next one.
+    drop(guests);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = stream.write_all(b"{:id \"g\" :kind :request :op \"ping\" :params {}}\n");
+        let mut line = String::new();
+        if BufReader::new(stream).read_line(&mut line).is_ok() && line.contains("transport/not-ready") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{line}");
+    }
+}

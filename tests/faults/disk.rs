@@ -1,0 +1,180 @@
+//! A disk that is full.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{self, Bridge, Setup, accept, at, code, data, end_of_turn, is_event, kind, text};
+use crate::{ECHO, journal, limited, stop_reason};
+
+#[test]
+fn a_disk_that_is_full_is_told_and_what_was_acknowledged_is_kept() {
+    let setup = Setup::new().script(ECHO);
+    // No file may grow beyond this, which a process meets as it meets a full disk.
+    let mut bridge = limited(&setup, "ulimit -f 64");
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{:topics [\"assistant/message\" \"error\"]}");
+    let message = "x".repeat(1000);
+    let mut kept = 0;
+    let refused = loop {
+        let answer = bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"));
+        if kind(&answer) == "error" {
+            break answer;
+        }
+        let end = bridge.until(|frame| is_event(frame, "assistant/message") || is_event(frame, "error"));
+        if is_event(&end, "error") || stop_reason(&end) == "error" {
+            continue;
+        }
+        kept += 1;
+        assert!(kept < 100, "the disk never fills");
+    };
+    assert_eq!(code(&refused), "runtime/failed");
+    assert!(!text(&refused, "error-message").is_empty());
+    assert_eq!(kind(&bridge.ask("after", "get_state", "{}")), "response");
+    let (status, _, errors) = bridge.finish();
+    assert_eq!(status.code(), Some(0), "{errors}");
+    assert!(kept > 2);
+    // What was acknowledged is there when the disk has room again.
+    let text = journal(&setup);
+    assert!(text.matches(&message).count() >= 2 * kept, "{kept} turns");
+    let output = setup.command().args(["sessions", "verify"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// A bridge whose state folder is a disk of that size, which nobody else sees; `None` where the system lets
+/// no user make one.
+fn on_small_disk(setup: &Setup, size: &str) -> Option<Bridge> {
+    std::fs::create_dir(setup.state()).unwrap();
+    let mount = |then: &str| format!("mount -t tmpfs -o size={size},mode=700 edn-bridge \"$DISK\" && {then}");
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).env("DISK", setup.state());
+        unshare
+    };
+    let tried = unshare().arg(mount("true")).stdin(Stdio::null()).output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("NOT TRIED: a disk that is full for real; no disk can be made here: {tried:?}");
+        return None;
+    }
+    let program = setup.command();
+    let mut shell = unshare();
+    shell.arg(mount("exec \"$0\" \"$@\" serve")).arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    Some(Bridge::start(&mut shell))
+}
+
+/// The state folder as the bridge sees it.
+fn seen(bridge: &Bridge, setup: &Setup) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{}/root", bridge.pid()));
+    root.join(setup.state().strip_prefix("/").unwrap())
+}
+
+fn fill(bridge: &mut Bridge, setup: &Setup) {
+    let file = setup.state().join("fill");
+    let filled = bridge.ask("fill", "bash", &format!("{{:command \"cat /dev/zero > {}\"}}", file.display()));
+    assert!(data(&filled, "output").contains("No space left"), "{filled}");
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn idle(bridge: &mut Bridge) {
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+}
+
+#[test]
+fn a_disk_that_is_full_for_real_costs_what_cannot_be_kept_and_nothing_else() {
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:echo :last-user}]} \
+         {:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran > ran\"}}}]} \
+         {:steps [{:delta \"end\"}]} {:steps [{:echo :last-user}]}] :then :repeat-last}",
+    );
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(
+        &config,
+        "{:providers {\"k\" {:name \"Keyed\" :base-url \"http://127.0.0.1:1\" :key-variables [\"NO_SUCH_KEY\"] \
+         :key-url \"https://k.example/keys\"}}}",
+    )
+    .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let Some(mut bridge) = on_small_disk(&setup, "256k") else { return };
+    bridge.ask(
+        "h",
+        "handshake",
+        "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [\"interactor\"]}}",
+    );
+    bridge.ask("s", "subscribe", "{}");
+    bridge.ask("p", "prompt", "{:message \"find me\"}");
+    end_of_turn(&mut bridge);
+    idle(&mut bridge);
+    bridge.ask("l0", "login_begin", "{:provider \"k\"}");
+    assert_eq!(kind(&bridge.ask("l1", "login_complete", "{:input \"sk-old\"}")), "response");
+    fill(&mut bridge, &setup);
+    let state = seen(&bridge, &setup);
+
+    // The journal: the message is refused, and told why and what to do.
+    let long = format!("{{:message {:?}}}", "x".repeat(8192));
+    let refused = bridge.ask("q", "prompt", &long);
+    assert_eq!(code(&refused), "runtime/failed", "{refused}");
+    assert!(text(&refused, "error-message").contains("Make room and try again"), "{refused}");
+
+    // The audit: what was answered holds; the record is missing, and no half of one is left.
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
+    idle(&mut bridge);
+    assert!(setup.project().join("ran").exists());
+    assert_eq!(read(&state.join("audit.edn")), "");
+
+    // Notes.
+    bridge.ask("n", "command", &format!("{{:text {:?}}}", format!("/remember {}", "y".repeat(8000))));
+    let told = bridge.event("command-result");
+    assert_eq!(data(&told, "type"), "error", "{told}");
+    let notes = support::files(&state.join("memory"));
+    assert!(notes.iter().all(|file| read(file).is_empty()), "{notes:?}");
+
+    // The index: the search reads the files instead.
+    let found = bridge.ask("f", "list_sessions", "{:text \"find me\" :scope \"all\"}");
+    assert!(found.to_string().contains("find me"), "{found}");
+
+    // Credentials: the old ones stay.
+    bridge.ask("l2", "login_begin", "{:provider \"k\"}");
+    let login = bridge.ask("l3", "login_complete", "{:input \"sk-new\"}");
+    assert_eq!(kind(&login), "error", "{login}");
+    assert!(read(&state.join("credentials.edn")).contains("sk-old"));
+
+    // An output that is too long to show is cut, says so, and leaves no file.
+    let output = bridge.ask("o", "bash", "{:command \"seq 1 200000\"}");
+    assert_eq!(at(&output, &["data", "truncated"]).and_then(|flag| flag.as_bool()), Some(true));
+    assert_eq!(data(&output, "handle"), "");
+    assert!(data(&output, "output").contains("could not be kept"));
+    assert!(support::files(&state.join("outputs")).is_empty());
+
+    // With room, everything goes on where it was.
+    std::fs::remove_file(state.join("fill")).unwrap();
+    let answer = bridge.ask("again", "prompt", &long);
+    assert_eq!(kind(&answer), "response", "{answer}");
+    assert_eq!(stop_reason(&end_of_turn(&mut bridge)), "end-turn");
+    idle(&mut bridge);
+    let output = bridge.ask("o", "bash", "{:command \"seq 1 20000\"}");
+    assert!(!data(&output, "handle").is_empty(), "{output}");
+    let folder = setup.dir.path().join("kept");
+    let copied = Command::new("cp").arg("-r").arg(&state).arg(&folder).status().unwrap();
+    assert!(copied.success());
+    let (status, _, errors) = bridge.finish();
+    assert_eq!(status.code(), Some(0), "{errors}");
+    assert!(errors.contains("audit record could not be written"), "{errors}");
+    let verified = Command::new(env!("CARGO_BIN_EXE_edn-bridge"))
+        .arg("--state-dir")
+        .arg(&folder)
+        .args(["sessions", "verify"])
+        .output()
+        .unwrap();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
