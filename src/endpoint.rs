@@ -11,7 +11,6 @@ mod handshake;
 mod outbox;
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
@@ -25,11 +24,11 @@ use crate::event::{Body, Event};
 use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
 use crate::frame::{Line, Splitter, Style};
-use crate::limits::{MAX_LINE_BYTES, MAX_PENDING};
-use crate::message::SessionId;
+use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED};
+use crate::message::{SessionId, count};
 use crate::router;
 use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
-use crate::transport::{Kind, Transport};
+use crate::transport::{Input, Kind, Transport};
 use crate::value::{Map, Value};
 
 pub use outbox::{Depth, Outbox};
@@ -113,7 +112,7 @@ pub fn start(
 
     let writer = connection.clone();
     std::thread::Builder::new().name(format!("write-{id}")).spawn(move || {
-        if let Err(error) = writer.outbox.run() {
+        if let Err(error) = writer.outbox.run(|missed| writer.show_anew(missed)) {
             (writer.on_end)(End::Output(error));
         }
     })?;
@@ -165,14 +164,16 @@ impl Connection {
     }
 
     /// Reads lines and serves them until the input ends.
-    fn read(&self, mut input: Box<dyn Read + Send>) {
+    fn read(&self, mut input: Box<dyn Input>) {
         let mut splitter = Splitter::new(MAX_LINE_BYTES);
         loop {
-            let filled = splitter.fill(input.as_mut());
+            let filled = splitter.fill(&mut input);
             self.outbox.hold();
             while let Some(line) = splitter.next_line() {
                 self.serve(&line);
-                self.outbox.wait_for_room();
+                if !self.outbox.wait_for_room(|| input.has_ended(), STALLED) {
+                    return;
+                }
             }
             self.outbox.flush();
             if !matches!(filled, Ok(count) if count > 0) {
@@ -319,12 +320,34 @@ impl Connection {
         self.respond(&request.id, Op::Subscribe, &named.answer(subscribed));
         self.topics.store(subscribed, Ordering::Release);
         self.outbox.tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
-        let call = self.call(request);
-        for spec in TOPICS.iter().filter(|spec| named.mask & spec.topic.bit() != 0) {
-            if let Some(event) = self.api.snapshot(&call, spec.topic) {
-                self.deliver(&event);
+        self.show_snapshots(&self.call(request), named.mask, |event| event);
+    }
+
+    fn show_snapshots(&self, call: &Call, topics: u64, told: impl Fn(Event) -> Event) {
+        for spec in TOPICS.iter().filter(|spec| topics & spec.topic.bit() != 0) {
+            if let Some(event) = self.api.snapshot(call, spec.topic) {
+                self.deliver(&told(event));
             }
         }
+    }
+
+    /// Shows the client, which has caught up, what it missed: the history of its session as it is, and all
+    /// that a subscription begins with.
+    fn show_anew(&self, missed: u64) {
+        let message = format!(
+            "This connection was so slow that {missed} events were left out. Its session follows as it is now."
+        );
+        let mut payload = Map::new();
+        payload.put("code", "delivery/behind");
+        payload.put("message", message);
+        payload.put("detail", Map::new().with("missed", count(missed)));
+        let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
+        self.deliver(&Event { session: None, offset: 0, turn: None, entry: None, cause: None, body });
+        self.api.catch_up(self.id);
+        // No request asked for it.
+        let call = Call { connection: self.id, request: Arc::from(""), session: self.focused() };
+        let topics = self.topics.load(Ordering::Acquire);
+        self.show_snapshots(&call, topics, |event| Event { cause: None, ..event });
     }
 
     fn unsubscribe(&self, request: &Request<'_>) {
@@ -373,9 +396,14 @@ impl Client for Connection {
         }
         if let Body::ContextUpdated(context) = &event.body {
             let body = Body::ContextUpdated(Arc::new(active_in(context, &self.focused())));
-            return self.outbox.push_event(&Event { body, ..event.clone() }, || true);
+            let event = Event { body, ..event.clone() };
+            return self.outbox.push_event(&event, || self.wants(topic, event.session.as_ref()));
         }
         self.outbox.push_event(event, || self.wants(topic, event.session.as_ref()))
+    }
+
+    fn fall_behind(&self) {
+        self.outbox.fall_behind();
     }
 
     fn focus(&self, session: SessionId) {

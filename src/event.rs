@@ -85,7 +85,7 @@ pub enum Body {
 }
 
 /// The newest part of a session's history.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Rehydration {
     /// Messages, oldest first.
     pub messages: Vec<Arc<Message>>,

@@ -49,6 +49,18 @@ pub const ORPHAN_GRACE_MAX_MS: u64 = 86_400_000;
 /// and sees each delta as it came.
 pub const OUTBOX_MERGE_FROM: usize = 64;
 
+/// How long a turn waits for a client whose outbox is full while others have room, before that one is
+/// left behind and shown the session anew later. Far longer than a healthy client takes to read what
+/// fills an outbox, and short enough for the person who watches another client.
+pub const SLOW_CLIENT: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How often a connection that reads no further request, since its answers pile up, looks whether its
+/// client has closed its side.
+pub const CROWDED_LOOK: std::time::Duration = std::time::Duration::from_millis(250);
+
+/// How long a client that has closed its side may take nothing of what it is owed.
+pub const STALLED: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Milliseconds between two diagnostics that tell a slow client what was merged and replaced. What says that
 /// it is slow must not make it slower; a person reads no faster.
 pub const COALESCED_PAUSE_MS: i64 = 1000;
@@ -160,9 +172,10 @@ pub const SCRIPT_SLEEP_MS: u64 = 3_600_000;
 /// Chunks that the scripted provider yields before it lets other tasks run.
 pub const SCRIPT_BURST: u32 = 256;
 
-/// Appends that wait for the writing thread. Each holds a request or a turn up, so that there are
-/// never more than a few for every session.
-pub const COMMIT_QUEUE: usize = 4096;
+/// Appends that wait for the writing thread: two batches. Each holds a request or a turn up, so that
+/// there is seldom more than one for a session that works. The queue is allocated as a whole: a larger
+/// one would be felt at the start.
+pub const COMMIT_QUEUE: usize = 1024;
 
 /// Appends that are written and synced together. More would only make the first one wait.
 pub const COMMIT_BATCH: usize = 512;

@@ -184,6 +184,10 @@ pub trait Client: Send + Sync {
     /// Hands over an event. Never blocks. An event that is not wanted is ignored.
     fn deliver(&self, event: &Event) -> Pressure;
 
+    /// Nobody waits any longer for this client, which is full: what it is not sent it has to be shown
+    /// anew, by [`SessionApi::catch_up`], when it has room again.
+    fn fall_behind(&self) {}
+
     /// Moves the connection's focus.
     fn focus(&self, session: SessionId);
 
@@ -326,6 +330,10 @@ pub trait SessionApi: Send + Sync {
 
     /// The snapshots that a new subscription to a topic begins with.
     fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event>;
+
+    /// Shows a connection that was not sent all events the newest part of its session's history. What
+    /// happens from then on is sent after it.
+    fn catch_up(&self, connection: u64);
 
     /// The payload of `session/updated`.
     fn state(&self, call: Call, reply: Reply<Map<'static>>);

@@ -16,6 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+/// The reading half of a transport.
+pub trait Input: Read + Send {
+    /// Whether the other side has ended it: what was sent before may still be to be read. Never waits.
+    fn has_ended(&self) -> bool;
+}
+
 /// The writing half of a transport.
 pub trait Output: Send + Sync {
     /// Writes all bytes, waiting as long as it takes.
@@ -61,7 +67,7 @@ pub struct Transport {
     /// What it is.
     pub kind: Kind,
     /// Where requests come from.
-    pub input: Box<dyn Read + Send>,
+    pub input: Box<dyn Input>,
     /// Where frames go.
     pub output: Box<dyn Output>,
 }
@@ -121,6 +127,19 @@ impl<R: Read + AsFd> Read for Waiting<R> {
                 result => return result,
             }
         }
+    }
+}
+
+impl<R: Read + AsFd + Send> Input for Waiting<R> {
+    fn has_ended(&self) -> bool {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let asked = PollFlags::RDHUP;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let asked = PollFlags::empty();
+        let mut input = [PollFd::new(&self.0, asked)];
+        let looked = poll(&mut input, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        // Nothing else was asked for: what is told is that it was hung up on, or has failed.
+        looked.is_ok() && input.first().is_some_and(|input| !input.revents().is_empty())
     }
 }
 

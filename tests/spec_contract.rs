@@ -158,6 +158,7 @@ fn config_values() {
         ("rpc-edn.max_depth", limits::MAX_DEPTH.to_string()),
         ("rpc-edn.max_pending_requests", limits::MAX_PENDING.to_string()),
         ("subscriptions.credit_window_events", limits::FLOW_WINDOW_EVENTS.to_string()),
+        ("subscriptions.slow_client_ms", limits::SLOW_CLIENT.as_millis().to_string()),
         ("rpc-edn.protocol_major", edn_bridge::catalogue::PROTOCOL_VERSION.0.to_string()),
         ("rpc-edn.protocol_version", PROTOCOL_VERSION_TEXT.to_owned()),
         ("turns.compaction_reserve", limits::COMPACT_RESERVE_TOKENS.to_string()),
@@ -310,12 +311,14 @@ fn every_obligation_is_bound_to_a_check_that_exists() {
     assert!(waived * 20 <= obligations.len(), "{waived} of {} are waived", obligations.len());
 }
 
-/// Whether there is a test of that name: of this file, or `FILE/NAME` of another.
+/// Whether there is a test of that name: of this file, `FILE/NAME` of another, or `src/…/NAME` of a module.
 fn is_test(name: &str) -> bool {
-    let (file, name) = name.split_once('/').unwrap_or(("spec_contract", name));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file).with_extension("rs");
+    let (file, name) = name.rsplit_once('/').unwrap_or(("spec_contract", name));
+    let folder = if file.starts_with("src/") { "" } else { "tests" };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file).with_extension("rs");
     let source = std::fs::read_to_string(path).unwrap_or_default();
-    source.contains(&format!("#[test]\nfn {name}() {{"))
+    let kinds = ["#[test]\nfn", "#[tokio::test(start_paused = true)]\n    async fn"];
+    kinds.iter().any(|kind| source.contains(&format!("{kind} {name}() {{")))
 }
 
 #[test]

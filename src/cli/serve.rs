@@ -178,9 +178,11 @@ impl Guests {
             // Apart from the connection's own threads, which the end waits for.
             let guests = guests.clone();
             let leave = std::thread::Builder::new().name(format!("end-{id}")).spawn(move || {
-                let connection = guests.connections().remove(&id);
+                let connection = guests.connections().get(&id).cloned();
                 if let Some(connection) = connection {
                     connection.finish(PATIENCE);
+                    // Counted until here: who ends slowly is not a way around the bound.
+                    guests.connections().remove(&id);
                 }
             });
             if let Err(error) = leave {

@@ -16,6 +16,10 @@
 //!
 //! A client that wants to know is told how much was merged and replaced, once it has caught up.
 //!
+//! A client can fall so far behind that nobody can wait for it: those who make events must not, since
+//! others read, or cannot. From then on its events are left out, answers never are, until it has taken
+//! all that was kept for it. Then the connection shows it anew what it missed.
+//!
 //! Knows frames and events; not what they mean, nor who is subscribed to what.
 
 use std::collections::VecDeque;
@@ -29,8 +33,8 @@ use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
 use crate::limits::{
-    COALESCED_PAUSE_MS, FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_FLUSH_BYTES,
-    OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
+    COALESCED_PAUSE_MS, CROWDED_LOOK, FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS,
+    OUTBOX_FLUSH_BYTES, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
 };
 use crate::message::count;
 use crate::session::Pressure;
@@ -60,8 +64,10 @@ struct Inner {
     spare: Vec<u8>,
     /// What waits because the client is slow.
     waiting: VecDeque<Waiting>,
-    /// Bytes of text and frames in `waiting`, as [`Body::weight`] counts them.
-    waiting_bytes: usize,
+    /// Bytes of events in `waiting`, as [`Body::weight`] counts them.
+    event_bytes: usize,
+    /// Bytes of frames in `waiting`.
+    frame_bytes: usize,
     /// How many of `waiting` may be neither merged nor replaced.
     waiting_lossless: usize,
     seq: u64,
@@ -69,6 +75,10 @@ struct Inner {
     shown: Option<u64>,
     /// What was merged and replaced and not yet told, where the client wants to know.
     coalesced: Option<Coalesced>,
+    /// How many events were left out since the client fell behind, where it did.
+    behind: Option<u64>,
+    /// How often something was written.
+    writes: u64,
     /// The style of what is encoded next.
     style: Style,
     /// The style of what is pushed next: the same, unless a change of style waits.
@@ -141,11 +151,14 @@ impl Outbox {
                 ready: Vec::new(),
                 spare: Vec::new(),
                 waiting: VecDeque::new(),
-                waiting_bytes: 0,
+                event_bytes: 0,
+                frame_bytes: 0,
                 waiting_lossless: 0,
                 seq: 0,
                 shown: None,
                 coalesced: None,
+                behind: None,
+                writes: 0,
                 style: Style::Maps,
                 newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
@@ -225,8 +238,9 @@ impl Outbox {
 
     /// Between two requests of a batch: writes what became much, and waits until there is room for a
     /// further answer: whoever asks without reading is asked to wait. What is urgent is still read as
-    /// long as less than the bound is waiting.
-    pub fn wait_for_room(&self) {
+    /// long as less than the bound is waiting. Who has `ended` its input and takes nothing for `patience`
+    /// is given up: the answer is then that no more has to be read.
+    pub fn wait_for_room(&self, ended: impl Fn() -> bool, patience: Duration) -> bool {
         let inner = self.lock();
         let much = inner.ready.len() >= OUTBOX_FLUSH_BYTES && !inner.writing;
         let crowded = inner.unwritten() >= OUTBOX_ANSWER_BYTES;
@@ -238,12 +252,30 @@ impl Outbox {
             self.lock().held = true;
         }
         if !crowded {
-            return;
+            return true;
         }
         let crowded =
             |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
-        let mut inner = self.room.wait_while(self.lock(), crowded).unwrap_or_else(PoisonError::into_inner);
-        inner.held = true;
+        let mut inner = self.lock();
+        let (mut writes, mut stalled) = (inner.writes, Duration::ZERO);
+        loop {
+            let timed_out;
+            (inner, timed_out) = self
+                .room
+                .wait_timeout_while(inner, CROWDED_LOOK, crowded)
+                .map(|(inner, waited)| (inner, waited.timed_out()))
+                .unwrap_or_else(|poisoned| (poisoned.into_inner().0, false));
+            if !timed_out {
+                inner.held = true;
+                return true;
+            }
+            stalled = if inner.writes == writes && ended() { stalled + CROWDED_LOOK } else { Duration::ZERO };
+            writes = inner.writes;
+            if stalled >= patience {
+                self.bury(inner);
+                return false;
+            }
+        }
     }
 
     /// Adds an event, if it is still `wanted` when its turn comes, and says whether its maker has to
@@ -254,6 +286,10 @@ impl Outbox {
         if inner.dead || !wanted() {
             return Pressure::Fine;
         }
+        if let Some(missed) = &mut inner.behind {
+            *missed = missed.saturating_add(1);
+            return Pressure::Fine;
+        }
         let lossless = event.body.class() == Class::Lossless;
         let at_once = inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES;
         if at_once && (lossless || !inner.lacks_credit()) {
@@ -262,6 +298,11 @@ impl Outbox {
         } else {
             inner.enqueue(event);
             self.let_out(&mut inner);
+        }
+        if inner.is_overfull() {
+            // Its maker did not wait.
+            inner.fall_behind();
+            self.full.send_replace(false);
         }
         let full = inner.is_full();
         self.notify(inner);
@@ -274,6 +315,17 @@ impl Outbox {
             return Pressure::Full(self.full.subscribe());
         }
         Pressure::Fine
+    }
+
+    /// Those who make events wait no longer for this client, if it is still full: see the module's text.
+    pub fn fall_behind(&self) {
+        let mut inner = self.lock();
+        if inner.dead || !inner.is_full() {
+            return;
+        }
+        inner.fall_behind();
+        self.full.send_replace(false);
+        self.notify(inner);
     }
 
     /// Says that the reader thread will push several frames and then call [`Outbox::flush`].
@@ -305,21 +357,30 @@ impl Outbox {
             }
             Err(_) => inner.dead = true,
         }
-        // A close that came meanwhile woke the writer in vain.
-        if !inner.ready.is_empty() || inner.dead || inner.closing {
+        // A close that came meanwhile woke the writer in vain; one who has caught up is shown it there.
+        if !inner.ready.is_empty() || inner.dead || inner.closing || inner.behind.is_some() {
             self.notify(inner);
         }
     }
 
-    /// Writes until the outbox is closed and empty. Runs on the connection's writer thread.
+    /// Writes until the outbox is closed and empty. Runs on the connection's writer thread, and calls
+    /// `caught_up` there, with the number of events that were left out, when a client that had fallen
+    /// behind can be sent events again.
     ///
     /// # Errors
     /// When the other side is gone; what is left is dropped then.
-    pub fn run(&self) -> std::io::Result<()> {
+    pub fn run(&self, caught_up: impl Fn(u64)) -> std::io::Result<()> {
         let mut inner = self.lock();
         loop {
             if inner.dead {
-                return Err(self.bury(inner, std::io::ErrorKind::BrokenPipe.into()));
+                self.bury(inner);
+                return Err(std::io::ErrorKind::BrokenPipe.into());
+            }
+            if let Some(missed) = inner.take_missed() {
+                drop(inner);
+                caught_up(missed);
+                inner = self.lock();
+                continue;
             }
             let held = inner.held && !inner.closing && inner.ready.len() < OUTBOX_READY_BYTES;
             if inner.writing || held || inner.ready.is_empty() {
@@ -340,14 +401,15 @@ impl Outbox {
             inner = self.lock();
             inner.writing = false;
             if let Err(error) = written {
-                return Err(self.bury(inner, error));
+                self.bury(inner);
+                return Err(error);
             }
             self.written(&mut inner, bytes);
         }
     }
 
     /// Says that no more will come, and waits until all is written or the client is gone, but no longer
-    /// than `patience`.
+    /// than `patience`: what is not written then is dropped. Then the stream is ended.
     pub fn close(&self, patience: Duration) {
         let mut inner = self.lock();
         inner.closing = true;
@@ -364,7 +426,12 @@ impl Outbox {
             .wait_timeout_while(inner, patience, unwritten)
             .unwrap_or_else(PoisonError::into_inner)
             .0;
-        drop(inner);
+        if inner.drained {
+            drop(inner);
+            self.output.shut();
+        } else {
+            self.bury(inner);
+        }
     }
 
     /// How it stands.
@@ -375,6 +442,7 @@ impl Outbox {
 
     /// After a write: encodes what waited, and lets producers go on.
     fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
+        inner.writes = inner.writes.saturating_add(1);
         inner.give_back(bytes);
         inner.refill(self.connection, self.clock.as_ref());
         if *self.full.borrow() && inner.has_room() {
@@ -385,18 +453,21 @@ impl Outbox {
         }
     }
 
-    fn bury(&self, mut inner: MutexGuard<'_, Inner>, error: std::io::Error) -> std::io::Error {
+    /// Drops what is left and ends the stream, so that whoever writes to it wakes up.
+    fn bury(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.dead = true;
         inner.ready = Vec::new();
         inner.waiting = VecDeque::new();
-        inner.waiting_bytes = 0;
+        inner.event_bytes = 0;
+        inner.frame_bytes = 0;
         inner.waiting_lossless = 0;
+        inner.behind = None;
         self.full.send_replace(false);
         self.drained.notify_all();
         self.room.notify_all();
+        self.wake.notify_all();
         drop(inner);
         self.output.shut();
-        error
     }
 
     fn notify(&self, inner: MutexGuard<'_, Inner>) {
@@ -424,7 +495,7 @@ impl Inner {
         } else {
             let mut frame = Vec::new();
             encode(&mut frame, self.newest_style);
-            self.waiting_bytes = self.waiting_bytes.saturating_add(frame.len());
+            self.frame_bytes = self.frame_bytes.saturating_add(frame.len());
             self.waiting_lossless = self.waiting_lossless.saturating_add(1);
             self.waiting.push_back(Waiting::Frame(frame));
         }
@@ -432,7 +503,7 @@ impl Inner {
 
     /// Bytes that wait to be written, encoded or not.
     fn unwritten(&self) -> usize {
-        self.ready.len().saturating_add(self.waiting_bytes)
+        self.ready.len().saturating_add(self.event_bytes).saturating_add(self.frame_bytes)
     }
 
     fn take_ready(&mut self) -> Vec<u8> {
@@ -459,17 +530,38 @@ impl Inner {
         self.lacks_credit()
             && self.waiting_lossless == 0
             && self.waiting.len() < OUTBOX_EVENTS / 2
-            && self.waiting_bytes < OUTBOX_TEXT_BYTES / 2
+            && self.event_bytes < OUTBOX_TEXT_BYTES / 2
     }
 
     /// Whether those who make events have to wait.
     fn is_full(&self) -> bool {
-        self.waiting.len() >= OUTBOX_EVENTS || self.waiting_bytes >= OUTBOX_TEXT_BYTES
+        self.waiting.len() >= OUTBOX_EVENTS || self.event_bytes >= OUTBOX_TEXT_BYTES
     }
 
     /// Whether there is so much room again that waking the waiting is worth it.
     fn has_room(&self) -> bool {
-        self.waiting.len() < OUTBOX_EVENTS / 2 && self.waiting_bytes < OUTBOX_TEXT_BYTES / 2
+        self.waiting.len() < OUTBOX_EVENTS / 2 && self.event_bytes < OUTBOX_TEXT_BYTES / 2
+    }
+
+    /// Whether those who make events did not wait, and so much waits that no more is taken.
+    fn is_overfull(&self) -> bool {
+        self.waiting.len() >= OUTBOX_EVENTS.saturating_mul(2)
+            || self.event_bytes >= OUTBOX_TEXT_BYTES.saturating_mul(2)
+    }
+
+    /// Leaves out the events that wait, and those to come until it has caught up.
+    fn fall_behind(&mut self) {
+        let waited = self.waiting.len();
+        self.waiting.retain(|item| matches!(item, Waiting::Frame(_) | Waiting::Style(_)));
+        self.waiting_lossless = self.waiting.len();
+        self.event_bytes = 0;
+        self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
+    }
+
+    /// The number of events that were left out, once all that was kept is written.
+    fn take_missed(&mut self) -> Option<u64> {
+        let taken = self.ready.is_empty() && self.waiting.is_empty() && !self.writing && !self.closing;
+        if taken { self.behind.take() } else { None }
     }
 
     fn encode(&mut self, event: &Event, joined: Option<&str>, connection: u64, clock: &dyn Clock) {
@@ -503,7 +595,7 @@ impl Inner {
         match event.body.class() {
             Class::Coalescible => {
                 let text = event.body.text().map_or("", |text| text);
-                self.waiting_bytes = self.waiting_bytes.saturating_add(text.len());
+                self.event_bytes = self.event_bytes.saturating_add(text.len());
                 let merge = self.waiting.len() >= OUTBOX_MERGE_FROM || self.lacks_credit();
                 match self.waiting.back_mut() {
                     Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
@@ -522,7 +614,7 @@ impl Inner {
                     _ => false,
                 });
                 if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(older.body.weight());
+                    self.event_bytes = self.event_bytes.saturating_sub(older.body.weight());
                     if let Some(coalesced) = &mut self.coalesced {
                         coalesced.replaced = coalesced.replaced.saturating_add(1);
                     }
@@ -537,7 +629,7 @@ impl Inner {
     }
 
     fn push_waiting(&mut self, event: &Event) {
-        self.waiting_bytes = self.waiting_bytes.saturating_add(event.body.weight());
+        self.event_bytes = self.event_bytes.saturating_add(event.body.weight());
         self.waiting.push_back(Waiting::Event(event.clone()));
     }
 
@@ -550,21 +642,22 @@ impl Inner {
             }
             match next {
                 None => {
-                    self.waiting_bytes = 0;
+                    self.event_bytes = 0;
+                    self.frame_bytes = 0;
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
                     return self.report(connection, clock);
                 }
                 Some(Waiting::Style(style)) => self.style = style,
                 Some(Waiting::Frame(frame)) => {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(frame.len());
+                    self.frame_bytes = self.frame_bytes.saturating_sub(frame.len());
                     self.ready.extend_from_slice(&frame);
                 }
                 Some(Waiting::Event(event)) => {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(event.body.weight());
+                    self.event_bytes = self.event_bytes.saturating_sub(event.body.weight());
                     self.encode(&event, None, connection, clock);
                 }
                 Some(Waiting::Delta(event, text)) => {
-                    self.waiting_bytes = self.waiting_bytes.saturating_sub(text.len());
+                    self.event_bytes = self.event_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text), connection, clock);
                 }
             }
@@ -581,7 +674,8 @@ impl Inner {
             return;
         }
         let now = crate::clock::epoch_millis(clock.now());
-        let just_told = told.is_some_and(|told| now.saturating_sub(told) < COALESCED_PAUSE_MS);
+        // A clock that was set back must not silence it.
+        let just_told = told.is_some_and(|told| (0..COALESCED_PAUSE_MS).contains(&now.saturating_sub(told)));
         if just_told && !self.closing {
             return;
         }
@@ -699,11 +793,15 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
+            Self::calling(|_| {})
+        }
+
+        fn calling(caught_up: impl Fn(u64) + Send + 'static) -> Self {
             let gate = Gate::default();
             let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
             let writer = std::thread::spawn({
                 let outbox = outbox.clone();
-                move || outbox.run()
+                move || outbox.run(caught_up)
             });
             Self { gate, outbox, writer }
         }
@@ -877,6 +975,87 @@ mod tests {
         let frames = rig.frames();
         check_seq(&frames);
         assert_eq!(frames.len(), pushed + 1, "every one of them came");
+    }
+
+    #[test]
+    fn a_client_left_behind_keeps_its_answers_and_goes_on_when_it_has_taken_them() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let rig = Rig::calling({
+            let told = told.clone();
+            move |missed| told.lock().unwrap().push(missed)
+        });
+        let kept = || Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() };
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        let mut pushed = 0;
+        while !matches!(rig.event(kept()), Pressure::Full(_)) {
+            pushed += 1;
+        }
+        rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+        rig.outbox.fall_behind();
+        assert!(rig.outbox.depth().waiting <= 1, "{:?}", rig.outbox.depth());
+        for _ in 0..10 {
+            assert!(matches!(rig.event(kept()), Pressure::Fine), "nobody waits for it");
+        }
+        rig.gate.set(false);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while told.lock().unwrap().is_empty() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        rig.delta("again");
+        let frames = rig.frames();
+        check_seq(&frames.iter().filter(|frame| !topic(frame).is_empty()).cloned().collect::<Vec<_>>());
+        let tail: Vec<_> = frames.iter().rev().take(2).map(|frame| frame.get("id").is_some()).collect();
+        assert_eq!(tail, [false, true], "the answer, and what came after it");
+        // The one that filled it was left out too, and what went out before it waited was not.
+        let sent = frames.len() - 3;
+        let missed = u64::try_from(pushed + 1 + 10 - sent).unwrap();
+        assert_eq!(*told.lock().unwrap(), [missed]);
+    }
+
+    #[test]
+    fn what_is_pushed_without_waiting_is_bounded() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        let text = "x".repeat(1 << 16);
+        for n in 0..OUTBOX_EVENTS * 5 {
+            let message = if n % 2 == 0 { "short" } else { text.as_str() };
+            rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: message.into() });
+            rig.delta(&text);
+            let depth = rig.outbox.depth();
+            assert!(depth.waiting <= 2 * OUTBOX_EVENTS, "{depth:?}");
+            assert!(depth.bytes <= 2 * OUTBOX_TEXT_BYTES + 4 * OUTBOX_READY_BYTES, "{depth:?}");
+        }
+        assert!(rig.outbox.lock().behind.is_some());
+        check_seq(&rig.frames());
+    }
+
+    #[test]
+    fn who_has_hung_up_and_takes_nothing_is_given_up_and_who_has_not_is_waited_for() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        let long = Map::new().with("text", "x".repeat(OUTBOX_ANSWER_BYTES));
+        for _ in 0..2 {
+            rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &long));
+        }
+        std::thread::scope(|scope| {
+            let (looked, looks) = std::sync::mpsc::channel();
+            let outbox = &rig.outbox;
+            let waiting = scope.spawn(move || {
+                let ended = || looked.send(()).is_err();
+                outbox.wait_for_room(ended, CROWDED_LOOK * 2)
+            });
+            // As long as it has not ended its input it is only looked at, again and again.
+            for _ in 0..4 {
+                looks.recv_timeout(Duration::from_secs(60)).unwrap();
+            }
+            drop(looks);
+            assert!(!waiting.join().unwrap());
+        });
+        rig.gate.set(false);
+        assert!(rig.writer.join().unwrap().is_err());
     }
 
     fn topic(frame: &Owned) -> &str {

@@ -139,6 +139,16 @@ impl SessionApi for Runtime {
         Some(session_event(&handle, body, Some(call.cause())))
     }
 
+    fn catch_up(&self, connection: u64) {
+        let Some(client) = self.shared.hub.client(connection) else { return };
+        let Ok(handle) = self.shared.session(&client.focused()) else { return };
+        handle.let_in(&self.shared.hub, connection, |snapshot| {
+            let history = Body::SessionRehydrated(Arc::new(snapshot.rehydration()));
+            let event = session_event(&handle, history, None);
+            let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
+        });
+    }
+
     fn state(&self, call: Call, reply: Reply<Map<'static>>) {
         self.read(&call, reply, |snapshot| Ok(snapshot.state()));
     }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::event::Event;
 use crate::interaction::Audience;
+use crate::limits::SLOW_CLIENT;
 use crate::message::SessionId;
 use crate::runtime::mailbox::Handle;
 use crate::session::{Client, Pressure};
@@ -70,25 +71,48 @@ impl Hub {
         }
     }
 
-    /// Hands an event to every connection that is `meant`, and says which of them are full: see [`room`].
-    pub fn hand_out(&self, event: &Event, meant: impl Fn(u64) -> bool) -> Vec<watch::Receiver<bool>> {
+    /// Hands an event to every connection that is `meant`, and says which of them are full: see
+    /// [`Hub::room`].
+    pub fn hand_out(&self, event: &Event, meant: impl Fn(u64) -> bool) -> Vec<Full> {
         self.events.fetch_add(1, Ordering::Relaxed);
         let clients = self.clients.load_full();
         let meant = clients.iter().filter(|(connection, _)| meant(*connection));
-        let full = meant.filter_map(|(_, client)| match client.deliver(event) {
+        let full = meant.filter_map(|(connection, client)| match client.deliver(event) {
             Pressure::Fine => None,
-            Pressure::Full(full) => Some(full),
+            Pressure::Full(full) => Some(Full { connection: *connection, client: client.clone(), full }),
         });
         full.collect()
     }
+
+    /// Waits until those that are full have room again; while others are attached that are not full, for
+    /// [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a client that no longer reads stops
+    /// nobody's turn but its own.
+    pub async fn room(&self, full: Vec<Full>) {
+        loop {
+            let all = async {
+                for one in &full {
+                    // An error means that the connection is gone, and with it the reason to wait.
+                    let _ = one.full.clone().wait_for(|full| !full).await;
+                }
+            };
+            if tokio::time::timeout(SLOW_CLIENT, all).await.is_ok() {
+                return;
+            }
+            let still = || full.iter().filter(|one| *one.full.borrow());
+            let clients = self.clients.load();
+            if clients.iter().any(|(id, _)| still().all(|one| one.connection != *id)) {
+                return still().for_each(|one| one.client.fall_behind());
+            }
+        }
+    }
 }
 
-/// Waits until those that are full have room again.
-pub async fn room(full: Vec<watch::Receiver<bool>>) {
-    for mut full in full {
-        // An error means that the connection is gone, and with it the reason to wait.
-        let _ = full.wait_for(|full| !full).await;
-    }
+/// A connection whose outbox is full.
+pub struct Full {
+    connection: u64,
+    client: Arc<dyn Client>,
+    /// Whether it is full still.
+    full: watch::Receiver<bool>,
 }
 
 /// Those who are asked and told about questions: all connections, each session's in its order.
@@ -115,5 +139,121 @@ impl Audience for Listeners {
             Some(handle) => handle.in_order(tell),
             None => tell(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::catalogue::Topic;
+    use crate::event::Body;
+
+    /// A client that can be full.
+    struct Slow {
+        full: watch::Sender<bool>,
+        behind: AtomicBool,
+    }
+
+    impl Slow {
+        fn new(full: bool) -> Arc<Self> {
+            Arc::new(Self { full: watch::Sender::new(full), behind: AtomicBool::new(false) })
+        }
+
+        fn is_behind(&self) -> bool {
+            self.behind.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Client for Slow {
+        fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
+            true
+        }
+
+        fn deliver(&self, _: &Event) -> Pressure {
+            if *self.full.borrow() { Pressure::Full(self.full.subscribe()) } else { Pressure::Fine }
+        }
+
+        fn fall_behind(&self) {
+            self.behind.store(true, Ordering::Relaxed);
+            self.full.send_replace(false);
+        }
+
+        fn focus(&self, _: SessionId) {}
+
+        fn focused(&self) -> SessionId {
+            SessionId::from("s")
+        }
+
+        fn is_interactor(&self) -> bool {
+            false
+        }
+
+        fn close(&self) {}
+    }
+
+    fn hub(clients: &[&Arc<Slow>]) -> Hub {
+        let hub = Hub::default();
+        for (place, client) in clients.iter().enumerate() {
+            hub.attach(u64::try_from(place).unwrap(), (*client).clone());
+        }
+        hub
+    }
+
+    /// Waits as a turn does after an event; the clock runs on whenever all wait.
+    async fn after_an_event(hub: &Hub) -> Duration {
+        let body = Body::AssistantDelta("x".into());
+        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        let begun = tokio::time::Instant::now();
+        hub.room(hub.hand_out(&event, |_| true)).await;
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_alone_is_waited_for_as_long_as_it_takes() {
+        let slow = Slow::new(true);
+        let hub = hub(&[&slow]);
+        let room = async {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            slow.full.send_replace(false);
+        };
+        let (waited, ()) = tokio::join!(after_an_event(&hub), room);
+        assert!(waited >= Duration::from_secs(3600), "{waited:?}");
+        assert!(!slow.is_behind());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_another_has_room_who_is_slow_is_left_behind_soon() {
+        let (slow, quick) = (Slow::new(true), Slow::new(false));
+        assert_eq!(after_an_event(&hub(&[&slow, &quick])).await, SLOW_CLIENT);
+        assert!(slow.is_behind() && !quick.is_behind());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_room_again_in_time_is_not_left_behind() {
+        let (slow, quick) = (Slow::new(true), Slow::new(false));
+        let hub = hub(&[&slow, &quick]);
+        let room = async {
+            tokio::time::sleep(SLOW_CLIENT / 2).await;
+            slow.full.send_replace(false);
+        };
+        let (waited, ()) = tokio::join!(after_an_event(&hub), room);
+        assert_eq!(waited, SLOW_CLIENT / 2);
+        assert!(!slow.is_behind());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_one_of_two_that_are_full_reads_again_the_other_is_left_behind() {
+        let (one, other) = (Slow::new(true), Slow::new(true));
+        let hub = hub(&[&one, &other]);
+        let room = async {
+            tokio::time::sleep(SLOW_CLIENT * 5 / 2).await;
+            one.full.send_replace(false);
+        };
+        let (waited, ()) = tokio::join!(after_an_event(&hub), room);
+        assert_eq!(waited, SLOW_CLIENT * 3);
+        assert!(!one.is_behind() && other.is_behind());
     }
 }

@@ -16,7 +16,7 @@ use crate::catalogue::Topic;
 use crate::event::{Body, Event};
 use crate::message::{EntryId, SessionId};
 use crate::projection::{self, SessionFacts};
-use crate::runtime::hub::Hub;
+use crate::runtime::hub::{Full, Hub};
 use crate::runtime::live::Live;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::queue::Queue;
@@ -210,7 +210,7 @@ impl Handle {
     /// Hands an event of this session to every connection, with the offset that holds then: events of one
     /// session go out one at a time, so that offsets never run backwards, whichever task speaks. Who came
     /// in meanwhile and was told the event's entry with the history is not told it again. Says who is full.
-    pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<watch::Receiver<bool>> {
+    pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<Full> {
         if let Body::Payload(Topic::TurnStage, stage) = &event.body {
             self.stage.store(Some(stage.clone()));
         }

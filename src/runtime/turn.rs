@@ -27,7 +27,7 @@ use crate::runtime::hooks::Denied;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, conversation, hub, retry};
+use crate::runtime::{Shared, conversation, retry};
 use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 
@@ -425,7 +425,7 @@ impl Turn {
         }
         tokio::select! {
             biased;
-            () = hub::room(full) => {}
+            () = self.shared.hub.room(full) => {}
             () = self.stop.cancelled() => {}
         }
     }

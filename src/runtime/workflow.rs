@@ -500,7 +500,7 @@ impl Run {
         let full = self.session.show(&self.shared.hub, event);
         tokio::select! {
             biased;
-            () = crate::runtime::hub::room(full) => {}
+            () = self.shared.hub.room(full) => {}
             () = self.stop.cancelled() => {}
         }
     }

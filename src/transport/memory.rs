@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Kind, Output, Transport};
+use super::{Input, Kind, Output, Transport};
 
 /// The client's half.
 #[derive(Debug)]
@@ -111,6 +111,12 @@ impl Read for Reader {
         let count = self.0.lock().bytes.read(buffer)?;
         self.0.changed.notify_all();
         Ok(count)
+    }
+}
+
+impl Input for Reader {
+    fn has_ended(&self) -> bool {
+        self.0.lock().ended
     }
 }
 

@@ -171,6 +171,10 @@ impl SessionApi for Double {
         })
     }
 
+    fn catch_up(&self, _: u64) {
+        self.tell(Body::SessionRehydrated(Arc::default()));
+    }
+
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         // The answer, then the turn: words, a snapshot, and the words as a message.
         self.keep("prompt", &call, reply, Prompted { turn: Some(TurnId::from("t")) });

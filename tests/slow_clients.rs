@@ -1,0 +1,229 @@
+//! Clients that stop reading, over real sockets and pipes: nobody else waits for them, what they are owed is
+//! bounded, and when they read again they are shown what they missed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use edn_bridge::limits::{MAX_CONNECTIONS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS, OUTBOX_TEXT_BYTES};
+use edn_bridge::value::{Owned, Value};
+use support::guest::{Guest, socket};
+use support::{Bridge, PATIENCE, Setup, at, data, end_of_turn, is_event};
+
+fn number(frame: &Owned, path: &[&str]) -> i64 {
+    at(frame, path).and_then(Value::as_i64).unwrap_or_else(|| panic!("{path:?} in {frame}"))
+}
+
+/// A guest that was sent a part of what it subscribed to, and has not read it.
+fn stopped(setup: &Setup) -> Guest {
+    let mut guest = Guest::interactor(&socket(&setup.state()));
+    // It knows the session as it is; from here on it does not read.
+    guest.ask("g", "get_state", "{}");
+    guest
+}
+
+/// What the guest sees when it reads again: the text of the deltas on the way, each `seq` in its turn, how
+/// many events were left out, and the history that it is shown then.
+fn resumed(guest: &mut Guest) -> (i64, Owned) {
+    let mut seq = None;
+    let mut missed = None;
+    loop {
+        let frame = guest.frame();
+        if let Some(here) = at(&frame, &["seq"]).and_then(Value::as_i64) {
+            assert!(seq.is_none_or(|before| here == before + 1), "after {seq:?}: {frame}");
+            seq = Some(here);
+        }
+        if is_event(&frame, "diagnostic") && data(&frame, "code") == "delivery/behind" {
+            missed = Some(number(&frame, &["data", "detail", "missed"]));
+        } else if is_event(&frame, "session/rehydrated")
+            && let Some(missed) = missed
+        {
+            return (missed, frame);
+        }
+    }
+}
+
+fn last_text(history: &Owned) -> String {
+    let messages = at(history, &["data", "messages"]).and_then(Value::as_slice).unwrap();
+    let last = messages.last().unwrap().get("content").and_then(Value::as_slice).unwrap();
+    last[0].get("text").and_then(Value::as_str).unwrap().to_owned()
+}
+
+/// The guest is a client like any other again.
+fn takes_part(bridge: &mut Bridge, guest: &mut Guest) {
+    bridge.request("again", "prompt", "{:message \"are you there?\"}");
+    end_of_turn(bridge);
+    guest.until(|frame| is_event(frame, "assistant/message") && data(frame, "text") == "are you there?");
+    guest.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+}
+
+#[test]
+fn a_guest_that_reads_no_more_stops_no_turn_of_many_events() {
+    let setup = Setup::new()
+        .script("{:turns [{:steps [{:echo :last-user}]}] :then :cycle}")
+        .arg("--durability")
+        .arg("relaxed");
+    let mut bridge = setup.ready();
+    let mut guest = stopped(&setup);
+    // Each turn has at least five events that must not be dropped.
+    let turns = OUTBOX_EVENTS / 5 + 100;
+    for turn in 0..turns {
+        bridge.request(&format!("p{turn}"), "prompt", &format!("{{:message \"word {turn}\"}}"));
+        end_of_turn(&mut bridge);
+    }
+    let (missed, history) = resumed(&mut guest);
+    assert!(missed > 0);
+    assert_eq!(last_text(&history), format!("word {}", turns - 1));
+    takes_part(&mut bridge, &mut guest);
+}
+
+#[test]
+fn a_guest_that_reads_no_more_stops_no_turn_of_much_text() {
+    const PIECE: usize = 8 * 1024;
+    let pieces = 3 * 1024 * 1024 / PIECE;
+    let script =
+        format!("{{:turns [{{:steps [{{:deltas {pieces} :of {:?}}}]}}] :then :cycle}}", "x".repeat(PIECE));
+    let setup = Setup::new().script(&script).arg("--durability").arg("relaxed");
+    let mut bridge = setup.ready();
+    let mut guest = stopped(&setup);
+    for turn in 0..2 * OUTBOX_TEXT_BYTES / (pieces * PIECE) + 2 {
+        bridge.request(&format!("p{turn}"), "prompt", "{:message \"go\"}");
+        end_of_turn(&mut bridge);
+    }
+    let (missed, history) = resumed(&mut guest);
+    assert!(missed > 0);
+    assert_eq!(last_text(&history).len(), pieces * PIECE);
+}
+
+#[test]
+fn what_nobody_waits_for_is_bounded_too() {
+    // A message with references says for each of them what became of it, and does not wait.
+    let setup = Setup::new()
+        .script("{:turns [{:steps [{:delta \"ok\"}]}] :then :cycle}")
+        .arg("--durability")
+        .arg("relaxed");
+    let mut references = String::new();
+    for place in 0..20 {
+        std::fs::write(setup.dir.path().join(format!("f{place}")), b"\0\xff\0").unwrap();
+        references.push_str(&format!("@f{place} "));
+    }
+    let mut bridge = setup.ready();
+    let mut guest = stopped(&setup);
+    let mut own = Guest::at(&socket(&setup.state()));
+    own.ask("s", "subscribe", "{:topics [\"session/updated\"]}");
+    let mut most = 0;
+    let mut seen_behind = false;
+    for round in 0..2 * OUTBOX_EVENTS / 20 + 100 {
+        bridge.request(&format!("p{round}"), "prompt", &format!("{{:message {references:?}}}"));
+        end_of_turn(&mut bridge);
+        if round % 50 == 0 || seen_behind {
+            let answer = own.ask(
+                "q",
+                "query_eql",
+                "{:query \"[{:psi.connection/list [:psi.connection/outbox-waiting]}]\"}",
+            );
+            let all = at(&answer, &["data", "result"]).unwrap().to_string();
+            let waiting = all.split(":psi.connection/outbox-waiting ").skip(1);
+            let waiting =
+                waiting.map(|rest| rest.split(['}', ' ']).next().unwrap().parse::<usize>().unwrap());
+            let now = waiting.max().unwrap_or_else(|| panic!("{all}"));
+            seen_behind = now < most;
+            most = most.max(now);
+        }
+    }
+    assert!(most < 2 * OUTBOX_EVENTS, "{most}");
+    assert!(resumed(&mut guest).0 > 0);
+}
+
+/// How many descriptors a process has, and how many threads that serve connections.
+fn counts(pid: u32) -> [usize; 2] {
+    let entries = |what: &str| std::fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().flatten();
+    // A thread may end in between.
+    let names = entries("task").filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    let serving = names.filter(|name| ["read-", "write-", "end-"].iter().any(|kind| name.starts_with(kind)));
+    [entries("fd").count(), serving.count()]
+}
+
+/// Whether a further client is served.
+fn is_welcome(path: &Path) -> bool {
+    let mut stream = UnixStream::connect(path).unwrap();
+    let info = "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\"}}";
+    // Who is hung up on may notice it here or there.
+    let _ = writeln!(stream, "{{:id \"h\" :kind :request :op \"handshake\" :params {info}}}");
+    let mut line = String::new();
+    let _ = BufReader::new(stream).read_line(&mut line);
+    line.contains(":kind :response")
+}
+
+#[test]
+fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"x\"}]}]}");
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    let before = counts(bridge.pid());
+    // More answers than a socket holds.
+    let pings = "{:id \"p\" :kind :request :op \"ping\"}\n".repeat(4_000);
+    let guests: Vec<Guest> = (0..MAX_CONNECTIONS)
+        .map(|_| {
+            let mut guest = Guest::at(&path);
+            guest.stream.write_all(pings.as_bytes()).unwrap();
+            guest.stream.shutdown(Shutdown::Write).unwrap();
+            guest
+        })
+        .collect();
+    assert!(!is_welcome(&path), "they are connections still");
+    let deadline = Instant::now() + PATIENCE;
+    while counts(bridge.pid()) != before {
+        assert!(Instant::now() < deadline, "{before:?}, {:?}", counts(bridge.pid()));
+        bridge.ask("q", "ping", "{}");
+    }
+    assert!(is_welcome(&path));
+    drop(guests);
+}
+
+#[test]
+fn the_end_of_input_is_seen_though_answers_pile_up() {
+    const TEXT: usize = 1024 * 1024;
+    let script = format!("{{:turns [{{:steps [{{:delta {:?}}}]}}]}}", "x".repeat(TEXT));
+    let setup = Setup::new().script(&script);
+    let mut child =
+        setup.command().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut send = |id: &str, op: &str, params: &str| {
+        writeln!(input, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
+    };
+    send("h", "handshake", "{:client-info {:name \"t\" :version \"1\" :protocol-version \"1.0\"}}");
+    send("s", "subscribe", "{:topics [\"assistant/message\"]}");
+    send("p", "prompt", "{:message \"go\"}");
+    let mut line = String::new();
+    while !line.contains("xxxx") {
+        line.clear();
+        assert!(output.read_line(&mut line).unwrap() > 0);
+    }
+    // Small requests, large answers, which nobody reads from here on.
+    for place in 0..2 * OUTBOX_ANSWER_BYTES / TEXT {
+        send(&format!("t{place}"), "get_last_assistant_text", "{}");
+    }
+    drop(input);
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() < deadline => std::thread::yield_now(),
+            None => {
+                let _ = child.kill();
+                panic!("it has not ended");
+            }
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+    drop(output);
+}
