@@ -6,7 +6,7 @@
 //! - Metadata is checked and then left out: it is no part of a value.
 //! - Half of a surrogate pair in a string is rejected: Rust's strings hold characters only.
 //! - Points in time count days by the Gregorian calendar in every year.
-//! - Depth, length, digits and elements are bounded ([`Options`]).
+//! - Depth, length, digits, elements and values are bounded ([`Options`]).
 //!
 //! Ways in: [`read_one`] and [`read_all`] for what is in memory, [`Reader`] form by form, [`Stream`] for what
 //! arrives in pieces, [`from_slice`] for types of one's own, which are read without a [`Value`] in between. Ways

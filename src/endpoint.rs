@@ -195,7 +195,7 @@ impl Connection {
                 return self.reject(invalid_frame("unterminated-line", bytes.len(), message));
             }
         };
-        let form = match decode::read(bytes) {
+        let form = match decode::read(bytes, |id| self.pending().contains_key(id)) {
             Ok(form) => form,
             Err(rejection) => return self.reject(rejection),
         };

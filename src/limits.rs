@@ -247,6 +247,15 @@ pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
 /// collection holds 96 MiB.
 pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
 
+/// Most values in one EDN form, whatever they stand in: elements, keys, what is discarded. The largest
+/// collection and as much again; what is read of our own files and answers has far fewer.
+pub const MAX_VALUES: usize = 2 * MAX_ELEMENTS;
+
+/// Most values in one line of a client's. The longest requests in use have some hundreds: a prompt of
+/// megabytes, an image, a query are one string each. A value takes 24 bytes and what it points at, so that
+/// the most that a line can be made to take, beside its own length, is some 10 MB.
+pub const MAX_FRAME_VALUES: usize = 100_000;
+
 /// Longest EQL query, in bytes (256 KiB). A query that a person or a program writes has a few KiB.
 pub const MAX_QUERY_BYTES: usize = 256 * 1024;
 

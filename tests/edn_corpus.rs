@@ -77,7 +77,8 @@ fn rejected_files_have_the_errors_beside_them() {
         check(&path, "error", &line);
     }
     // One form is asked for elsewhere.
-    seen.extend([ErrorKind::Empty.code(), ErrorKind::ExtraForm.code()]);
+    // These need an input of one form, or of megabytes: see below.
+    seen.extend([ErrorKind::Empty, ErrorKind::ExtraForm, ErrorKind::TooManyValues].map(ErrorKind::code));
     let all: BTreeSet<_> = ErrorKind::ALL.iter().map(|kind| kind.code()).collect();
     assert_eq!(seen, all, "a file for every code");
 }
@@ -100,6 +101,97 @@ fn one_form_is_one_form() {
     assert_eq!(bounded("[1 2").unwrap_err().0, "unexpected-end");
     assert_eq!(bounded("[ []").unwrap_err().0, "unexpected-end");
     assert_eq!(bounded("[1,").unwrap_err().0, "unexpected-end");
+}
+
+#[test]
+fn a_short_number_is_read_as_a_long_one_is() {
+    let read = |text: &str, max_digits| {
+        let options = edn::Options { max_digits, ..edn::Options::default() };
+        edn::read_one_with(text.as_bytes(), options)
+            .map(edn_bridge::value::Value::into_owned)
+            .map_err(|error| error.code())
+    };
+    let whole =
+        ["0", "00", "07", "1", "12", "999999999999999999", "1000000000000000000", "123456789012345678"];
+    for (whole, fraction) in whole.iter().flat_map(|whole| {
+        ["", ".", ".0", ".5", ".50", ".000000000000000001", ".12345678901234567"]
+            .map(|fraction| (whole, fraction))
+    }) {
+        for sign in ["", "-", "+"] {
+            for suffix in ["N", "M", "N1", "M1", "NM", "x", "N#", "M\"", "e1M", "e2N"] {
+                let text = format!("{sign}{whole}{fraction}{suffix}");
+                // Where fewer digits may be taken than the short way needs, it is the long way that reads.
+                let (short, long) = (read(&text, 8_000), read(&text, 17));
+                if long.as_ref().is_err_and(|code| *code == "too-large") {
+                    continue;
+                }
+                assert_eq!(short, long, "{text}");
+                if let (Ok(short), Ok(long)) = (short, long) {
+                    assert_eq!(format!("{short:?}"), format!("{long:?}"), "{text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_values_of_a_form_are_counted_whatever_they_stand_in() {
+    let read = |text: &str, max_values| {
+        let options = edn::Options { max_values, ..edn::Options::default() };
+        // What is short is not counted, so that it is made longer than it has to be.
+        edn::read_one_with(format!("{text}{}", " ".repeat(40)).as_bytes(), options)
+            .map(|_| ())
+            .map_err(|error| (error.code(), error.offset()))
+    };
+    for (text, count) in [
+        ("1", 0),
+        ("[1 2 3]", 3),
+        ("[[] () #{} {}]", 4),
+        ("[[1] [2 [3]]]", 6),
+        ("{:a 1 :b {:c 2}}", 6),
+        ("#:n{:a 1}", 2),
+        ("[#_1 #_[1 2] 3]", 5),
+        ("^:m [1]", 2),
+        ("[#t [1] #t 2]", 3),
+        ("#_[1 2 3] nil", 4),
+    ] {
+        assert_eq!(read(text, count), Ok(()), "{text} has {count}");
+        if count > 0 {
+            let (code, _) = read(text, count - 1).expect_err(text);
+            assert_eq!(code, "too-many-values", "{text} has more than {}", count - 1);
+        }
+    }
+    for text in ["[1 [2 3] 4]", "[1 [2 3] 4", "[1 [2 3] ]]"] {
+        assert_eq!(read(text, 3), Err(("too-many-values", 8)), "{text} is refused where it is too much");
+    }
+    let two = ["[1 2 3]"; 2].join("          ");
+    let mut reader =
+        edn::Reader::with(two.as_bytes(), edn::Options { max_values: 3, ..edn::Options::default() });
+    assert!(reader.all(|form| form.is_ok()), "each form has its own bound");
+}
+
+#[test]
+fn what_stood_before_a_rejection_can_be_told() {
+    let seen = |text: &str| {
+        let mut reader =
+            edn::Reader::with(text.as_bytes(), edn::Options { max_values: 7, ..edn::Options::default() });
+        reader.one().expect_err(text);
+        reader.before_rejection("id").map(ToString::to_string)
+    };
+    for (text, id) in [
+        ("{:id 7 :a [1 2 3 4]}", Some("7")),
+        ("{:id \"x\" :a {:id 8 :b [1 2", Some("\"x\"")),
+        ("{:a [1 2 3 4 5] :id 7}", None),
+        ("{:a {:id 7 :b [1 2 3 4 5", None),
+        ("{:id", None),
+        ("{:b :id :id 7", Some("7")),
+        ("[:id 7", None),
+        ("#{:id 7", None),
+        ("#_ {:id 7", None),
+        (":id 7", None),
+    ] {
+        assert_eq!(seen(text).as_deref(), id, "{text}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use edn_bridge::edn;
 use edn_bridge::endpoint::{Connection, End};
 use edn_bridge::event::Body;
 use edn_bridge::limits::{
-    FLOW_WINDOW_EVENTS, MAX_ID_BYTES, MAX_PENDING, OUTBOX_ANSWER_BYTES, OUTBOX_READY_BYTES,
+    FLOW_WINDOW_EVENTS, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_PENDING, OUTBOX_ANSWER_BYTES, OUTBOX_READY_BYTES,
 };
 use edn_bridge::session::Client as _;
 use edn_bridge::transport::memory::Writer;
@@ -281,6 +281,25 @@ fn beyond_the_window_what_must_not_be_dropped_comes_at_once_and_brings_what_stoo
         peer.double.tell(Body::AssistantDelta("y".into()));
         assert_eq!(text(&peer.frame(), "event"), "assistant/delta");
     }
+}
+
+#[test]
+fn a_line_of_too_many_values_is_refused_under_its_id_unless_that_is_pending() {
+    let mut peer = Peer::new("", |_, _| Fate::Later);
+    peer.send(&request("r", "set_session_name", "{:name \"x\"}"));
+    let kept = peer.double.take(1);
+    let many = format!("{{:x [{}]}}", "nil ".repeat(MAX_FRAME_VALUES));
+    for (id, echoed) in [("free", "free"), ("r", ""), ("", "")] {
+        peer.send(&request(id, "ping", &many));
+        let refused = peer.frame();
+        assert_eq!(text(&refused, "error-code"), "transport/invalid-frame", "{refused}");
+        assert_eq!((text(&refused, "id"), text(&refused, "op")), (echoed, "ping"), "{refused}");
+        assert!(text(&refused, "error-message").contains(&MAX_FRAME_VALUES.to_string()), "{refused}");
+    }
+    kept.into_iter().for_each(|kept| kept.end(Fate::Now));
+    let served = peer.frame();
+    assert!(is_response(&served) && text(&served, "id") == "r", "{served}");
+    peer.finish();
 }
 
 #[test]

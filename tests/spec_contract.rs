@@ -156,6 +156,7 @@ fn config_values() {
     let code = [
         ("rpc-edn.max_line_bytes", limits::MAX_LINE_BYTES.to_string()),
         ("rpc-edn.max_depth", limits::MAX_DEPTH.to_string()),
+        ("rpc-edn.max_frame_values", limits::MAX_FRAME_VALUES.to_string()),
         ("rpc-edn.max_pending_requests", limits::MAX_PENDING.to_string()),
         ("subscriptions.credit_window_events", limits::FLOW_WINDOW_EVENTS.to_string()),
         ("subscriptions.slow_client_ms", limits::SLOW_CLIENT.as_millis().to_string()),

@@ -7,8 +7,8 @@ mod support;
 use std::process::Stdio;
 
 use edn_bridge::catalogue::TOPICS;
-use edn_bridge::limits::{LIVE_SESSIONS, MAX_DEPTH, MAX_ID_BYTES, MAX_LINE_BYTES};
-use support::{Setup, at, code, is_event, kind, text};
+use edn_bridge::limits::{LIVE_SESSIONS, MAX_DEPTH, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_LINE_BYTES};
+use support::{Bridge, Setup, at, code, data, is_event, kind, text};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
 /// A turn that runs until it is aborted.
@@ -60,12 +60,49 @@ fn a_form_at_the_bounds_is_taken() {
     let long = format!("{head}{}{tail}\r\n", "y".repeat(MAX_LINE_BYTES - head.len() - tail.len() - 1));
     bridge.write(long.as_bytes());
     assert_eq!(kind(&bridge.answer("long")), "response");
+    // Ten values are those of the request and of its params.
+    let many = format!("{{:x [{}]}}", "1 ".repeat(MAX_FRAME_VALUES - 10));
+    assert_eq!(kind(&bridge.ask("many", "ping", &many)), "response");
+    bridge.request("more", "ping", &many.replace("1 ]", "1 1]"));
+    let refused = bridge.frame();
+    assert_eq!((code(&refused), text(&refused, "id")), ("transport/invalid-frame", "more"));
+    assert_eq!(data(&refused, "reason"), "too-many-values");
     let id = "i".repeat(MAX_ID_BYTES);
     assert_eq!(kind(&bridge.ask(&id, "ping", "{}")), "response");
     bridge.request(&format!("{id}i"), "ping", "{}");
     let refused = bridge.frame();
     assert_eq!(code(&refused), "request/invalid-id");
     assert_eq!(text(&refused, "id"), "", "an id that is too long is not echoed");
+}
+
+#[test]
+fn a_line_full_of_small_values_takes_and_keeps_little_more_than_its_bytes() {
+    /// The line, its values and whatever else: where each of its bytes could become a value it was 35 of them.
+    const MOST: usize = 4 * MAX_LINE_BYTES;
+    let setup = Setup::new();
+    let mut bridge = setup.serve();
+    bridge.handshake();
+    let memory = |bridge: &Bridge, what: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", bridge.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("Linux says it");
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    };
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let (before, own) = (memory(&bridge, "VmRSS:"), memory(&bridge, "RssAnon:"));
+    for fill in ["1N ", "1.5M ", "{1 1}", "[1]", "#{1}", "#a 1 ", "#_1 ", "^a[]", "1/2 ", "\"\\n\""] {
+        let head = "{:id \"v\" :kind :request :op \"ping\" :params {:x [";
+        let line = format!("{head}{}]}}}}\n", fill.repeat((MAX_LINE_BYTES - head.len() - 3) / fill.len()));
+        bridge.write(line.as_bytes());
+        let refused = bridge.frame();
+        assert_eq!((code(&refused), text(&refused, "id")), ("transport/invalid-frame", "v"), "{fill}");
+        let most = memory(&bridge, "VmHWM:").saturating_sub(before);
+        assert!(most < MOST, "{fill} takes {most} bytes");
+    }
+    bridge.ask("after", "ping", "{}");
+    let kept = memory(&bridge, "RssAnon:").saturating_sub(own);
+    assert!(kept < MAX_LINE_BYTES, "{kept} bytes are kept");
 }
 
 #[test]

@@ -147,6 +147,13 @@ impl Peer {
         Duration::from_nanos(nanos.sum())
     }
 
+    /// The most resident memory that it ever had, in bytes.
+    pub fn most_resident(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
     /// Resident memory in bytes.
     pub fn resident(&self) -> usize {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();

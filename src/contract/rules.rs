@@ -86,6 +86,7 @@ pub fn rules() -> impl Iterator<Item = (String, String)> {
 
 /// Errors that any request may be answered with.
 const ANYBODYS: &[ErrorCode] = &[
+    ErrorCode::InvalidFrame,
     ErrorCode::InvalidEnvelope,
     ErrorCode::InvalidId,
     ErrorCode::InvalidOp,

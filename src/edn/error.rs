@@ -48,11 +48,13 @@ pub enum ErrorKind {
     TooDeep,
     /// More bytes, digits or elements than the bound.
     TooLarge,
+    /// More values in one form than the bound.
+    TooManyValues,
 }
 
 impl ErrorKind {
     /// All kinds, for documentation and tests.
-    pub const ALL: [ErrorKind; 20] = [
+    pub const ALL: [ErrorKind; 21] = [
         ErrorKind::Empty,
         ErrorKind::ExtraForm,
         ErrorKind::UnexpectedEnd,
@@ -73,6 +75,7 @@ impl ErrorKind {
         ErrorKind::InvalidUtf8,
         ErrorKind::TooDeep,
         ErrorKind::TooLarge,
+        ErrorKind::TooManyValues,
     ];
 
     /// The stable code, as it goes over the wire.
@@ -98,6 +101,7 @@ impl ErrorKind {
             ErrorKind::InvalidUtf8 => "invalid-utf8",
             ErrorKind::TooDeep => "too-deep",
             ErrorKind::TooLarge => "too-large",
+            ErrorKind::TooManyValues => "too-many-values",
         }
     }
 }

@@ -31,6 +31,9 @@ pub struct Options {
     pub max_digits: usize,
     /// Most elements of one collection; an entry of a map counts two.
     pub max_elements: usize,
+    /// Most values in one form, at all levels: elements, keys, and what is discarded. The form itself is not
+    /// counted.
+    pub max_values: usize,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             max_bytes: limits::MAX_LINE_BYTES,
             max_digits: limits::MAX_NUMBER_DIGITS,
             max_elements: limits::MAX_ELEMENTS,
+            max_values: limits::MAX_VALUES,
         }
     }
 }
@@ -57,21 +61,7 @@ pub fn read_one(input: &[u8]) -> Result<Value<'_>, Error> {
 /// # Errors
 /// As [`read_one`].
 pub fn read_one_with(input: &[u8], options: Options) -> Result<Value<'_>, Error> {
-    let mut reader = Reader::with(input, options);
-    let value = match reader.next() {
-        None => return Err(Error::at(ErrorKind::Empty, "a form", input, input.len())),
-        Some(value) => value?,
-    };
-    if reader.rest.is_empty() && reader.invalid.is_none() {
-        return Ok(value);
-    }
-    reader.rest = blanks(reader.rest);
-    let second = reader.offset();
-    match reader.next() {
-        None => Ok(value),
-        Some(Err(error)) => Err(error),
-        Some(Ok(_)) => Err(Error::at(ErrorKind::ExtraForm, "the end of the input", input, second)),
-    }
+    Reader::with(input, options).one()
 }
 
 /// All forms that `input` holds.
@@ -115,6 +105,38 @@ impl<'a> Reader<'a> {
             }
         };
         Reader { input, rest, invalid, options, stack: Stack::new(), done: false }
+    }
+
+    /// The one form that there is.
+    ///
+    /// # Errors
+    /// As [`read_one`].
+    #[inline]
+    pub fn one(&mut self) -> Result<Value<'a>, Error> {
+        let value = match self.next() {
+            None => return Err(Error::at(ErrorKind::Empty, "a form", self.input, self.input.len())),
+            Some(value) => value?,
+        };
+        if self.rest.is_empty() && self.invalid.is_none() {
+            return Ok(value);
+        }
+        self.rest = blanks(self.rest);
+        let second = self.offset();
+        match self.next() {
+            None => Ok(value),
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) => Err(Error::at(ErrorKind::ExtraForm, "the end of the input", self.input, second)),
+        }
+    }
+
+    /// What the keyword `name` stands before in the outermost map, as far as that map was read when the form
+    /// was rejected: so much of it can still be told.
+    pub fn before_rejection(&self, name: &str) -> Option<&Value<'a>> {
+        let mut open = self.stack.frames.iter();
+        let outermost = open.next().filter(|frame| frame.open == Open::Map)?;
+        let end = open.next().map_or(self.stack.values.len(), |inner| inner.start);
+        let entries = self.stack.values.get(outermost.start..end)?.as_chunks::<2>().0;
+        entries.iter().find(|[key, _]| key.as_keyword() == Some(name)).map(|[_, value]| value)
     }
 
     /// How many bytes are read.
@@ -202,6 +224,8 @@ struct Frame<'a> {
 struct Stack<'a> {
     frames: Vec<Frame<'a>>,
     values: Vec<Value<'a>>,
+    /// How many `values` there may still be: the bound less those that are in collections already, or discarded.
+    room: usize,
 }
 
 type Step<'a, T> = Result<T, nom::Err<Fail>>;
@@ -209,17 +233,34 @@ type Step<'a, T> = Result<T, nom::Err<Fail>>;
 impl<'a> Stack<'a> {
     fn new() -> Self {
         // Room for a frame of the wire, so that one allocation does for each.
-        Stack { frames: Vec::with_capacity(8), values: Vec::with_capacity(32) }
+        Stack { frames: Vec::with_capacity(8), values: Vec::with_capacity(32), room: 0 }
     }
 
     /// `form = blanks , { discard , blanks } , ( string | character | constant | symbol | keyword | number |
     /// list | vector | map | namespaced_map | set | tagged | symbolic | metadata )`: none at the end of the
     /// input.
+    #[inline]
     fn form(&mut self, input: &'a str, options: &Options) -> Step<'a, (&'a str, Option<Value<'a>>)> {
+        // A value has at least one byte: few inputs are so long that their values have to be counted.
+        match input.len() > options.max_values {
+            true => self.form_of::<true>(input, options),
+            false => self.form_of::<false>(input, options),
+        }
+    }
+
+    fn form_of<const COUNTED: bool>(
+        &mut self,
+        input: &'a str,
+        options: &Options,
+    ) -> Step<'a, (&'a str, Option<Value<'a>>)> {
         self.frames.clear();
         self.values.clear();
+        self.room = options.max_values;
         let mut rest = input;
         loop {
+            if COUNTED && self.values.len() > self.room {
+                return too_many_values(rest);
+            }
             rest = blanks(rest);
             let Some(byte) = first(rest) else {
                 return if self.frames.is_empty() { Ok((rest, None)) } else { self.unexpected_end(rest) };
@@ -335,9 +376,11 @@ impl<'a> Stack<'a> {
         let Some(frame) = self.frames.pop() else {
             return Fail::at(input, ErrorKind::UnmatchedDelimiter, "a form");
         };
-        if self.values.len() - frame.start > options.max_elements {
+        let elements = self.values.len() - frame.start;
+        if elements > options.max_elements {
             return Fail::at(frame.input, ErrorKind::TooLarge, "a collection of fewer elements");
         }
+        self.room = self.room.saturating_sub(elements);
         match (frame.open, delimiter) {
             (Open::Map, b'}') => map(self.items(frame.start), frame.input, input, options),
             (Open::Vector, b']') => Ok(vector(self.items(frame.start))),
@@ -380,7 +423,7 @@ impl<'a> Stack<'a> {
                     return Ok(None);
                 }
                 Open::Discard => {
-                    self.discard();
+                    self.discard(rest)?;
                     return Ok(None);
                 }
                 Open::Tagged => value = tagged(frame, value)?,
@@ -388,6 +431,7 @@ impl<'a> Stack<'a> {
                 Open::Metadata => {
                     metadata(&value, at)?;
                     frame.open = Open::Described;
+                    self.pass_over(rest)?;
                     return Ok(None);
                 }
                 Open::Described => described(&value, at)?,
@@ -405,8 +449,18 @@ impl<'a> Stack<'a> {
     }
 
     /// `discard = "#_" , form`: the form is read, and with that it is done.
-    fn discard(&mut self) {
+    fn discard(&mut self, rest: &'a str) -> Step<'a, ()> {
         self.frames.pop();
+        self.pass_over(rest)
+    }
+
+    /// Counts a value that was read and goes nowhere.
+    fn pass_over(&mut self, rest: &'a str) -> Step<'a, ()> {
+        match self.room.checked_sub(1) {
+            Some(room) => self.room = room,
+            None => return too_many_values(rest),
+        }
+        Ok(())
     }
 
     #[cold]
@@ -414,6 +468,11 @@ impl<'a> Stack<'a> {
         let expected = self.frames.last().map_or("a form", |frame| frame.open.expected());
         Fail::at(rest, ErrorKind::UnexpectedEnd, expected)
     }
+}
+
+#[cold]
+fn too_many_values<'a, T>(rest: &'a str) -> Step<'a, T> {
+    Fail::at(rest, ErrorKind::TooManyValues, "a form of fewer values")
 }
 
 impl PartialOrd for Open {

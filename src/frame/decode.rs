@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
-use crate::edn;
-use crate::limits::MAX_ID_BYTES;
+use crate::edn::{self, ErrorKind};
+use crate::limits::{MAX_FRAME_VALUES, MAX_ID_BYTES};
 use crate::value::{Map, Value};
 
 /// A request as it stands on the wire.
@@ -37,12 +37,37 @@ pub struct Rejection {
     pub data: Option<Map<'static>>,
 }
 
-/// Reads a line into a form.
+/// Reads a line into a form. `pending` says whether an id belongs to a request that is not yet answered.
 ///
 /// # Errors
-/// `transport/invalid-frame` with the reason and its offset in the line.
-pub fn read(line: &[u8]) -> Result<Value<'_>, Rejection> {
-    edn::read_one(line).map_err(|error| invalid_frame(error.code(), error.offset(), &error.to_string()))
+/// `transport/invalid-frame` with the reason and its offset in the line. What has too many values is EDN as far
+/// as it was read, so that the `:id` and `:op` that came by are echoed: whoever waits for an answer has it.
+pub fn read(line: &[u8], pending: impl FnOnce(&str) -> bool) -> Result<Value<'_>, Rejection> {
+    let options = edn::Options { max_values: MAX_FRAME_VALUES, ..edn::Options::default() };
+    let mut reader = edn::Reader::with(line, options);
+    reader.one().map_err(|error| {
+        let rejection = invalid_frame(error.code(), error.offset(), &error.to_string());
+        if error.kind() != ErrorKind::TooManyValues {
+            return rejection;
+        }
+        Rejection {
+            message: format!("The frame holds more than {MAX_FRAME_VALUES} values."),
+            // An error with the id of another request would end that one.
+            id: echoed(reader.before_rejection("id")).filter(|id| !pending(id)),
+            op: filled(reader.before_rejection("op")),
+            ..rejection
+        }
+    })
+}
+
+/// A string that is not empty.
+fn filled(value: Option<&Value<'_>>) -> Option<String> {
+    value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// An id that may be echoed: one that is too long to be taken never is.
+fn echoed(value: Option<&Value<'_>>) -> Option<String> {
+    filled(value).filter(|id| id.len() <= MAX_ID_BYTES)
 }
 
 /// A line that is not one EDN form.
@@ -77,11 +102,13 @@ pub fn request<'v>(
             data: None,
         });
     };
-    let text = |key| form.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-    // An id that is too long to be taken is never echoed.
-    let echoed = || text("id").filter(|id| id.len() <= MAX_ID_BYTES);
-    let reject =
-        |code, message: String| Rejection { code, message, id: echoed(), op: text("op"), data: None };
+    let reject = |code, message: String| Rejection {
+        code,
+        message,
+        id: echoed(form.get("id")),
+        op: filled(form.get("op")),
+        data: None,
+    };
     let envelope = |message| Err(reject(ErrorCode::InvalidEnvelope, message));
 
     let Some(kind) = form.get("kind") else {

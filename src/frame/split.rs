@@ -129,9 +129,13 @@ impl Splitter {
                 self.buffer.shrink_to_fit();
             }
         }
-        // Doubling keeps the copying of a long line linear in its length.
-        let wanted = self.filled.saturating_add(READ_BYTES.max(self.filled));
         if self.buffer.len().saturating_sub(self.filled) < READ_BYTES {
+            // Doubling keeps the copying of a long line linear in its length; beyond the longest line that is
+            // taken there is room for a read and no more.
+            let least = self.filled.saturating_add(READ_BYTES);
+            let most = self.limit.saturating_add(READ_BYTES);
+            let wanted = self.filled.saturating_mul(2).min(most).max(least);
+            self.buffer.reserve_exact(wanted.saturating_sub(self.buffer.len()));
             self.buffer.resize(wanted, 0);
         }
     }
@@ -178,6 +182,21 @@ mod tests {
     fn a_line_of_exactly_the_limit_is_taken() {
         assert_eq!(lines(&[b"0123456789\n"], 10), ["0123456789"]);
         assert_eq!(lines(&[b"0123456789a\n"], 10), ["<oversize 11>"]);
+    }
+
+    #[test]
+    fn a_long_line_takes_its_length_and_is_given_back() {
+        const LIMIT: usize = 1 << 20;
+        let line = [vec![b'x'; LIMIT], b"\n".to_vec()].concat();
+        let mut splitter = Splitter::new(LIMIT);
+        let mut input = &line[..];
+        while splitter.fill(&mut input).unwrap() > 0 {
+            match splitter.next_line() {
+                Some(line) => assert!(matches!(line, Line::Whole(bytes) if bytes.len() == LIMIT)),
+                None => assert!(splitter.buffer.capacity() <= LIMIT + READ_BYTES),
+            }
+        }
+        assert!(splitter.buffer.capacity() <= READ_BYTES, "holds {}", splitter.buffer.capacity());
     }
 
     #[test]

@@ -278,7 +278,7 @@ fn requests(lines: &[String]) -> Vec<Work<'_>> {
             bytes(lines),
             Box::new(move || {
                 for line in lines {
-                    let Ok(form) = decode::read(black_box(line.as_bytes())) else { continue };
+                    let Ok(form) = decode::read(black_box(line.as_bytes()), |_| false) else { continue };
                     black_box(decode::request(&form, |_| false).is_ok());
                 }
             }),
@@ -288,7 +288,7 @@ fn requests(lines: &[String]) -> Vec<Work<'_>> {
             bytes(lines),
             Box::new(move || {
                 for line in lines {
-                    black_box(decode::read(black_box(line.as_bytes())).is_ok());
+                    black_box(decode::read(black_box(line.as_bytes()), |_| false).is_ok());
                 }
             }),
         ),

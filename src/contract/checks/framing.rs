@@ -2,7 +2,7 @@
 
 use super::super::check::{Check, Probe, Stop, ensure, text};
 use super::super::peer::{ErrorAnswer, Peer, request};
-use crate::limits::{MAX_DEPTH, MAX_LINE_BYTES};
+use crate::limits::{MAX_DEPTH, MAX_FRAME_VALUES, MAX_LINE_BYTES};
 use crate::value::Value;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -46,6 +46,12 @@ pub(super) const CHECKS: &[Check] = &[
         about: "A form nested over the limit is refused; one at the limit is taken.",
         needs: &[],
         run: depth,
+    },
+    Check {
+        name: "framing.too-many-values",
+        about: "A line with more values than the limit is refused under its id; one at the limit is taken.",
+        needs: &[],
+        run: values,
     },
     Check {
         name: "framing.carriage-return",
@@ -160,6 +166,20 @@ fn depth(probe: &Probe<'_>) -> Result<(), Stop> {
     for hostile in ["[".repeat(100_000), "#_".repeat(100_000), "{:a ".repeat(100_000)] {
         peer.send_line(&hostile);
         peer.stray_error("transport/invalid-frame")?;
+    }
+    peer.barrier()
+}
+
+fn values(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.ready()?;
+    // The keys and values of the request, and those of the params, are ten.
+    let filled = |values: usize| format!("{{:values [{}]}}", "[]".repeat(values.saturating_sub(10)));
+    let id = peer.send("ping", &filled(MAX_FRAME_VALUES));
+    peer.answer(&id)?;
+    for many in [MAX_FRAME_VALUES.saturating_add(1), MAX_LINE_BYTES / 4] {
+        let id = peer.send("ping", &filled(many));
+        let error = peer.answer_error(&id, "transport/invalid-frame")?;
+        explained(probe, &error)?;
     }
     peer.barrier()
 }

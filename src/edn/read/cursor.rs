@@ -12,7 +12,8 @@ use crate::value::Value;
 pub(in crate::edn) struct Cursor<'a> {
     rest: &'a str,
     stack: Stack<'a>,
-    /// The bounds; `max_depth` is what is left of it inside the brackets that are open.
+    /// The bounds; of `max_depth` what is left inside the brackets that are open, of `max_values` what is left
+    /// beside the collections that are closed.
     options: Options,
 }
 
@@ -21,7 +22,7 @@ impl<'a> Cursor<'a> {
     pub(in crate::edn) fn new(input: &'a [u8]) -> Option<Self> {
         let options = Options::default();
         let rest = std::str::from_utf8(input).ok().filter(|text| text.len() <= options.max_bytes)?;
-        Some(Cursor { rest, stack: Stack { frames: Vec::new(), values: Vec::new() }, options })
+        Some(Cursor { rest, stack: Stack { frames: Vec::new(), values: Vec::new(), room: 0 }, options })
     }
 
     /// The byte with which the next form starts, or that closes what is open; none at the end. Blanks, comments
@@ -34,6 +35,7 @@ impl<'a> Cursor<'a> {
             let options = Options { max_depth, ..self.options };
             let (rest, discarded) = self.stack.form(after(self.rest, 2), &options).ok()?;
             discarded?;
+            self.options.max_values = self.stack.room.checked_sub(1)?;
             self.rest = blanks(rest);
         }
         first(self.rest)
@@ -51,6 +53,7 @@ impl<'a> Cursor<'a> {
             b'0'..=b'9' => number::number(self.rest, self.options.max_digits).ok()?,
             _ => {
                 let (rest, value) = self.stack.form(self.rest, &self.options).ok()?;
+                self.options.max_values = self.stack.room;
                 (rest, value?)
             }
         };
@@ -95,6 +98,7 @@ impl<'a> Cursor<'a> {
         if self.peek()? != close || elements > self.options.max_elements {
             return None;
         }
+        self.options.max_values = self.options.max_values.checked_sub(elements)?;
         self.options.max_depth += 1;
         self.rest = after(self.rest, 1);
         Some(())

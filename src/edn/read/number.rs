@@ -102,6 +102,9 @@ fn any_number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
     /// What may stand around the digits: signs, a point, zeros behind it, an exponent, a suffix.
     const FRAME: usize = 64;
 
+    if let Some(short) = short_exact(input, max_digits) {
+        return Ok(short);
+    }
     let word = number_word(input);
     if word.text.len() > max_digits.saturating_add(FRAME) {
         return too_large(input);
@@ -118,6 +121,37 @@ fn any_number(input: &str, max_digits: usize) -> Parsed<'_, Value<'_>> {
         Ok((_, value)) => Ok((word.rest, value)),
         Err(nom::Err::Failure(fail)) => Fail::at(input, fail.kind, fail.expected),
         Err(_) => Fail::at(input, ErrorKind::InvalidNumber, "a number"),
+    }
+}
+
+/// A whole number with `N` and a decimal, where they have few digits: most that are written are such, and a line
+/// may be full of them.
+fn short_exact(input: &str, max_digits: usize) -> Option<(&str, Value<'_>)> {
+    /// Any number of so many digits fits 64 bits.
+    const SHORT: usize = 18;
+    let Digits { negative, int, rest, count } = digits(input);
+    let mut int = int.filter(|_| max_digits >= SHORT)?;
+    let mut scale = 0;
+    let mut rest = rest;
+    let point = first(rest) == Some(b'.');
+    if point {
+        let fraction = after(rest, 1);
+        for byte in fraction.bytes().take(SHORT.checked_sub(count)?).take_while(u8::is_ascii_digit) {
+            int = int * 10 + i64::from(byte.wrapping_sub(b'0'));
+            scale += 1;
+        }
+        rest = after(fraction, scale);
+    }
+    let suffix = first(rest)?;
+    let rest = after(rest, 1);
+    if !ends(rest) {
+        return None;
+    }
+    let int = BigInt::from(if negative { -int } else { int });
+    match suffix {
+        b'N' if !point => Some((rest, Value::from(int))),
+        b'M' => Some((rest, Value::from(BigDecimal::new(int, i64::try_from(scale).ok()?)))),
+        _ => None,
     }
 }
 
