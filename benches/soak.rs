@@ -2,8 +2,9 @@
 //!
 //! `make soak` starts the real release binary and drives it for `EDN_BRIDGE_SOAK_SECONDS` (default 1,800):
 //! turns in ever new sessions, queries, switches and forks on the editor's connection, guests that come
-//! and go, some of them without a word, one that stops reading, and one that sends lines that are bad.
-//! Memory, descriptors, threads, live sessions and the time of a round trip are sampled, written to
+//! and go, some of them without a word, one that stops reading, and one that sends lines that are bad
+//! (`EDN_BRIDGE_SOAK_PARTS` names some of `turns,guests,stopped,bad`, to look at one alone). Memory,
+//! descriptors, threads, live sessions (a task each) and the time of a round trip are sampled, written to
 //! `soak.edn` and drawn to `soak.svg` in `EDN_BRIDGE_SOAK_DIR` (default `target/soak`). What it looks like
 //! in the second quarter is compared with the last one; the exit status says whether it is flat.
 
@@ -124,10 +125,28 @@ fn main() -> ExitCode {
     let mut samples: Vec<Sample> = Vec::new();
     std::thread::scope(|scope| {
         let (over, turns, socket) = (&over, &turns, socket.as_path());
-        scope.spawn(move || edit(&mut editor, over, turns));
-        scope.spawn(move || come_and_go(socket, over));
-        scope.spawn(move || stop_reading(socket, over));
-        scope.spawn(move || send_badly(socket, over));
+        let parts =
+            std::env::var("EDN_BRIDGE_SOAK_PARTS").unwrap_or_else(|_| "turns,guests,stopped,bad".into());
+        let part = |name: &str| parts.split(',').any(|part| part == name);
+        if part("turns") {
+            scope.spawn(move || edit(&mut editor, over, turns));
+        } else {
+            scope.spawn(move || {
+                while !over.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                drop(editor);
+            });
+        }
+        if part("guests") {
+            scope.spawn(move || come_and_go(socket, over));
+        }
+        if part("stopped") {
+            scope.spawn(move || stop_reading(socket, over));
+        }
+        if part("bad") {
+            scope.spawn(move || send_badly(socket, over));
+        }
         let begun = Instant::now();
         let step = Duration::from_secs(seconds) / SAMPLES;
         let mut watcher = guest(socket).unwrap();

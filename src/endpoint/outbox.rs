@@ -1037,9 +1037,13 @@ mod tests {
         let rig = Rig::new();
         rig.gate.set(true);
         let long = Map::new().with("text", "x".repeat(OUTBOX_ANSWER_BYTES));
-        for _ in 0..2 {
-            rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &long));
+        let push = || rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &long));
+        push();
+        // What is being written is not counted; what comes after it is.
+        while !rig.outbox.lock().writing {
+            std::thread::yield_now();
         }
+        push();
         std::thread::scope(|scope| {
             let (looked, looks) = std::sync::mpsc::channel();
             let outbox = &rig.outbox;
