@@ -180,7 +180,8 @@ fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
         .collect();
     assert!(!is_welcome(&path), "they are connections still");
     let deadline = Instant::now() + PATIENCE;
-    while counts(bridge.pid()) != before {
+    // What looked whether the socket is there may have been counted before.
+    while counts(bridge.pid()).iter().zip(before).any(|(now, before)| *now > before) {
         assert!(Instant::now() < deadline, "{before:?}, {:?}", counts(bridge.pid()));
         bridge.ask("q", "ping", "{}");
     }
