@@ -263,7 +263,8 @@ fn stop_reading(socket: &Path, over: &AtomicBool) {
     }
 }
 
-/// A guest that speaks badly, a hundred lines a second.
+/// A guest that speaks badly, a hundred lines a second; in a new session each time, for one that is never left
+/// grows until it is full, and so does what is forked from it.
 fn send_badly(socket: &Path, over: &AtomicBool) {
     let mut dice = support::Dice(10);
     while !over.load(Ordering::Acquire) {
@@ -275,6 +276,7 @@ fn send_badly(socket: &Path, over: &AtomicBool) {
                 while output.read(&mut buffer).is_ok_and(|count| count > 0) {}
             });
             let mut stream = stream;
+            let _ = stream.write_all((handshake("") + &request("n", "new_session", "{}")).as_bytes());
             for _ in 0..100 {
                 let mut input = lines::input(&dice.bytes(200));
                 input.push(b'\n');

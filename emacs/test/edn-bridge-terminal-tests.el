@@ -203,6 +203,8 @@ Those with two hyphens, which are private, and those of tests are left out."
                                         edn-bridge-test-directory))
                    edn-bridge-program-source ,project
                    edn-bridge-chat-page 6
+                   ;; However long it takes until the release is read.
+                   mouse-1-click-follows-link t
                    confirm-kill-processes nil
                    suggest-key-bindings nil
                    extended-command-suggest-shorter nil)
@@ -257,7 +259,8 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("Hi" "Enter" "there") "Hi\nthere"
    '("C-c" "Enter") "Assistant\nHello, \\*\\*world"
    '("C-r" "the notes" "Enter") '("Enter") "second line"
-   '("C-x" "k" "Enter") '("C-x" "1"))
+   '("C-x" "k" "Enter"))
+  (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-click "the notes")
   (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
   (edn-bridge-terminal-tests-chat)
