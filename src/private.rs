@@ -5,10 +5,11 @@
 //! a folder that was named for other purposes too: it is told of, as GnuPG tells of its home. Knows modes and
 //! owners; not what is kept.
 
-use std::fs::{DirBuilder, Metadata, Permissions};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// What the program keeps in a state folder.
 const OURS: &[&str] = &[
@@ -37,12 +38,47 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Where it is set, only the owner of something in the folder may do that.
 const STICKY: u32 = 0o1000;
 
-/// Makes a folder and those above it, for this user alone; one that is there stays as it is.
+/// Makes a folder and those above it, for this user alone; one that is there stays as it is. What was made is on
+/// disk when this returns.
 ///
 /// # Errors
-/// When the system refuses.
+/// When the system refuses. What could not be brought to the disk is not there then.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    make(folder, &sync)
+}
+
+fn make(folder: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    // A folder that another thread has made is not taken for one that is on disk before it is.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    for folder in missing.into_iter().rev() {
+        let is_ours = match DirBuilder::new().mode(0o700).create(folder) {
+            Ok(()) => true,
+            // Another process was faster.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => false,
+            Err(error) => return Err(error),
+        };
+        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+        sync(above.unwrap_or(Path::new("."))).inspect_err(|_| {
+            // Whoever tries again would find it, and take it for one that is on disk.
+            if is_ours {
+                let _ = std::fs::remove_dir(folder);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Makes sure that a folder's names are on disk.
+fn sync(folder: &Path) -> io::Result<()> {
+    match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        // The system brings no folder to the disk for a user who may write there and not read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Closes what is this program's own in a state folder to other users, and says in sentences what was open.
@@ -122,6 +158,31 @@ mod tests {
             assert_eq!(mode(&state.join(name)), expected, "{name}");
         }
         assert_eq!(close(&state), [""; 0]);
+    }
+
+    #[test]
+    fn a_folder_that_is_found_is_on_disk_whatever_failed_before() {
+        use std::cell::{Cell, RefCell};
+        let levels = ["", "a", "a/b", "a/b/c"];
+        for failing in 0..3 {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("a/b/c");
+            let (calls, synced) = (Cell::new(0), RefCell::new(Vec::new()));
+            let sync = |folder: &Path| {
+                if calls.replace(calls.get() + 1) == failing {
+                    return Err(rustix::io::Errno::MFILE.into());
+                }
+                synced.borrow_mut().push(folder.to_owned());
+                Ok(())
+            };
+            make(&folder, &sync).unwrap_err();
+            assert!(!dir.path().join(levels[failing + 1]).exists(), "{failing}: it could be found");
+            make(&folder, &sync).unwrap();
+            let above = levels
+                .map(|level| if level.is_empty() { dir.path().to_owned() } else { dir.path().join(level) });
+            assert_eq!(synced.into_inner(), above[..3], "{failing}");
+            assert!(folder.is_dir());
+        }
     }
 
     #[test]

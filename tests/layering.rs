@@ -128,11 +128,11 @@ const TABLE: &[(&str, &[&str])] = &[
 const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
 
-/// The same, and how folders are made that are the user's alone.
+/// The same, and how folders are made that are the user's alone and on disk.
 const KEEPING_OUTSIDE_PROJECTS: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "private"];
 
-/// The first, and where a project's things are kept.
+/// The same, and where a project's things are kept.
 const KEEPING: &[&str] = &[
     "edn",
     "session",
@@ -142,6 +142,7 @@ const KEEPING: &[&str] = &[
     "value",
     "limits",
     "clock",
+    "private",
     "project",
     "descriptors",
 ];

@@ -5,14 +5,15 @@
 //! of what is in the files.
 
 use std::fmt::Debug;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::limits::JOURNAL_BYTES;
+use crate::private;
 
 /// What a journal asks of the system's files.
 pub trait Files: Debug + Send + Sync {
@@ -104,23 +105,7 @@ pub struct SystemFiles;
 
 impl Files for SystemFiles {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        if folder.is_dir() {
-            return Ok(());
-        }
-        let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
-        if let Some(above) = above {
-            self.make_folder(above)?;
-        }
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Ok(()) => {}
-            // Another process was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-            Err(error) => return Err(error),
-        }
-        match above {
-            Some(above) => self.sync_folder(above),
-            None => Ok(()),
-        }
+        private::make_folder(folder)
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
