@@ -4,9 +4,9 @@
 //! Knows folders, notes and the codec. Who writes a note, and where it is shown, others decide.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::edn;
 use crate::limits::{NOTE_BYTES, NOTES, NOTES_BYTES};
 use crate::message::SessionId;
+use crate::private;
 use crate::project;
 use crate::value::{Map, Value};
 
@@ -202,7 +203,7 @@ impl Memory {
         edn::write_compact(value, &mut line);
         line.push(b'\n');
         let written = (|| {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+            private::make_folder(&self.folder)?;
             let mut file = OpenOptions::new()
                 .read(true)
                 .write(true)

@@ -15,7 +15,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("descriptors", &["limits"]),
     ("private", &[]),
-    ("transport", &[]),
+    ("transport", &["private"]),
     ("secret", &[]),
     ("http", &["limits"]),
     ("auth", &["secret", "http", "value", "edn", "limits", "clock", "descriptors", "private"]),
@@ -120,7 +120,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
         ],
     ),
-    ("repl", &["value", "edn", "catalogue", "limits"]),
+    ("repl", &["value", "edn", "catalogue", "limits", "private"]),
     ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
 ];
 
@@ -193,6 +193,18 @@ fn only_the_reader_knows_nom() {
     for (file, text) in sources() {
         let reader = file.starts_with("src/edn/read") || file.ends_with("src/edn/read.rs");
         assert!(reader || !text.contains("nom::"), "{} uses nom", file.display());
+    }
+}
+
+#[test]
+fn folders_of_the_users_alone_are_made_in_one_place() {
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        assert!(
+            file.ends_with("src/private.rs") || !text.contains("DirBuilder"),
+            "{} makes some",
+            file.display()
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! The REPL at a terminal: editing over several lines, completion, brackets, colour, history.
 
 use std::borrow::Cow;
-use std::fs::{DirBuilder, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use reedline::{
 use super::show::{Kind, stretches};
 use super::{Aside, Known, Outcome, Repl};
 use crate::limits::REPL_HISTORY;
+use crate::private;
 
 const MENU: &str = "names";
 
@@ -84,7 +85,7 @@ pub fn run(
 /// Makes the history's file, for this user alone: what is typed may be anything.
 fn own(history: &Path) -> std::io::Result<()> {
     if let Some(folder) = history.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        private::make_folder(folder)?;
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(history)?;
     file.set_permissions(Permissions::from_mode(0o600))

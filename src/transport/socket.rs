@@ -5,13 +5,15 @@
 //! refuses connections, and is removed by whoever finds it.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+
+use crate::private;
 
 /// A socket that takes connections. Dropped, it is removed.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ impl Listener {
     /// Where the folder or the socket cannot be made, and where this very process listens already.
     pub fn bind(state_dir: &Path, cwd: &Path) -> io::Result<Self> {
         let folder = folder(state_dir);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        private::make_folder(&folder)?;
         let path = folder.join(format!("{}-{}.sock", project(cwd), std::process::id()));
         if path.exists() && UnixStream::connect(&path).is_err() {
             // Left by a dead process that had our number.
