@@ -233,21 +233,12 @@ impl Store {
     }
 
     /// Finds a session's file by its id, in any project.
-    pub fn find(&self, session: &SessionId) -> Option<PathBuf> {
-        listing::find(&self.root, session)
-    }
-
-    /// The same for who must not take a want of descriptors for a session that is not there.
     ///
     /// # Errors
-    /// When there is no descriptor to look with.
+    /// When the folder of all sessions cannot be read: whether there is such a session is not known then.
     pub fn look_up(&self, session: &SessionId) -> Result<Option<PathBuf>, StoreError> {
-        match std::fs::read_dir(&self.root).map(drop) {
-            Err(error) if descriptors::are_out(&error) => {
-                Err(StoreError::io("Cannot look into", &self.root, error))
-            }
-            _ => Ok(self.find(session)),
-        }
+        listing::find(&self.root, session)
+            .map_err(|error| StoreError::io("Cannot look into", &self.root, error))
     }
 
     /// The sessions on disk, newest first: of one project, or with `None` of all.
@@ -297,20 +288,31 @@ impl Store {
     }
 
     /// The files that a check of everything looks at: sessions, and forks that were never finished.
-    pub fn all_files(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> =
-            children(&self.root).iter().flat_map(|folder| children(folder)).collect();
+    ///
+    /// # Errors
+    /// When a folder cannot be read: a check of the others would say nothing of what is in it.
+    pub fn all_files(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let look = |folder: &Path| {
+            children(folder).map_err(|error| StoreError::io("Cannot look into", folder, error))
+        };
+        let mut paths = Vec::new();
+        for folder in look(&self.root)?.iter().filter(|path| path.is_dir()) {
+            paths.append(&mut look(folder)?);
+        }
         let extension = |path: &PathBuf| path.extension().is_some_and(|e| e == "edn" || e == "part");
         paths.retain(extension);
         paths.sort();
-        paths
+        Ok(paths)
     }
 }
 
-fn children(folder: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(folder)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default()
+/// What is in a folder; nothing where there is none.
+fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, StoreError> {

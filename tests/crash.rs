@@ -68,7 +68,7 @@ fn killing_the_process_loses_nothing_that_was_acknowledged() {
         let store = Store::new(&setup.state(), Durability::Full).unwrap();
         for session in &sessions {
             let Some(expected) = told.get(session) else { continue };
-            let Some(path) = store.find(&session.as_str().into()) else {
+            let Some(path) = store.look_up(&session.as_str().into()).unwrap() else {
                 assert!(expected.names.is_empty() && expected.entries.is_empty(), "{session} is gone");
                 continue;
             };
@@ -80,7 +80,7 @@ fn killing_the_process_loses_nothing_that_was_acknowledged() {
     let store = Store::new(&setup.state(), Durability::Full).unwrap();
     for (session, expected) in &told {
         acknowledged += expected.names.len() + expected.entries.len();
-        match store.find(&session.as_str().into()) {
+        match store.look_up(&session.as_str().into()).unwrap() {
             Some(path) => check(&store, path, expected, kills),
             None => lost += expected.names.len() + expected.entries.len(),
         }

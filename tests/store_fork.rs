@@ -95,7 +95,7 @@ fn a_fork_holds_nobody_up_and_copies_no_more_than_its_history() {
     let fork = wait(fork);
     let path = fork.file.unwrap();
     assert_eq!(ids(&store.read(Path::new(&path)).unwrap().entries), ids(&chain(None, 500)));
-    let source = store.find(&"s-long".into()).unwrap();
+    let source = store.look_up(&"s-long".into()).unwrap().unwrap();
     assert!(fs::metadata(path).unwrap().len() * 19 < fs::metadata(source).unwrap().len() * 10);
     executor.shutdown_timeout(PATIENCE);
 }

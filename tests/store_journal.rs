@@ -421,7 +421,7 @@ fn a_fork_gets_its_name_when_all_of_it_is_on_disk() {
         let place = Place::new();
         place.disk.plan(call, act);
         assert!(place.store.create_with(&header("s-1"), entries.iter().cloned()).is_err());
-        assert_eq!(place.store.all_files(), Vec::<std::path::PathBuf>::new(), "{call:?}");
+        assert_eq!(place.store.all_files().unwrap(), Vec::<std::path::PathBuf>::new(), "{call:?}");
         let journal = place.store.create_with(&header("s-1"), entries.iter().cloned()).unwrap();
         append(&journal, &chain(Some(4_999), 1)).unwrap();
         let path = journal.path().to_owned();
@@ -466,4 +466,25 @@ fn a_file_that_is_no_session_and_its_neighbours_are_left_alone() {
     assert_eq!(fs::read_to_string(folder.join("Cargo.lock")).unwrap(), "version = 4\n");
     assert_eq!(fs::read_to_string(folder.join("Cargo.toml")).unwrap(), "[package]\n");
     assert!(!folder.join("Cargo.toml.lock").exists());
+}
+
+#[test]
+fn what_cannot_be_looked_into_is_not_called_empty() {
+    let place = Place::new();
+    let session = "s-1".into();
+    // Nothing was written yet.
+    assert_eq!(place.store.look_up(&session).unwrap(), None);
+    assert_eq!(place.store.all_files().unwrap(), Vec::<std::path::PathBuf>::new());
+    let path = place.session("s-1", 1);
+    // Beside the projects' folders may be what is none.
+    fs::write(place.store.root().join("note"), "").unwrap();
+    assert_eq!(place.store.look_up(&session).unwrap(), Some(path.clone()));
+    assert_eq!(place.store.all_files().unwrap(), [path]);
+    let aside = place.folder.path().join("aside");
+    fs::rename(place.store.root(), &aside).unwrap();
+    fs::write(place.store.root(), "").unwrap();
+    for error in [place.store.look_up(&session).map(drop), place.store.all_files().map(drop)] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("Cannot look into") && error.contains("Not a directory"), "{error}");
+    }
 }

@@ -299,7 +299,7 @@ fn coming_into_a_long_session_costs_a_page() {
     let errors = at(&stats, &["data", "stats", "tool-errors"]).unwrap().as_map().unwrap();
     assert_eq!(errors.get(&Owned::from("bash".to_owned())).unwrap().as_i64(), Some(1));
     let path = setup.state();
-    let file = Store::new(&path, Durability::Full).unwrap().find(&"s-long".into()).unwrap();
+    let file = Store::new(&path, Durability::Full).unwrap().look_up(&"s-long".into()).unwrap().unwrap();
     assert_eq!(stat(&["bytes"]), Some(i64::try_from(fs::metadata(file).unwrap().len()).unwrap()));
 }
 

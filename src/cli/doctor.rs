@@ -235,7 +235,12 @@ fn sessions(found: &mut Findings, options: &Options, settings: &Settings) {
         Ok(store) => store,
         Err(error) => return found.broken("sessions", error.to_string(), "Look at the system's limits."),
     };
-    let files = store.all_files();
+    let files = match store.all_files() {
+        Ok(files) => files,
+        Err(error) => {
+            return found.broken("sessions", error.to_string(), "Make it possible to read there.");
+        }
+    };
     let faults: Vec<_> = files.iter().filter_map(|path| Some((path, fault(path)?))).collect();
     if faults.is_empty() {
         let count = files.len();

@@ -128,14 +128,14 @@ fn find(store: &Store, session: &str) -> Result<PathBuf, String> {
     if session.contains('/') || Path::new(session).extension().is_some() {
         return Ok(PathBuf::from(session));
     }
-    if let Some(path) = store.find(&SessionId::from(session)) {
+    if let Some(path) = store.look_up(&SessionId::from(session)).map_err(|error| error.to_string())? {
         return Ok(path);
     }
     let begins = |path: &PathBuf| {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().starts_with(session));
         path.extension().is_some_and(|ending| ending == "edn") && name == Some(true)
     };
-    let mut fitting = store.all_files().into_iter().filter(begins);
+    let mut fitting = store.all_files().map_err(|error| error.to_string())?.into_iter().filter(begins);
     match (fitting.next(), fitting.count()) {
         (Some(path), 0) => Ok(path),
         (Some(_), more) => Err(format!("{} sessions begin with {session:?}.", more.saturating_add(1))),
@@ -179,7 +179,7 @@ fn warn(content: &Content) {
 
 fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, String> {
     let paths = match sessions {
-        [] => store.all_files(),
+        [] => store.all_files().map_err(|error| error.to_string())?,
         _ => sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
     };
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Which sessions there are on disk, by looking at both ends of their files.
 
 use std::fs::{DirEntry, File};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub(super) struct Found {
 pub(super) fn find_all(root: &Path, project: Option<&Path>) -> Vec<Found> {
     let folders = match project {
         Some(folder) => vec![folder.to_owned()],
-        None => children(root),
+        None => children(root).unwrap_or_default(),
     };
     let found = |entry: DirEntry| {
         if !entry.file_name().as_encoded_bytes().ends_with(b".edn") {
@@ -106,14 +106,14 @@ pub(super) fn side_by_side<T: Send>(found: &[Found], each: impl Fn(&Found) -> Op
     done
 }
 
-/// A session's file by its id.
-pub(super) fn find(root: &Path, session: &SessionId) -> Option<PathBuf> {
+/// A session's file by its id; an error where that cannot be said.
+pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBuf>> {
     let name = format!("{session}.edn");
     // An id that is no plain file name names no session.
-    if Path::new(&name).file_name()? != name.as_str() {
-        return None;
+    if Path::new(&name).file_name().is_none_or(|plain| plain != name.as_str()) {
+        return Ok(None);
     }
-    children(root).into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file())
+    Ok(children(root)?.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file()))
 }
 
 /// The header of a session's file.
