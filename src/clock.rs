@@ -3,8 +3,9 @@
 //! Nothing else in the house asks the system for the time or makes up an id, so that a transcript can
 //! be replayed byte for byte. Knows nothing of who asks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -12,6 +13,12 @@ use jiff::Timestamp;
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Timestamp;
+
+    /// The time since some moment of this process, for how long something took: it is never set, forward or back.
+    fn passed(&self) -> Duration {
+        static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        BEGIN.elapsed()
+    }
 
     /// A new identifier that begins with `prefix`, unique over all processes and time.
     fn id(&self, prefix: &str) -> String;
@@ -40,6 +47,10 @@ pub struct FixedClock {
 impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::constant(1_767_225_600, 0)
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn id(&self, prefix: &str) -> String {

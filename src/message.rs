@@ -225,12 +225,13 @@ impl Usage {
     }
 }
 
-/// How a model call went.
+/// How a model call went. Its times are those in which the turn waited for the model: a hook or a client that holds
+/// the turn up makes none longer, and what a model sends meanwhile is not waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
-    /// From the call to the first piece of its answer, in milliseconds; `None` where none came.
+    /// Up to the first piece of its answer, in milliseconds; `None` where none came.
     pub first_token_ms: Option<u64>,
-    /// From the call to the end of its answer, in milliseconds.
+    /// Up to the end of its answer, in milliseconds.
     pub duration_ms: u64,
     /// Tries before it that failed; their time is not in the other figures.
     pub retries: u32,
@@ -479,7 +480,7 @@ impl Message {
             .collect()
     }
 
-    /// The tokens of the answer for each second of the model call, where both are known.
+    /// The tokens of the answer for each second that the model was waited for, where both are known.
     pub fn tokens_per_second(&self) -> Option<f64> {
         per_second(self.usage?.output, self.timing?.duration_ms)
     }

@@ -15,10 +15,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use edn_bridge::edn;
-use edn_bridge::limits::CLIENT_NAME_BYTES;
+use edn_bridge::limits::{CLIENT_NAME_BYTES, OUTBOX_EVENTS, SLOW_CLIENT};
 use edn_bridge::value::{Owned, Value};
 use support::guest::{Guest, socket};
-use support::{Bridge, PATIENCE, Setup};
+use support::{Bridge, PATIENCE, Setup, end_of_turn};
 
 /// The `:result` of a query in which nothing failed.
 fn result(bridge: &mut Bridge, query: &str) -> Owned {
@@ -350,4 +350,55 @@ fn the_commands_that_a_session_has_beside_the_programs_own_are_named() {
         .map(|command| command.get("name").unwrap().clone())
         .collect();
     assert_eq!(found.get("psi.extension/command-names").unwrap().as_slice().unwrap(), added);
+}
+
+/// The times of the newest model call, in milliseconds.
+fn times(bridge: &mut Bridge) -> [i64; 3] {
+    let found = result(bridge, "[:psi.turn/first-token-ms :psi.turn/model-ms]");
+    let last = "[{(:psi.agent-session/messages {:role \"assistant\" :limit 1}) [:psi.message/duration-ms]}]";
+    let message = result(bridge, last);
+    let message = &message.get("psi.agent-session/messages").unwrap().as_slice().unwrap()[0];
+    let figure = |of: &Owned, key: &str| of.get(key).and_then(Value::as_i64).unwrap();
+    [
+        figure(&found, "psi.turn/first-token-ms"),
+        figure(&found, "psi.turn/model-ms"),
+        figure(message, "psi.message/duration-ms"),
+    ]
+}
+
+#[test]
+fn the_time_of_a_model_call_is_the_models_and_not_that_of_a_hook_or_of_a_client_that_reads_no_more() {
+    // Nothing of it can be merged with what comes before: it fills an outbox.
+    let pieces = "{:delta \"a\"} {:thinking \"b\"}".repeat(OUTBOX_EVENTS);
+    let script = format!("{{:turns [{{:steps [{{:delta \"at once\"}}]}} {{:steps [{pieces}]}}]}}");
+    let setup = Setup::new().script(&script);
+    // The first prompt waits for a hook before its answer is read.
+    let config = setup.dir.path().join("config.edn");
+    let hook = "test -e held || { touch held; sleep 1; }";
+    let hook = format!(
+        "{{:hooks [{{:id \"h\" :stage :stream-response :point :pre :kind :observer :command [\"bash\" \"-c\" {hook:?}]}}]}}"
+    );
+    std::fs::write(&config, hook).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let mut bridge = setup.ready();
+    let begun = Instant::now();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    end_of_turn(&mut bridge);
+    assert!(begun.elapsed().as_millis() >= 1000, "the hook was not waited for");
+    assert!(setup.project().join("held").exists());
+    let held_up = times(&mut bridge);
+    assert!(held_up.iter().all(|millis| *millis < 1000), "{held_up:?}");
+
+    let mut guest = Guest::interactor(&socket(&setup.state()));
+    // It knows the session; from here on it does not read.
+    guest.ask("g", "get_state", "{}");
+    let begun = Instant::now();
+    bridge.ask("p2", "prompt", "{:message \"go on\"}");
+    end_of_turn(&mut bridge);
+    assert!(begun.elapsed() >= SLOW_CLIENT, "the guest was not waited for");
+    let slow = times(&mut bridge);
+    assert!(
+        slow[1..].iter().all(|millis| u128::try_from(*millis).unwrap() < SLOW_CLIENT.as_millis()),
+        "{slow:?}"
+    );
 }

@@ -111,3 +111,18 @@ fn retries_time_outs_questions_and_jobs_wait_as_long_as_they_should_however_the_
     let audit = setup.command().args(["sessions", "verify"]).output().unwrap();
     assert!(audit.status.success(), "{}", String::from_utf8_lossy(&audit.stdout));
 }
+
+#[test]
+fn what_a_model_call_took_is_told_right_however_the_clock_jumps() {
+    let setup = jumping("{:turns [{:steps [{:sleep-ms 50} {:delta \"x\"}]}] :then :repeat-last}");
+    let mut bridge = setup.ready();
+    for _ in 0..3 {
+        say(&mut bridge, "go");
+        let answer =
+            bridge.ask("q", "query_eql", "{:query \"[:psi.turn/first-token-ms :psi.turn/model-ms]\"}");
+        for key in ["psi.turn/first-token-ms", "psi.turn/model-ms"] {
+            let millis = at(&answer, &["data", "result", key]).and_then(|millis| millis.as_i64());
+            assert!(millis.is_some_and(|millis| (50..600_000).contains(&millis)), "{answer}");
+        }
+    }
+}

@@ -35,10 +35,10 @@ fields! {
     "timestamp" "When it was written, RFC 3339 in UTC." |m| Value::from(m.timestamp.to_string());
     "turn-id" "The turn that it belongs to, or nil." |m| m.turn_id.as_ref().map(TurnId::to_value).into();
     "usage" "What the model call used, or nil." |m| m.usage.as_ref().map(|usage| usage.to_value()).into();
-    "first-token-ms" "The time from the model call to the first piece of its answer, in milliseconds, or nil." |m| m.timing.and_then(|timing| timing.first_token_ms).map(count).into();
-    "duration-ms" "The time from the model call to the end of its answer, in milliseconds, or nil." |m| m.timing.map(|timing| count(timing.duration_ms)).into();
+    "first-token-ms" "How long the first piece of the model's answer was waited for, in milliseconds, or nil." |m| m.timing.and_then(|timing| timing.first_token_ms).map(count).into();
+    "duration-ms" "How long the model was waited for up to the end of its answer, in milliseconds, or nil: without what a hook or a client held up." |m| m.timing.map(|timing| count(timing.duration_ms)).into();
     "retries" "How often the model call was tried before and failed, or nil; the times are those of the last try." |m| m.timing.map(|timing| count(timing.retries.into())).into();
-    "tokens-per-second" "The tokens of the answer for each second of the model call, the wait for the first one included, or nil." |m| m.tokens_per_second().map(Value::from).into();
+    "tokens-per-second" "The tokens of the answer for each second that the model was waited for, the wait for the first one included, or nil." |m| m.tokens_per_second().map(Value::from).into();
     "stop-reason" "Why the model call ended, or nil." |m| m.stop_reason.map(|reason| Value::from(reason.as_str())).into();
     "error-message" "What went wrong, or nil." |m| text(&m.error_message);
     "tool-call-id" "The call that it answers, or nil." |m| text(&m.tool_call_id);

@@ -60,13 +60,13 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.turn/duration-ms", "The time between these two, in milliseconds."),
         (
             "psi.turn/first-token-ms",
-            "The time from its first model call to the first piece of that one's answer, in milliseconds, or nil.",
+            "How long the first piece of the answer of its first model call was waited for, in milliseconds, or nil.",
         ),
-        ("psi.turn/model-ms", "How long its model calls took together, in milliseconds, or nil."),
+        ("psi.turn/model-ms", "How long its model calls were waited for together, in milliseconds, or nil."),
         ("psi.turn/retries", "How often a model call of it was tried again."),
         (
             "psi.turn/tokens-per-second",
-            "The tokens of its answers for each second of the model calls that gave them, or nil.",
+            "The tokens of its answers for each second that the model calls which gave them were waited for, or nil.",
         ),
         ("psi.turn/stop-reason", "Why its last model call ended, or nil."),
         ("psi.turn/usage", "The tokens and cost of its model calls together."),

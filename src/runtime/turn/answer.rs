@@ -1,13 +1,11 @@
 //! What a model call comes to: the answer as it streams, piece by piece, to its end or its bound.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
-use jiff::Timestamp;
-
 use super::{Turn, text_of};
-use crate::clock::epoch_millis;
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{StopReason, Timing, Usage};
@@ -51,6 +49,21 @@ impl Answer {
     }
 }
 
+/// How long the model was waited for. What holds up those who read along, a hook or a client, is not in it.
+#[derive(Default)]
+struct Waited {
+    whole: Duration,
+    /// Until the first piece of the answer.
+    first: Option<Duration>,
+}
+
+impl Waited {
+    fn timing(&self) -> Timing {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Timing { first_token_ms: self.first.map(millis), duration_ms: millis(self.whole), retries: 0 }
+    }
+}
+
 impl Turn {
     /// Asks the model and streams what it says.
     pub(super) async fn ask_model(
@@ -68,22 +81,13 @@ impl Turn {
         {
             request.max_output_tokens = u32::try_from(tokens).ok();
         }
-        let begun = self.shared.clock.now();
         let chunks = provider.stream(request);
         self.leave(Stage::SendRequest, || self.about_model()).await;
         self.enter(Stage::StreamResponse, || self.about_model()).await?;
-        let mut timing = Timing::default();
-        let mut answer = self.read_answer(chunks, || timing.first_token_ms = Some(self.since(begun))).await;
-        timing.duration_ms = self.since(begun);
-        answer.timing = Some(timing);
+        let mut waited = Waited::default();
+        let mut answer = self.read_answer(chunks, &mut waited).await;
+        answer.timing = Some(waited.timing());
         Ok(answer)
-    }
-
-    /// The milliseconds since then.
-    fn since(&self, then: Timestamp) -> u64 {
-        let passed = epoch_millis(self.shared.clock.now()).saturating_sub(epoch_millis(then));
-        // The clock may have been set back.
-        u64::try_from(passed).unwrap_or(0)
     }
 
     /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
@@ -112,29 +116,30 @@ impl Turn {
         }
     }
 
-    /// Reads what the model says, and calls `first` at the first piece of it.
-    async fn read_answer(&self, mut chunks: ChunkStream, first: impl FnOnce()) -> Answer {
+    /// Reads what the model says, and keeps how long that was waited for.
+    async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> Answer {
         let mut answer = Answer::default();
-        let mut first = Some(first);
         let mut started: Vec<Arc<str>> = Vec::new();
         let mut arguments = 0usize;
         loop {
-            let chunk = tokio::select! {
+            let before = self.shared.clock.passed();
+            let next = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => {
-                    answer.stop = Some(StopReason::Aborted);
-                    return answer;
-                }
-                () = self.control.interrupt.cancelled() => {
-                    answer.stop = Some(StopReason::Interrupted);
-                    return answer;
-                }
-                chunk = chunks.next() => chunk,
+                () = self.stop.cancelled() => Err(StopReason::Aborted),
+                () = self.control.interrupt.cancelled() => Err(StopReason::Interrupted),
+                chunk = chunks.next() => Ok(chunk),
             };
-            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer())
-                && let Some(first) = first.take()
-            {
-                first();
+            let passed = self.shared.clock.passed().saturating_sub(before);
+            waited.whole = waited.whole.saturating_add(passed);
+            let chunk = match next {
+                Ok(chunk) => chunk,
+                Err(reason) => {
+                    answer.stop = Some(reason);
+                    return answer;
+                }
+            };
+            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer()) {
+                waited.first.get_or_insert(waited.whole);
             }
             match chunk {
                 Some(Ok(Chunk::Text(text))) => {
