@@ -11,7 +11,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What the program keeps in a state folder.
+/// What the program keeps in a state folder. Tests compare it with what a process leaves there, and with the names
+/// in the source.
 const OURS: &[&str] = &[
     "run",
     "sessions",
@@ -19,10 +20,16 @@ const OURS: &[&str] = &[
     "memory",
     "models",
     "credentials.edn",
+    "credentials.lock",
+    "credentials.new",
     "audit.edn",
+    "audit.head",
+    "audit.new",
     "rules.edn",
     "trusted.edn",
+    "trusted.new",
     "chosen.edn",
+    "chosen.new",
     "repl-history",
     "sessions-index.db",
     "sessions-index.db-wal",

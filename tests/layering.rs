@@ -209,6 +209,30 @@ fn folders_of_the_users_alone_are_made_in_one_place() {
 }
 
 #[test]
+fn whatever_a_room_keeps_in_the_state_folder_is_closed_to_other_users() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut names = BTreeSet::new();
+    for (_, text) in sources() {
+        for (place, word) in text.match_indices("state_dir") {
+            let rest = text[place + word.len()..].trim_start_matches("()").trim_start();
+            let name = rest.strip_prefix(".join(\"").and_then(|rest| rest.split('"').next());
+            names.extend(name.map(str::to_owned));
+        }
+    }
+    assert!(names.len() >= 12, "{names:?}");
+    for name in &names {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::set_permissions(dir.path().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    edn_bridge::private::close(dir.path());
+    for name in names {
+        let mode = dir.path().join(&name).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{name} is not in the list of what is kept there");
+    }
+}
+
+#[test]
 fn what_is_above_is_found_in_every_form() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
