@@ -122,8 +122,7 @@ impl Runtime {
         let hub = Arc::new(hub::Hub::default());
         let started = clock.now();
         let layers = settings.files.read().map_err(|error| error.to_string())?;
-        let (manifest, problems) =
-            manifest::Manifest::new((1, started), settings.clone(), &layers, providers)?;
+        let (manifest, problems) = manifest::Manifest::new(1, started, settings.clone(), &layers, providers)?;
         for problem in problems {
             tracing::warn!("{problem}");
         }

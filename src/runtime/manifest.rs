@@ -89,12 +89,14 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
 }
 
 impl Manifest {
-    /// A reading of the configuration, by its number and time, with what of its models and servers cannot be used, for a person.
+    /// The reading of that number, made at that time, with what of its models and servers cannot be used, for a
+    /// person.
     ///
     /// # Errors
     /// What is wrong with it, for a person.
     pub fn new(
-        (revision, read_at): (u64, Timestamp),
+        revision: u64,
+        read_at: Timestamp,
         settings: Settings,
         layers: &Layers,
         providers: Providers,
@@ -194,7 +196,7 @@ impl Shared {
         let providers = before.providers.again(&settings, &self.clock);
         let usual = (settings.provider.clone(), settings.model.clone());
         let revision = before.revision.saturating_add(1);
-        let (manifest, problems) = Manifest::new((revision, self.clock.now()), settings, &layers, providers)
+        let (manifest, problems) = Manifest::new(revision, self.clock.now(), settings, &layers, providers)
             .map_err(ApiError::failed)?;
         let manifest = Arc::new(manifest);
         // What the person chose in the program stands, unless the files say something new.
