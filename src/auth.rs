@@ -5,11 +5,10 @@
 //! are kept and how they are renewed; does not know what they are for.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::http::Http;
-use crate::limits::TOKEN_EARLY_SECONDS;
+use crate::limits::TOKEN_EARLY;
 use crate::secret::Secret;
 
 mod callback;
@@ -139,8 +138,7 @@ impl Keys {
         match self.kept().await? {
             Some(Kept::Key(key)) => return Ok(Credential::Key(key)),
             Some(Kept::Tokens(tokens)) => {
-                let early = Duration::from_secs(TOKEN_EARLY_SECONDS);
-                if !again && !tokens.ends_within(self.0.clock.now(), early) {
+                if !again && !tokens.ends_within(self.0.clock.now(), TOKEN_EARLY) {
                     return Ok(Credential::Token(tokens.access));
                 }
                 return self.renew(&tokens.access).await.map(Credential::Token);

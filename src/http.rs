@@ -12,7 +12,7 @@ use std::time::Duration;
 pub use reqwest::header;
 pub use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 
-use crate::limits::{HTTP_CONNECT_SECONDS, HTTP_KEEP_SECONDS};
+use crate::limits::{HTTP_CONNECT, HTTP_KEEP};
 
 /// The clients of a process, one for each way to a server.
 #[derive(Debug, Default)]
@@ -59,8 +59,8 @@ impl Http {
         let client = build()
             .user_agent(concat!("edn-bridge/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(Duration::from_secs(HTTP_CONNECT_SECONDS))
-            .pool_idle_timeout(Duration::from_secs(HTTP_KEEP_SECONDS))
+            .connect_timeout(HTTP_CONNECT)
+            .pool_idle_timeout(HTTP_KEEP)
             .http1_only()
             .build()
             .map_err(|error| HttpError::Impossible(told(&error)))?;

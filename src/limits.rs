@@ -3,6 +3,8 @@
 //! Knows nothing else of the house: plain numbers, so that a reader can see in one place how much
 //! the process may hold, and a test can show that each bound is kept.
 
+use std::time::Duration;
+
 /// Longest line, in bytes without its line feed, that the wire takes (16 MiB). From the wire
 /// contract: large enough for a pasted image, small enough to be held whole.
 pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -52,14 +54,14 @@ pub const OUTBOX_MERGE_FROM: usize = 64;
 /// How long a turn waits for a client whose outbox is full while others have room, before that one is
 /// left behind and shown the session anew later. Far longer than a healthy client takes to read what
 /// fills an outbox, and short enough for the person who watches another client.
-pub const SLOW_CLIENT: std::time::Duration = std::time::Duration::from_secs(1);
+pub const SLOW_CLIENT: Duration = Duration::from_secs(1);
 
 /// How often a connection that reads no further request, since its answers pile up, looks whether its
 /// client has closed its side.
-pub const CROWDED_LOOK: std::time::Duration = std::time::Duration::from_millis(250);
+pub const CROWDED_LOOK: Duration = Duration::from_millis(250);
 
 /// How long a client that has closed its side may take nothing of what it is owed.
-pub const STALLED: std::time::Duration = std::time::Duration::from_secs(10);
+pub const STALLED: Duration = Duration::from_secs(10);
 
 /// Milliseconds between two diagnostics that tell a slow client what was merged and replaced. What says that
 /// it is slow must not make it slower; a person reads no faster.
@@ -82,8 +84,8 @@ pub const SESSION_DESCRIPTORS: u64 = 2;
 /// Sessions that are asked at once to let go of their files where none is left.
 pub const LET_GO: usize = 4;
 
-/// How long the first of them is waited for, in milliseconds. All may be waiting for a descriptor themselves.
-pub const LET_GO_MS: u64 = 1000;
+/// How long the first of them is waited for. All may be waiting for a descriptor themselves.
+pub const LET_GO_WAIT: Duration = Duration::from_millis(1000);
 
 /// How often something is tried again after a session has let go of its files: what came free may be gone to a
 /// new connection.
@@ -125,8 +127,8 @@ pub const EMBEDDED_THREADS: usize = 8;
 /// counts, so that a process that comes and goes does not.
 pub const EMBEDDED_LOAD_LOOKS: usize = 5;
 
-/// Pause between two of those looks, in milliseconds.
-pub const EMBEDDED_LOAD_LOOK_MS: u64 = 2;
+/// Pause between two of those looks.
+pub const EMBEDDED_LOAD_PAUSE: Duration = Duration::from_millis(2);
 
 /// Tokens over which the embedded model's pace is taken.
 pub const EMBEDDED_PACE_TOKENS: u32 = 8;
@@ -149,13 +151,13 @@ pub const EMBEDDED_BYTES_PER_TOKEN: usize = 256;
 
 /// How long the embedded model stays in memory without a call (five minutes). Loading it again
 /// takes less than a second.
-pub const EMBEDDED_IDLE_SECONDS: u64 = 300;
+pub const EMBEDDED_IDLE: Duration = Duration::from_secs(300);
 
 /// Bytes read at a time while a model file is copied and checked (1 MiB).
 pub const FETCH_COPY_BYTES: usize = 1024 * 1024;
 
-/// Pause between two looks at a running download, in milliseconds: smooth to the eye, no load.
-pub const FETCH_PROGRESS_MS: u64 = 200;
+/// Pause between two looks at a running download: smooth to the eye, no load.
+pub const FETCH_PROGRESS_PAUSE: Duration = Duration::from_millis(200);
 
 /// How deep the download's folder is looked through for its size. pip nests three.
 pub const FETCH_FOLDER_DEPTH: u32 = 6;
@@ -182,7 +184,7 @@ pub const COMMIT_BATCH: usize = 512;
 
 /// Pause after which relaxed durability puts on disk what it acknowledged: what a power failure may
 /// cost, at most.
-pub const RELAXED_SYNC: std::time::Duration = std::time::Duration::from_secs(1);
+pub const RELAXED_SYNC: Duration = Duration::from_secs(1);
 
 /// Largest file of a session that is opened (4 GiB). A year of the busiest session is far smaller; the
 /// whole of it is held while it is read.
@@ -298,8 +300,8 @@ pub const SAME_SIGNAL_MS: u64 = 500;
 /// Lines of the log that wait for standard error to be read. What comes beyond is counted and left out.
 pub const LOG_LINES: usize = 1024;
 
-/// How long the end of the program waits for the log to be read, in milliseconds.
-pub const LOG_END_MS: u64 = 200;
+/// How long the end of the program waits for the log to be read.
+pub const LOG_END_WAIT: Duration = Duration::from_millis(200);
 
 /// Pause before a further connection is taken, where the process or the system is out of what one needs,
 /// in milliseconds. Others must be able to end meanwhile.
@@ -328,8 +330,8 @@ pub const TOOL_RESULT_BYTES: usize = 48 * 1024;
 /// Bytes of a running tool's output that a `tool/update` shows. From the wire contract.
 pub const TOOL_EXCERPT_BYTES: usize = 8 * 1024;
 
-/// Pause between two `tool/update` of one call, in milliseconds: ten a second, from the wire contract.
-pub const TOOL_UPDATE_MS: u64 = 100;
+/// Pause between two `tool/update` of one call: ten a second, from the wire contract.
+pub const TOOL_UPDATE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of one output that are kept on disk (256 MiB). More is a runaway, and would fill the disk.
 pub const KEPT_OUTPUT_BYTES: u64 = 256 * 1024 * 1024;
@@ -337,8 +339,8 @@ pub const KEPT_OUTPUT_BYTES: u64 = 256 * 1024 * 1024;
 /// Bytes that are read from a command at a time: what a pipe holds.
 pub const PROCESS_READ_BYTES: usize = 64 * 1024;
 
-/// How long a command that is ended may take to end by itself, in milliseconds.
-pub const PROCESS_GRACE_MS: u64 = 300;
+/// How long a command that is ended may take to end by itself.
+pub const PROCESS_GRACE: Duration = Duration::from_millis(300);
 
 /// How long a command of the model's may take without a time-out of its own, in seconds.
 pub const BASH_SECONDS: u64 = 120;
@@ -462,15 +464,15 @@ pub const MAX_FRONTEND_ACTIONS: usize = 64;
 /// Messages that `/history` shows: a page of a terminal or two.
 pub const HISTORY_MESSAGES: usize = 100;
 
-/// How long a connection to a server may take to be made, in seconds.
-pub const HTTP_CONNECT_SECONDS: u64 = 30;
+/// How long a connection to a server may take to be made.
+pub const HTTP_CONNECT: Duration = Duration::from_secs(30);
 
-/// How long a connection that nobody uses is kept for the next call, in seconds.
-pub const HTTP_KEEP_SECONDS: u64 = 90;
+/// How long a connection that nobody uses is kept for the next call.
+pub const HTTP_KEEP: Duration = Duration::from_secs(90);
 
-/// How long a server may say nothing before it counts as lost, in seconds (five minutes). Models that think
-/// without showing it, and small machines that read a long prompt, are silent for minutes.
-pub const HTTP_IDLE_SECONDS: u64 = 300;
+/// How long a server may say nothing before it counts as lost (five minutes). Models that think without showing
+/// it, and small machines that read a long prompt, are silent for minutes.
+pub const HTTP_IDLE: Duration = Duration::from_secs(300);
 
 /// How many times as long a server may give nothing but signs of life (half an hour): a model may think for
 /// long, and a queue may be long.
@@ -480,8 +482,8 @@ pub const HTTP_QUIET_TIMES: u32 = 6;
 /// are there in full.
 pub const HTTP_QUIET_BYTES: usize = 2 * SSE_EVENT_BYTES;
 
-/// How long what follows an answer's end is waited for, in seconds, so that its connection can be used again.
-pub const HTTP_DRAIN_SECONDS: u64 = 2;
+/// How long what follows an answer's end is waited for, so that its connection can be used again.
+pub const HTTP_DRAIN: Duration = Duration::from_secs(2);
 
 /// Bytes of a refusal, or of an answer with tokens, that are read (64 KiB).
 pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
@@ -502,17 +504,17 @@ pub const KEY_BYTES: u64 = 64 * 1024;
 /// Bytes of the file of credentials that are read (1 MiB): a few hundred logins.
 pub const CREDENTIALS_BYTES: u64 = 1024 * 1024;
 
-/// How long before its end a login's token is renewed, in seconds: longer than a call takes to begin.
-pub const TOKEN_EARLY_SECONDS: u64 = 60;
+/// How long before its end a login's token is renewed: longer than a call takes to begin.
+pub const TOKEN_EARLY: Duration = Duration::from_secs(60);
 
-/// How long a server that gives tokens may take to answer, in seconds.
-pub const TOKEN_SECONDS: u64 = 30;
+/// How long a server that gives tokens may take to answer.
+pub const TOKEN_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a person may take to log in, in seconds (ten minutes, which most servers give too).
-pub const LOGIN_SECONDS: u64 = 600;
+/// How long a person may take to log in (ten minutes, which most servers give too).
+pub const LOGIN_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long a browser may take to ask for the page after a login, in seconds.
-pub const CALLBACK_SECONDS: u64 = 10;
+/// How long a browser may take to ask for the page after a login.
+pub const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest head of a browser's request, in bytes.
 pub const CALLBACK_HEAD_BYTES: usize = 16 * 1024;

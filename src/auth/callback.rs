@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::http::{self, Url};
-use crate::limits::{CALLBACK_HEAD_BYTES, CALLBACK_SECONDS};
+use crate::limits::{CALLBACK_HEAD_BYTES, CALLBACK_PATIENCE};
 use crate::secret::Secret;
 
 /// The path where the configuration names none.
@@ -92,8 +92,7 @@ impl Callback {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let served =
-                tokio::time::timeout(Duration::from_secs(CALLBACK_SECONDS), self.serve(&mut browser, state));
+            let served = tokio::time::timeout(CALLBACK_PATIENCE, self.serve(&mut browser, state));
             if let Ok(Some(code)) = served.await {
                 return code;
             }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -17,7 +16,7 @@ use super::oauth::{Asked, Device, Login, OauthError};
 use super::{KeySource, oauth};
 use crate::clock::Clock;
 use crate::http::Http;
-use crate::limits::LOGIN_SECONDS;
+use crate::limits::LOGIN_PATIENCE;
 use crate::secret::Secret;
 
 /// A login that was begun.
@@ -308,11 +307,10 @@ impl Logins {
         let (id, name, stop) = (id.clone(), name.clone(), stop.clone());
         let credentials = self.credentials.clone();
         tokio::spawn(async move {
-            let limit = Duration::from_secs(LOGIN_SECONDS);
             let ended = tokio::select! {
                 biased;
                 () = stop.cancelled() => Err(LoginError::NonePending),
-                ended = tokio::time::timeout(limit, work) => match ended {
+                ended = tokio::time::timeout(LOGIN_PATIENCE, work) => match ended {
                     Ok(Ok(tokens)) => keep(&credentials, &id, Kept::Tokens(tokens)).await,
                     Ok(Err(error)) => Err(failed(&name, &error)),
                     Err(_) => Err(LoginError::Failed(format!("The login at {name} took too long; begin again."))),

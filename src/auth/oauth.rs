@@ -6,7 +6,6 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use oauth2::basic::{BasicClient, BasicTokenResponse};
@@ -20,7 +19,7 @@ use super::command;
 use super::credentials::Tokens;
 use crate::clock::Clock;
 use crate::http::{self, Http, HttpError, Url};
-use crate::limits::{HTTP_ERROR_BYTES, LOGIN_SECONDS, TOKEN_SECONDS};
+use crate::limits::{HTTP_ERROR_BYTES, LOGIN_PATIENCE, TOKEN_PATIENCE};
 use crate::secret::Secret;
 use crate::value::Value;
 
@@ -223,7 +222,7 @@ impl Login {
         let details: StandardDeviceAuthorizationResponse =
             request.request_async(&caller(http)).await.map_err(|error| sort(&error, &none))?;
         let url = details.verification_uri_complete().map(|url| url.secret().clone());
-        let time = details.expires_in().min(Duration::from_secs(LOGIN_SECONDS));
+        let time = details.expires_in().min(LOGIN_PATIENCE);
         Ok(Device {
             url: url.unwrap_or_else(|| details.verification_uri().to_string()),
             code: details.user_code().secret().clone(),
@@ -243,7 +242,7 @@ impl Login {
         clock: &dyn Clock,
     ) -> Result<Tokens, OauthError> {
         let client = self.client().await?;
-        let time = device.details.expires_in().min(Duration::from_secs(LOGIN_SECONDS));
+        let time = device.details.expires_in().min(LOGIN_PATIENCE);
         let answer = client
             .exchange_device_access_token(&device.details)
             .request_async(&caller(http), tokio::time::sleep, Some(time))
@@ -309,13 +308,12 @@ async fn call(http: &Http, request: HttpRequest) -> Result<HttpResponse, HttpErr
     let (head, body) = request.into_parts();
     let wrong = |error: String| HttpError::Impossible(error);
     let url = Url::parse(&head.uri.to_string()).map_err(|error| wrong(error.to_string()))?;
-    let patience = Duration::from_secs(TOKEN_SECONDS);
     let call = http.client(&url)?.request(head.method, url).headers(head.headers).body(body);
-    let mut response = http::send(call, patience).await?;
+    let mut response = http::send(call, TOKEN_PATIENCE).await?;
     let mut answer = HttpResponse::new(Vec::new());
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
-    *answer.body_mut() = http::whole(&mut response, HTTP_ERROR_BYTES, patience).await?;
+    *answer.body_mut() = http::whole(&mut response, HTTP_ERROR_BYTES, TOKEN_PATIENCE).await?;
     Ok(answer)
 }
 

@@ -7,9 +7,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use edn_bridge::limits::{LOG_END_MS, LOG_LINES};
+use edn_bridge::limits::{LOG_END_WAIT, LOG_LINES};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The way to the thread that writes. Cloned into the subscriber; started with the first line.
@@ -35,7 +34,7 @@ impl Log {
         let Some(queue) = self.0.queue.get() else { return };
         let (written, wait) = channel();
         if queue.try_send(Message::End(written)).is_ok() {
-            let _ = wait.recv_timeout(Duration::from_millis(LOG_END_MS));
+            let _ = wait.recv_timeout(LOG_END_WAIT);
         }
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::Hook;
 use crate::descriptors;
 use crate::edn;
-use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE_MS};
+use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE};
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -206,7 +206,7 @@ async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure>
             _ = &mut talk => None,
             status = child.wait() => {
                 // What it left in the background may hold its output open: that is not waited for.
-                let _ = timeout(Duration::from_millis(PROCESS_GRACE_MS), &mut talk).await;
+                let _ = timeout(PROCESS_GRACE, &mut talk).await;
                 Some(status)
             }
         }

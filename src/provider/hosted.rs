@@ -37,7 +37,7 @@ use sse::{Events, StreamError};
 use crate::auth::{Credential, KeyError, Keys};
 use crate::clock::Clock;
 use crate::http::{self, Http, HttpError, Response};
-use crate::limits::{HTTP_DRAIN_SECONDS, HTTP_ERROR_BYTES};
+use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES};
 use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request};
 use crate::secret::Secret;
 use crate::value::{Map, Value};
@@ -381,9 +381,7 @@ impl Call {
 /// Reads what is left behind the answer's end, so that the connection serves the next call too.
 fn drain(mut response: Response) {
     let rest = async move {
-        let _ =
-            http::whole(&mut response, HTTP_ERROR_BYTES, std::time::Duration::from_secs(HTTP_DRAIN_SECONDS))
-                .await;
+        let _ = http::whole(&mut response, HTTP_ERROR_BYTES, HTTP_DRAIN).await;
     };
     tokio::spawn(rest);
 }

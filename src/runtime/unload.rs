@@ -7,11 +7,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::limits::{LET_GO, LET_GO_MS, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
+use crate::limits::{LET_GO, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::projection::Phase;
 use crate::runtime::Shared;
@@ -90,7 +89,7 @@ impl Shared {
                 drop(self.opening.lock().await);
             }
         };
-        let _ = tokio::time::timeout(Duration::from_millis(LET_GO_MS), wait).await;
+        let _ = tokio::time::timeout(LET_GO_WAIT, wait).await;
     }
 
     /// The sessions in which nothing runs and at which nobody looks, but for one; those first that were used

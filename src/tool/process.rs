@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::{Collector, Kept};
 use super::sandbox::Sandbox;
 use crate::descriptors;
-use crate::limits::{PROCESS_GRACE_MS, PROCESS_READ_BYTES, TOOL_UPDATE_MS};
+use crate::limits::{PROCESS_GRACE, PROCESS_READ_BYTES, TOOL_UPDATE_PAUSE};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -63,15 +63,14 @@ pub async fn run(
     let (mut child, mut reader) = start(&job)?;
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let (pause, grace) = (Duration::from_millis(TOOL_UPDATE_MS), Duration::from_millis(PROCESS_GRACE_MS));
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
     let mut open = true;
     let mut exited: Option<(ExitStatus, Instant)> = None;
     // The first output is shown at once, the rest at a steady pace.
-    let mut shown = (0u64, Instant::now().checked_sub(pause).unwrap_or_else(Instant::now));
+    let mut shown = (0u64, Instant::now().checked_sub(TOOL_UPDATE_PAUSE).unwrap_or_else(Instant::now));
     let ended = loop {
         let fresh = output.size() > shown.0;
-        let next_look = shown.1 + pause;
+        let next_look = shown.1 + TOOL_UPDATE_PAUSE;
         tokio::select! {
             biased;
             () = stop.cancelled() => break Some(End::Stopped),
@@ -86,7 +85,7 @@ pub async fn run(
                 Ok(0) | Err(_) => open = false,
                 Ok(count) => output.push(buffer.get(..count).unwrap_or_default()),
             },
-            status = child.wait(), if exited.is_none() => exited = Some((status?, Instant::now() + grace)),
+            status = child.wait(), if exited.is_none() => exited = Some((status?, Instant::now() + PROCESS_GRACE)),
             () = std::future::ready(()), if exited.is_some() && !open => break None,
         }
     };
@@ -116,10 +115,9 @@ pub async fn run(
 /// Ends what is left of a process group: politely first, if it still runs.
 async fn end_group(group: Pid, child: &mut Child, running: bool) {
     if running && kill_process_group(group, Signal::TERM).is_ok() {
-        let grace = sleep(Duration::from_millis(PROCESS_GRACE_MS));
         tokio::select! {
             _ = child.wait() => {}
-            () = grace => {}
+            () = sleep(PROCESS_GRACE) => {}
         }
     }
     // Nothing left in the group is an error that means success.
@@ -182,7 +180,6 @@ mod tests {
         assert_eq!(end, End::Exit(0));
         let looks = looks.into_inner().unwrap();
         assert!(looks.len() > 1, "it was shown {} times", looks.len());
-        let pause = Duration::from_millis(TOOL_UPDATE_MS);
-        assert!(looks.windows(2).all(|two| two[1] - two[0] >= pause), "{looks:?}");
+        assert!(looks.windows(2).all(|two| two[1] - two[0] >= TOOL_UPDATE_PAUSE), "{looks:?}");
     }
 }

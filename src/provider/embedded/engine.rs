@@ -189,7 +189,7 @@ fn serve(file: &ModelFile, queue: &Receiver<Job>) {
                 Ok(None) => {}
                 Err(error) => job.say(Err(error)),
             }
-            job = match queue.recv_timeout(Duration::from_secs(limits::EMBEDDED_IDLE_SECONDS)) {
+            job = match queue.recv_timeout(limits::EMBEDDED_IDLE) {
                 Ok(next) => next,
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return,

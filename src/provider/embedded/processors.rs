@@ -6,7 +6,6 @@
 //! there are free processors, and looks again when its pace drops.
 
 use std::thread;
-use std::time::Duration;
 
 use crate::limits;
 
@@ -37,7 +36,7 @@ fn others_running() -> Option<usize> {
     let mut looks = Vec::with_capacity(limits::EMBEDDED_LOAD_LOOKS);
     for look in 0..limits::EMBEDDED_LOAD_LOOKS {
         if look > 0 {
-            thread::sleep(Duration::from_millis(limits::EMBEDDED_LOAD_LOOK_MS));
+            thread::sleep(limits::EMBEDDED_LOAD_PAUSE);
         }
         looks.push(running(&std::fs::read_to_string("/proc/loadavg").ok()?)?);
     }

@@ -9,7 +9,7 @@ use crate::auth::{KeySource, Login};
 use crate::edn;
 use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
-use crate::limits::HTTP_IDLE_SECONDS;
+use crate::limits::HTTP_IDLE;
 use crate::value::{Map, Value};
 
 /// The list that comes with the program.
@@ -117,7 +117,7 @@ fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
         Some(_) => return Err("needs true or false at :key-store".to_owned()),
     };
     let patience = match map.get_keyword("idle-timeout-ms") {
-        None | Some(Value::Nil) => Duration::from_secs(HTTP_IDLE_SECONDS),
+        None | Some(Value::Nil) => HTTP_IDLE,
         Some(millis) => match millis.as_i64().and_then(|millis| u64::try_from(millis).ok()) {
             Some(millis @ 1..) => Duration::from_millis(millis),
             _ => return Err("needs a count of milliseconds at :idle-timeout-ms".to_owned()),
