@@ -196,6 +196,13 @@ test:
 	typos_tool $(TYPOS)
 	step 'typos' typos
 	step 'lints' cargo clippy --locked --all-targets $(INNER) -- -D warnings
+	# Packages of their own, which the program's own build leaves out. After a change of dependencies: make locks.
+	if has c++; then
+	  step 'fuzz targets' cargo check --locked --manifest-path fuzz/Cargo.toml
+	else
+	  say '-- LEFT OUT: whether the fuzz targets compile, because a C++ compiler is missing'
+	fi
+	step 'the benchmark of the codec' cargo check --locked --manifest-path benches/codec/Cargo.toml
 	tool allium $(ALLIUM)
 	step 'specs' allium check spec/*.allium
 	tool cargo-nextest $(NEXTEST)
@@ -258,8 +265,7 @@ bench:
 	build_release
 	cargo bench --locked $(INNER)
 	# A package of its own: it compares the codec with others, which are no dependencies of this one.
-	# Not --locked: its lock file follows the program's dependencies, which change more often than it is run.
-	cargo run --release --manifest-path benches/codec/Cargo.toml --target-dir '$(CARGO_TARGET_DIR)/bench'
+	cargo run --release --locked --manifest-path benches/codec/Cargo.toml --target-dir '$(CARGO_TARGET_DIR)/bench'
 	if has_model_tools; then
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  cargo bench --locked --bench embedded
@@ -310,6 +316,14 @@ screenshots:
 .PHONY: generate
 generate:
 	cargo run --quiet $(INNER) -- generate .
+
+# The lock files of the packages that stand beside the program and share its dependencies; a step of the tests
+# says when they are out of date.
+.PHONY: locks
+locks:
+	for package in fuzz benches/codec; do
+	  cargo metadata --format-version 1 --manifest-path "$$package/Cargo.toml" >/dev/null
+	done
 
 # Kills the real process many times under load and looks for what was acknowledged.
 .PHONY: crash
