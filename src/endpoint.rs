@@ -20,7 +20,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
 use crate::clock::{Clock, rfc3339};
-use crate::event::{Body, Event};
+use crate::event::{Body, Cause, Event};
 use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
 use crate::frame::{Line, Splitter, Style};
@@ -320,13 +320,14 @@ impl Connection {
         self.respond(&request.id, Op::Subscribe, &named.answer(subscribed));
         self.topics.store(subscribed, Ordering::Release);
         self.outbox.tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
-        self.show_snapshots(&self.call(request), named.mask, |event| event);
+        let call = self.call(request);
+        self.show_snapshots(&call.session, named.mask, Some(&call.cause()));
     }
 
-    fn show_snapshots(&self, call: &Call, topics: u64, told: impl Fn(Event) -> Event) {
+    fn show_snapshots(&self, session: &SessionId, topics: u64, cause: Option<&Cause>) {
         for spec in TOPICS.iter().filter(|spec| topics & spec.topic.bit() != 0) {
-            if let Some(event) = self.api.snapshot(call, spec.topic) {
-                self.deliver(&told(event));
+            if let Some(event) = self.api.snapshot(self.id, session, spec.topic, cause.cloned()) {
+                self.deliver(&event);
             }
         }
     }
@@ -344,10 +345,7 @@ impl Connection {
         let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
         self.deliver(&Event { session: None, offset: 0, turn: None, entry: None, cause: None, body });
         self.api.catch_up(self.id);
-        // No request asked for it.
-        let call = Call { connection: self.id, request: Arc::from(""), session: self.focused() };
-        let topics = self.topics.load(Ordering::Acquire);
-        self.show_snapshots(&call, topics, |event| Event { cause: None, ..event });
+        self.show_snapshots(&self.focused(), self.topics.load(Ordering::Acquire), None);
     }
 
     fn unsubscribe(&self, request: &Request<'_>) {
@@ -404,6 +402,10 @@ impl Client for Connection {
 
     fn fall_behind(&self) {
         self.outbox.fall_behind();
+    }
+
+    fn is_behind(&self) -> bool {
+        self.outbox.is_behind()
     }
 
     fn focus(&self, session: SessionId) {

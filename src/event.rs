@@ -125,8 +125,24 @@ pub struct ToolOutput {
     pub details: Value<'static>,
 }
 
-/// What a payload without a text of its own counts for: a few keys with short values.
-const PAYLOAD_WEIGHT: usize = 512;
+/// What a value counts for beside its text: about its place in a collection.
+const VALUE_WEIGHT: usize = 32;
+
+fn weight(value: &Value<'_>) -> usize {
+    let sum = |weights: &mut dyn Iterator<Item = usize>| weights.fold(0, usize::saturating_add);
+    let inner = match value {
+        Value::Str(text) => text.len(),
+        Value::List(items) | Value::Vector(items) => sum(&mut items.iter().map(weight)),
+        Value::Set(items) => sum(&mut items.iter().map(weight)),
+        Value::Map(map) => map_weight(map),
+        _ => 0,
+    };
+    inner.saturating_add(VALUE_WEIGHT)
+}
+
+fn map_weight(map: &Map<'_>) -> usize {
+    map.iter().map(|(key, value)| weight(key).saturating_add(weight(value))).fold(0, usize::saturating_add)
+}
 
 impl Body {
     /// The topic.
@@ -154,24 +170,32 @@ impl Body {
         self.topic().class()
     }
 
-    /// About how many bytes of text it holds, for the bounds of those who keep it.
+    /// About how many bytes it holds, for the bounds of those who keep it.
     pub fn weight(&self) -> usize {
         let blocks = |message: &Message| {
             let length = |block: &Block| match block {
                 Block::Text(text) | Block::Thinking(text) => text.len(),
                 Block::Image { data, .. } => data.len(),
-                Block::ToolCall { .. } => PAYLOAD_WEIGHT,
+                Block::ToolCall { arguments, .. } => weight(arguments),
             };
             message.content.iter().map(length).fold(0, usize::saturating_add)
         };
         match self {
             Self::AssistantMessage(message) => blocks(message),
             Self::SessionRehydrated(history) => {
-                history.messages.iter().map(|message| blocks(message)).fold(0, usize::saturating_add)
+                let calls = map_weight(&history.tool_calls);
+                history.messages.iter().map(|message| blocks(message)).fold(calls, usize::saturating_add)
             }
-            Self::ToolUpdate(output) | Self::ToolResult(output) => output.text.len(),
+            Self::ToolUpdate(output) | Self::ToolResult(output) => {
+                output.text.len().saturating_add(weight(&output.details))
+            }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
-            body => body.text().map_or(PAYLOAD_WEIGHT, |text| text.len()),
+            Self::SessionUpdated(map) | Self::ContextUpdated(map) | Self::Payload(_, map) => map_weight(map),
+            Self::Error { message: text, .. }
+            | Self::AssistantDelta(text)
+            | Self::ThinkingDelta(text)
+            | Self::ToolDelta { arguments: text, .. } => text.len(),
+            Self::SessionResumed { .. } => VALUE_WEIGHT,
         }
     }
 

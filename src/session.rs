@@ -186,7 +186,10 @@ pub trait Client: Send + Sync {
 
     /// Nobody waits any longer for this client, which is full: what it is not sent it has to be shown
     /// anew, by [`SessionApi::catch_up`], when it has room again.
-    fn fall_behind(&self) {}
+    fn fall_behind(&self);
+
+    /// Whether it has fallen behind, and is not sent every event that it wants.
+    fn is_behind(&self) -> bool;
 
     /// Moves the connection's focus.
     fn focus(&self, session: SessionId);
@@ -328,11 +331,17 @@ pub trait SessionApi: Send + Sync {
     /// The facts of a handshake: session, model, thinking level.
     fn server_info(&self, session: &SessionId) -> Map<'static>;
 
-    /// The snapshots that a new subscription to a topic begins with.
-    fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event>;
+    /// The snapshot that a subscription of a connection to a topic begins with, as what `cause` asked for.
+    fn snapshot(
+        &self,
+        connection: u64,
+        session: &SessionId,
+        topic: Topic,
+        cause: Option<Cause>,
+    ) -> Option<Event>;
 
-    /// Shows a connection that was not sent all events the newest part of its session's history. What
-    /// happens from then on is sent after it.
+    /// Shows a connection that was not sent all events which session it looks at, and the newest part of its
+    /// history. What happens from then on is sent after it.
     fn catch_up(&self, connection: u64);
 
     /// The payload of `session/updated`.

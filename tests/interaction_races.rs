@@ -45,6 +45,10 @@ impl Client for Person {
         self.shown.lock().unwrap().push((event.body.topic(), id));
         Pressure::Fine
     }
+    fn fall_behind(&self) {}
+    fn is_behind(&self) -> bool {
+        false
+    }
     fn focus(&self, _: SessionId) {}
     fn focused(&self) -> SessionId {
         SessionId::from("s")

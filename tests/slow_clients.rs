@@ -29,11 +29,19 @@ fn stopped(setup: &Setup) -> Guest {
     guest
 }
 
-/// What the guest sees when it reads again: the text of the deltas on the way, each `seq` in its turn, how
-/// many events were left out, and the history that it is shown then.
-fn resumed(guest: &mut Guest) -> (i64, Owned) {
-    let mut seq = None;
-    let mut missed = None;
+/// What a guest sees when it reads again.
+struct Resumed {
+    /// How many events were left out.
+    missed: i64,
+    /// Outcomes of slash commands before it was told so.
+    commands: usize,
+    /// The history that it is shown then.
+    history: Owned,
+}
+
+/// Reads, holds that each `seq` comes in its turn, and that the guest is told of its session before the history.
+fn resumed(guest: &mut Guest) -> Resumed {
+    let (mut seq, mut missed, mut commands, mut session) = (None, None, 0, None);
     loop {
         let frame = guest.frame();
         if let Some(here) = at(&frame, &["seq"]).and_then(Value::as_i64) {
@@ -42,10 +50,15 @@ fn resumed(guest: &mut Guest) -> (i64, Owned) {
         }
         if is_event(&frame, "diagnostic") && data(&frame, "code") == "delivery/behind" {
             missed = Some(number(&frame, &["data", "detail", "missed"]));
+        } else if is_event(&frame, "command-result") && missed.is_none() {
+            commands += 1;
+        } else if is_event(&frame, "session/resumed") {
+            session = Some(data(&frame, "session-id").to_owned());
         } else if is_event(&frame, "session/rehydrated")
             && let Some(missed) = missed
         {
-            return (missed, frame);
+            assert_eq!(session.as_deref(), Some(data(&frame, "session-id")));
+            return Resumed { missed, commands, history: frame };
         }
     }
 }
@@ -78,8 +91,12 @@ fn a_guest_that_reads_no_more_stops_no_turn_of_many_events() {
         bridge.request(&format!("p{turn}"), "prompt", &format!("{{:message \"word {turn}\"}}"));
         end_of_turn(&mut bridge);
     }
-    let (missed, history) = resumed(&mut guest);
+    // No history tells of what its own command came to.
+    guest.send("c", "prompt", "{:message \"/name\"}");
+    until_answered(&mut bridge, &mut guest, |_| {});
+    let Resumed { missed, commands, history } = resumed(&mut guest);
     assert!(missed > 0);
+    assert_eq!(commands, 1);
     assert_eq!(last_text(&history), format!("word {}", turns - 1));
     takes_part(&mut bridge, &mut guest);
 }
@@ -97,49 +114,47 @@ fn a_guest_that_reads_no_more_stops_no_turn_of_much_text() {
         bridge.request(&format!("p{turn}"), "prompt", "{:message \"go\"}");
         end_of_turn(&mut bridge);
     }
-    let (missed, history) = resumed(&mut guest);
+    let Resumed { missed, history, .. } = resumed(&mut guest);
     assert!(missed > 0);
     assert_eq!(last_text(&history).len(), pieces * PIECE);
 }
 
+/// Waits until all that the guest has sent is answered, and shows again and again how many events wait for it.
+fn until_answered(bridge: &mut Bridge, guest: &mut Guest, mut look: impl FnMut(usize)) {
+    const QUERY: &str = "[{[:psi.op/name \"ping\"] [:psi.op/answered]} \
+                         {:psi.connection/list [:psi.connection/outbox-waiting]}]";
+    guest.send("last", "ping", "{}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let told = bridge.ask("q", "query_eql", &format!("{{:query {QUERY:?}}}")).to_string();
+        let counts = |key: &str| -> Vec<usize> {
+            let counts = told.split(key).skip(1);
+            counts.map(|rest| rest.split(['}', ' ', ',']).next().unwrap().parse().unwrap()).collect()
+        };
+        look(counts(":psi.connection/outbox-waiting ").into_iter().max().unwrap());
+        if counts(":psi.op/answered ") == [1] {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{told}");
+    }
+}
+
 #[test]
 fn what_nobody_waits_for_is_bounded_too() {
-    // A message with references says for each of them what became of it, and does not wait.
-    let setup = Setup::new()
-        .script("{:turns [{:steps [{:delta \"ok\"}]}] :then :cycle}")
-        .arg("--durability")
-        .arg("relaxed");
-    let mut references = String::new();
-    for place in 0..20 {
-        std::fs::write(setup.dir.path().join(format!("f{place}")), b"\0\xff\0").unwrap();
-        references.push_str(&format!("@f{place} "));
-    }
+    // The outcome of a slash command comes outside of any turn: nobody waits before the next.
+    const COMMANDS: usize = 3 * OUTBOX_EVENTS;
+    let setup = Setup::new();
     let mut bridge = setup.ready();
     let mut guest = stopped(&setup);
-    let mut own = Guest::at(&socket(&setup.state()));
-    own.ask("s", "subscribe", "{:topics [\"session/updated\"]}");
     let mut most = 0;
-    let mut seen_behind = false;
-    for round in 0..2 * OUTBOX_EVENTS / 20 + 100 {
-        bridge.request(&format!("p{round}"), "prompt", &format!("{{:message {references:?}}}"));
-        end_of_turn(&mut bridge);
-        if round % 50 == 0 || seen_behind {
-            let answer = own.ask(
-                "q",
-                "query_eql",
-                "{:query \"[{:psi.connection/list [:psi.connection/outbox-waiting]}]\"}",
-            );
-            let all = at(&answer, &["data", "result"]).unwrap().to_string();
-            let waiting = all.split(":psi.connection/outbox-waiting ").skip(1);
-            let waiting =
-                waiting.map(|rest| rest.split(['}', ' ']).next().unwrap().parse::<usize>().unwrap());
-            let now = waiting.max().unwrap_or_else(|| panic!("{all}"));
-            seen_behind = now < most;
-            most = most.max(now);
-        }
+    for place in 0..COMMANDS {
+        guest.send(&format!("c{place}"), "prompt", "{:message \"/name\"}");
     }
-    assert!(most < 2 * OUTBOX_EVENTS, "{most}");
-    assert!(resumed(&mut guest).0 > 0);
+    until_answered(&mut bridge, &mut guest, |waiting| most = most.max(waiting));
+    assert!(most <= 2 * OUTBOX_EVENTS, "{most}");
+    let Resumed { missed, commands, .. } = resumed(&mut guest);
+    assert!(commands >= 2 * OUTBOX_EVENTS, "what can be kept is told: {commands}");
+    assert_eq!(usize::try_from(missed).unwrap() + commands, COMMANDS);
 }
 
 /// How many descriptors a process has, and how many threads that serve connections.
@@ -167,10 +182,13 @@ fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
     let setup = Setup::new().script("{:turns [{:steps [{:delta \"x\"}]}]}");
     let mut bridge = setup.ready();
     let path = socket(&setup.state());
+    // Nearly all that are served: they stay.
+    let slow = 8;
+    let quiet: Vec<Guest> = (slow..MAX_CONNECTIONS).map(|_| Guest::at(&path)).collect();
     let before = counts(bridge.pid());
     // More answers than a socket holds.
     let pings = "{:id \"p\" :kind :request :op \"ping\"}\n".repeat(4_000);
-    let guests: Vec<Guest> = (0..MAX_CONNECTIONS)
+    let guests: Vec<Guest> = (0..slow)
         .map(|_| {
             let mut guest = Guest::at(&path);
             guest.stream.write_all(pings.as_bytes()).unwrap();
@@ -186,7 +204,7 @@ fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
         bridge.ask("q", "ping", "{}");
     }
     assert!(is_welcome(&path));
-    drop(guests);
+    drop((quiet, guests));
 }
 
 #[test]

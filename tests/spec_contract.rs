@@ -125,6 +125,7 @@ fn delivery_of_topics() {
     assert_eq!(sets["coalescible"], of(&|topic| topic.class == Class::Coalescible));
     assert_eq!(sets["latest"], of(&|topic| topic.class == Class::Latest));
     assert_eq!(sets["any_session"], of(&|topic| topic.anywhere));
+    assert_eq!(sets["told_once"], of(&|topic| !topic.topic.is_shown_anew()));
 }
 
 #[test]
@@ -159,6 +160,7 @@ fn config_values() {
         ("rpc-edn.max_frame_values", limits::MAX_FRAME_VALUES.to_string()),
         ("rpc-edn.max_pending_requests", limits::MAX_PENDING.to_string()),
         ("subscriptions.credit_window_events", limits::FLOW_WINDOW_EVENTS.to_string()),
+        ("subscriptions.kept_behind", limits::OUTBOX_EVENTS.to_string()),
         ("subscriptions.slow_client_ms", limits::SLOW_CLIENT.as_millis().to_string()),
         ("rpc-edn.protocol_major", edn_bridge::catalogue::PROTOCOL_VERSION.0.to_string()),
         ("rpc-edn.protocol_version", PROTOCOL_VERSION_TEXT.to_owned()),

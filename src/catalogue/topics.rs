@@ -3,9 +3,9 @@
 /// What happens to an event when the client is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Never dropped, never merged.
+    /// Never dropped, never merged; but for a client that is left behind, see [`Topic::is_shown_anew`].
     Lossless,
-    /// Adjacent ones of one stream are joined: text is merged, never lost.
+    /// Adjacent ones of one stream are joined: text is merged, never lost; but for the same.
     Coalescible,
     /// A newer one replaces an older one that is not yet sent.
     Latest,
@@ -91,6 +91,24 @@ impl Topic {
     /// The topic of that name.
     pub fn parse(name: &str) -> Option<Self> {
         TOPICS.iter().find(|spec| spec.name == name).map(|spec| spec.topic)
+    }
+
+    /// Whether what a client missed of it is made good by what it is shown when it has caught up: the history
+    /// of its session, and all that a subscription begins with. What is not is kept for a client that is left
+    /// behind, as far as there is room.
+    pub const fn is_shown_anew(self) -> bool {
+        !matches!(
+            self,
+            Self::DialogRequested
+                | Self::InteractionRequested
+                | Self::InteractionAnswered
+                | Self::FrontendActionRequested
+                | Self::Notification
+                | Self::CommandResult
+                | Self::Diagnostic
+                | Self::JobUpdated
+                | Self::Error
+        )
     }
 
     /// The topic's bit in a set of topics.

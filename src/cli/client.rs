@@ -163,6 +163,13 @@ impl Client for Console {
         Pressure::Fine
     }
 
+    /// A turn waits for it as long as it takes: nobody else is there.
+    fn fall_behind(&self) {}
+
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     fn focus(&self, session: SessionId) {
         *self.focus.lock().unwrap_or_else(PoisonError::into_inner) = session;
     }

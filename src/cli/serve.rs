@@ -20,6 +20,7 @@ use edn_bridge::limits::{ACCEPT_PAUSE_MS, MAX_CONNECTIONS, SAME_SIGNAL_MS};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
+use edn_bridge::session::Reply;
 use edn_bridge::store::Store;
 use edn_bridge::transport::Transport;
 use edn_bridge::transport::socket::Listener;
@@ -117,7 +118,12 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let guests = Guests::listen(options.settings()?, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
-    // The process is the editor's: when that one goes, everyone goes.
+    // The process is the editor's: when that one goes, everyone goes, and is told how its turns end.
+    let (stopped, all) = channel();
+    process.runtime.stop(Reply::new(move |_| {
+        let _ = stopped.send(());
+    }));
+    let _ = all.recv_timeout(PATIENCE);
     guests.finish(&connection);
     process.end();
     Ok(match why {
@@ -200,7 +206,7 @@ impl Guests {
     }
 
     /// Ends every connection and the editor's, all at the same time, and takes the socket away. The
-    /// editor leaves last: who leaves last is told how the turns end.
+    /// editor leaves last: who leaves last is told how turns end that were begun just now.
     fn finish(&self, editor: &Connection) {
         if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = std::fs::remove_file(path);

@@ -17,12 +17,14 @@
 //! A client that wants to know is told how much was merged and replaced, once it has caught up.
 //!
 //! A client can fall so far behind that nobody can wait for it: those who make events must not, since
-//! others read, or cannot. From then on its events are left out, answers never are, until it has taken
-//! all that was kept for it. Then the connection shows it anew what it missed.
+//! others read, or cannot. From then on events that it can be shown anew are left out, until it has taken
+//! all that was kept for it; then the connection shows it what it missed. Answers are always kept, other
+//! events as long as they are few enough.
 //!
 //! Knows frames and events; not what they mean, nor who is subscribed to what.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +57,8 @@ pub struct Outbox {
     room: Condvar,
     /// Whether producers must wait.
     full: watch::Sender<bool>,
+    /// How many pieces were written: whether the client takes anything at all.
+    pieces: AtomicU64,
 }
 
 struct Inner {
@@ -64,7 +68,9 @@ struct Inner {
     spare: Vec<u8>,
     /// What waits because the client is slow.
     waiting: VecDeque<Waiting>,
-    /// Bytes of events in `waiting`, as [`Body::weight`] counts them.
+    /// How many of `waiting` are events.
+    waiting_events: usize,
+    /// Bytes of those, as [`Body::weight`] counts them.
     event_bytes: usize,
     /// Bytes of frames in `waiting`.
     frame_bytes: usize,
@@ -77,8 +83,6 @@ struct Inner {
     coalesced: Option<Coalesced>,
     /// How many events were left out since the client fell behind, where it did.
     behind: Option<u64>,
-    /// How often something was written.
-    writes: u64,
     /// The style of what is encoded next.
     style: Style,
     /// The style of what is pushed next: the same, unless a change of style waits.
@@ -132,7 +136,7 @@ struct Coalesced {
 /// How the outbox stands, for the graph and the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
-    /// Items that wait unencoded.
+    /// Events that wait unencoded.
     pub waiting: usize,
     /// Bytes that wait, encoded or not.
     pub bytes: usize,
@@ -151,6 +155,7 @@ impl Outbox {
                 ready: Vec::new(),
                 spare: Vec::new(),
                 waiting: VecDeque::new(),
+                waiting_events: 0,
                 event_bytes: 0,
                 frame_bytes: 0,
                 waiting_lossless: 0,
@@ -158,7 +163,6 @@ impl Outbox {
                 shown: None,
                 coalesced: None,
                 behind: None,
-                writes: 0,
                 style: Style::Maps,
                 newest_style: Style::Maps,
                 stamp: CachedStamp::default(),
@@ -173,6 +177,7 @@ impl Outbox {
             drained: Condvar::new(),
             room: Condvar::new(),
             full: watch::Sender::new(false),
+            pieces: AtomicU64::new(0),
         }
     }
 
@@ -238,8 +243,8 @@ impl Outbox {
 
     /// Between two requests of a batch: writes what became much, and waits until there is room for a
     /// further answer: whoever asks without reading is asked to wait. What is urgent is still read as
-    /// long as less than the bound is waiting. Who has `ended` its input and takes nothing for `patience`
-    /// is given up: the answer is then that no more has to be read.
+    /// long as less than the bound is waiting. False once a client that has `ended` its input took nothing
+    /// for `patience`: it is given up, and nothing more has to be read.
     pub fn wait_for_room(&self, ended: impl Fn() -> bool, patience: Duration) -> bool {
         let inner = self.lock();
         let much = inner.ready.len() >= OUTBOX_FLUSH_BYTES && !inner.writing;
@@ -257,7 +262,7 @@ impl Outbox {
         let crowded =
             |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
         let mut inner = self.lock();
-        let (mut writes, mut stalled) = (inner.writes, Duration::ZERO);
+        let (mut taken, mut stalled) = (self.pieces.load(Ordering::Relaxed), Duration::ZERO);
         loop {
             let timed_out;
             (inner, timed_out) = self
@@ -269,8 +274,8 @@ impl Outbox {
                 inner.held = true;
                 return true;
             }
-            stalled = if inner.writes == writes && ended() { stalled + CROWDED_LOOK } else { Duration::ZERO };
-            writes = inner.writes;
+            let before = std::mem::replace(&mut taken, self.pieces.load(Ordering::Relaxed));
+            stalled = if taken == before && ended() { stalled + CROWDED_LOOK } else { Duration::ZERO };
             if stalled >= patience {
                 self.bury(inner);
                 return false;
@@ -286,8 +291,8 @@ impl Outbox {
         if inner.dead || !wanted() {
             return Pressure::Fine;
         }
-        if let Some(missed) = &mut inner.behind {
-            *missed = missed.saturating_add(1);
+        if !inner.takes(event.body.topic()) {
+            inner.behind = inner.behind.map(|missed| missed.saturating_add(1));
             return Pressure::Fine;
         }
         let lossless = event.body.class() == Class::Lossless;
@@ -397,7 +402,12 @@ impl Outbox {
             let bytes = inner.take_ready();
             inner.writing = true;
             drop(inner);
-            let written = self.output.write_all(&bytes);
+            // In pieces, each of which counts: a slow client is not one that takes nothing.
+            let written = bytes.chunks(OUTBOX_READY_BYTES).try_for_each(|piece| {
+                self.output.write_all(piece)?;
+                self.pieces.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            });
             inner = self.lock();
             inner.writing = false;
             if let Err(error) = written {
@@ -434,15 +444,19 @@ impl Outbox {
         }
     }
 
+    /// Whether events are left out, since the client fell behind.
+    pub fn is_behind(&self) -> bool {
+        self.lock().behind.is_some()
+    }
+
     /// How it stands.
     pub fn depth(&self) -> Depth {
         let inner = self.lock();
-        Depth { waiting: inner.waiting.len(), bytes: inner.unwritten(), seq: inner.seq }
+        Depth { waiting: inner.waiting_events, bytes: inner.unwritten(), seq: inner.seq }
     }
 
     /// After a write: encodes what waited, and lets producers go on.
     fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
-        inner.writes = inner.writes.saturating_add(1);
         inner.give_back(bytes);
         inner.refill(self.connection, self.clock.as_ref());
         if *self.full.borrow() && inner.has_room() {
@@ -458,6 +472,7 @@ impl Outbox {
         inner.dead = true;
         inner.ready = Vec::new();
         inner.waiting = VecDeque::new();
+        inner.waiting_events = 0;
         inner.event_bytes = 0;
         inner.frame_bytes = 0;
         inner.waiting_lossless = 0;
@@ -525,43 +540,73 @@ impl Inner {
     }
 
     /// Whether all that waits is to wait on until the client has shown more: nothing of it must go out,
-    /// and it is not so much that those who make it would have to wait for the client's word.
+    /// and it is not so much that those who make it would have to wait for the client's word. Who is
+    /// behind has to take all that waits.
     fn holds_back(&self) -> bool {
-        self.lacks_credit()
-            && self.waiting_lossless == 0
-            && self.waiting.len() < OUTBOX_EVENTS / 2
-            && self.event_bytes < OUTBOX_TEXT_BYTES / 2
+        self.lacks_credit() && self.behind.is_none() && self.waiting_lossless == 0 && self.has_room()
+    }
+
+    /// Whether at least so many halves wait of what those who make events wait for.
+    fn holds(&self, halves: usize) -> bool {
+        self.waiting_events >= OUTBOX_EVENTS / 2 * halves
+            || self.event_bytes >= OUTBOX_TEXT_BYTES / 2 * halves
     }
 
     /// Whether those who make events have to wait.
     fn is_full(&self) -> bool {
-        self.waiting.len() >= OUTBOX_EVENTS || self.event_bytes >= OUTBOX_TEXT_BYTES
+        self.behind.is_none() && self.holds(2)
     }
 
     /// Whether there is so much room again that waking the waiting is worth it.
     fn has_room(&self) -> bool {
-        self.waiting.len() < OUTBOX_EVENTS / 2 && self.event_bytes < OUTBOX_TEXT_BYTES / 2
+        !self.holds(1)
     }
 
     /// Whether those who make events did not wait, and so much waits that no more is taken.
     fn is_overfull(&self) -> bool {
-        self.waiting.len() >= OUTBOX_EVENTS.saturating_mul(2)
-            || self.event_bytes >= OUTBOX_TEXT_BYTES.saturating_mul(2)
+        self.behind.is_none() && self.holds(4)
     }
 
-    /// Leaves out the events that wait, and those to come until it has caught up.
+    /// Whether events of a topic are taken: not those that a client which fell behind is shown anew, and of
+    /// the others only so many.
+    fn takes(&self, topic: Topic) -> bool {
+        self.behind.is_none() || (!topic.is_shown_anew() && !self.holds(2))
+    }
+
+    /// Leaves out the events that wait and can be shown anew, and those to come until it has caught up.
     fn fall_behind(&mut self) {
         let waited = self.waiting.len();
-        self.waiting.retain(|item| matches!(item, Waiting::Frame(_) | Waiting::Style(_)));
-        self.waiting_lossless = self.waiting.len();
-        self.event_bytes = 0;
+        self.waiting.retain(|item| match item {
+            Waiting::Frame(_) | Waiting::Style(_) => true,
+            Waiting::Event(event) => !event.body.topic().is_shown_anew(),
+            Waiting::Delta(..) => false,
+        });
         self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
+        self.waiting_lossless = self.waiting.iter().filter(|item| item.is_lossless()).count();
+        let events = self.waiting.iter().filter_map(|item| match item {
+            Waiting::Event(event) => Some(event.body.weight()),
+            _ => None,
+        });
+        (self.waiting_events, self.event_bytes) =
+            events.fold((0, 0), |(count, bytes), weight| (count + 1, weight.saturating_add(bytes)));
+        self.forget_coalesced();
     }
 
-    /// The number of events that were left out, once all that was kept is written.
+    /// The number of events that were left out, where some were, once all that was kept is written.
     fn take_missed(&mut self) -> Option<u64> {
         let taken = self.ready.is_empty() && self.waiting.is_empty() && !self.writing && !self.closing;
-        if taken { self.behind.take() } else { None }
+        let missed = if taken { self.behind.take() } else { None };
+        if missed.is_some() {
+            self.forget_coalesced();
+        }
+        missed.filter(|missed| *missed > 0)
+    }
+
+    /// What was joined and replaced for a client that fell behind is no news beside what was left out.
+    fn forget_coalesced(&mut self) {
+        if let Some(coalesced) = &mut self.coalesced {
+            *coalesced = Coalesced { told: coalesced.told, ..Coalesced::default() };
+        }
     }
 
     fn encode(&mut self, event: &Event, joined: Option<&str>, connection: u64, clock: &dyn Clock) {
@@ -605,7 +650,10 @@ impl Inner {
                             coalesced.joined = coalesced.joined.saturating_add(1);
                         }
                     }
-                    _ => self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned())),
+                    _ => {
+                        self.waiting_events = self.waiting_events.saturating_add(1);
+                        self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned()));
+                    }
                 }
             }
             Class::Latest => {
@@ -614,6 +662,7 @@ impl Inner {
                     _ => false,
                 });
                 if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
+                    self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(older.body.weight());
                     if let Some(coalesced) = &mut self.coalesced {
                         coalesced.replaced = coalesced.replaced.saturating_add(1);
@@ -629,6 +678,7 @@ impl Inner {
     }
 
     fn push_waiting(&mut self, event: &Event) {
+        self.waiting_events = self.waiting_events.saturating_add(1);
         self.event_bytes = self.event_bytes.saturating_add(event.body.weight());
         self.waiting.push_back(Waiting::Event(event.clone()));
     }
@@ -642,6 +692,7 @@ impl Inner {
             }
             match next {
                 None => {
+                    self.waiting_events = 0;
                     self.event_bytes = 0;
                     self.frame_bytes = 0;
                     self.waiting.shrink_to(OUTBOX_MERGE_FROM);
@@ -653,10 +704,12 @@ impl Inner {
                     self.ready.extend_from_slice(&frame);
                 }
                 Some(Waiting::Event(event)) => {
+                    self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(event.body.weight());
                     self.encode(&event, None, connection, clock);
                 }
                 Some(Waiting::Delta(event, text)) => {
+                    self.waiting_events = self.waiting_events.saturating_sub(1);
                     self.event_bytes = self.event_bytes.saturating_sub(text.len());
                     self.encode(&event, Some(&text), connection, clock);
                 }
@@ -670,7 +723,7 @@ impl Inner {
     fn report(&mut self, connection: u64, clock: &dyn Clock) {
         let Some(coalesced) = self.coalesced else { return };
         let Coalesced { joined, replaced, told } = coalesced;
-        if joined == 0 && replaced == 0 {
+        if (joined == 0 && replaced == 0) || self.behind.is_some() {
             return;
         }
         let now = crate::clock::epoch_millis(clock.now());
@@ -848,6 +901,20 @@ mod tests {
         Body::SessionUpdated(Arc::new(map))
     }
 
+    /// What must not be dropped, and no history tells of.
+    fn error(message: &str) -> Body {
+        Body::Error { code: crate::catalogue::ErrorCode::Failed, message: message.into() }
+    }
+
+    /// What must not be dropped, and is not missed by who is shown the session anew.
+    fn stage() -> Body {
+        Body::Payload(Topic::TurnStage, Arc::new(Map::new()))
+    }
+
+    fn pong(outbox: &Outbox) {
+        outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+    }
+
     fn check_seq(frames: &[Owned]) {
         for (place, frame) in frames.iter().enumerate() {
             let seq = frame.get("seq").and_then(Value::as_i64);
@@ -897,7 +964,7 @@ mod tests {
         for n in 0..10 {
             rig.event(state(n));
         }
-        rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "between".into() });
+        rig.event(error("between"));
         rig.event(state(10));
         let frames = rig.frames();
         check_seq(&frames);
@@ -926,7 +993,7 @@ mod tests {
                 rig.delta("y");
                 merged += i64::from(n > 0 && rig.outbox.depth().waiting == before);
             }
-            rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "between".into() });
+            rig.event(error("between"));
             for n in 0..5 {
                 rig.event(state(n));
             }
@@ -956,7 +1023,7 @@ mod tests {
         let mut pushed = 0;
         for n in 0..OUTBOX_EVENTS * 2 {
             pushed = n + 1;
-            let body = Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() };
+            let body = error("kept");
             if let Pressure::Full(flag) = rig.event(body) {
                 full = Some(flag);
                 break;
@@ -984,18 +1051,23 @@ mod tests {
             let told = told.clone();
             move |missed| told.lock().unwrap().push(missed)
         });
-        let kept = || Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() };
+        rig.outbox.tell_coalesced(true);
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         let mut pushed = 0;
-        while !matches!(rig.event(kept()), Pressure::Full(_)) {
+        while !matches!(rig.event(stage()), Pressure::Full(_)) {
             pushed += 1;
         }
-        rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+        for _ in 0..2 {
+            rig.delta("joined, and then left out");
+        }
+        pushed += 1;
+        pong(&rig.outbox);
         rig.outbox.fall_behind();
+        assert!(rig.outbox.is_behind());
         assert!(rig.outbox.depth().waiting <= 1, "{:?}", rig.outbox.depth());
         for _ in 0..10 {
-            assert!(matches!(rig.event(kept()), Pressure::Fine), "nobody waits for it");
+            assert!(matches!(rig.event(stage()), Pressure::Fine), "nobody waits for it");
         }
         rig.gate.set(false);
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -1006,12 +1078,60 @@ mod tests {
         rig.delta("again");
         let frames = rig.frames();
         check_seq(&frames.iter().filter(|frame| !topic(frame).is_empty()).cloned().collect::<Vec<_>>());
+        assert!(
+            frames.iter().all(|frame| topic(frame) != "diagnostic"),
+            "nothing was merged: it was left out"
+        );
         let tail: Vec<_> = frames.iter().rev().take(2).map(|frame| frame.get("id").is_some()).collect();
         assert_eq!(tail, [false, true], "the answer, and what came after it");
         // The one that filled it was left out too, and what went out before it waited was not.
         let sent = frames.len() - 3;
         let missed = u64::try_from(pushed + 1 + 10 - sent).unwrap();
         assert_eq!(*told.lock().unwrap(), [missed]);
+    }
+
+    #[test]
+    fn who_is_behind_keeps_what_it_cannot_be_shown_anew_as_long_as_it_is_not_much() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        rig.event(error("before"));
+        while !matches!(rig.event(stage()), Pressure::Full(_)) {}
+        rig.outbox.fall_behind();
+        for n in 0..3 * OUTBOX_EVENTS {
+            assert!(matches!(rig.event(error(&format!("{n}"))), Pressure::Fine), "nobody waits for it");
+            // Nobody waits for it: there is nothing to be told again.
+            rig.outbox.fall_behind();
+        }
+        assert_eq!(rig.outbox.depth().waiting, OUTBOX_EVENTS);
+        let frames = rig.frames();
+        check_seq(&frames);
+        let told = |frame: &&Owned| topic(frame) == "error";
+        let text = |frame: &Owned| {
+            frame.get("data").unwrap().get("error-message").and_then(Value::as_str).unwrap().to_owned()
+        };
+        let told: Vec<_> = frames.iter().filter(told).map(text).collect();
+        let kept = (0..OUTBOX_EVENTS).map(|n| n.to_string());
+        let kept: Vec<_> = std::iter::once("before".to_owned()).chain(kept).take(told.len()).collect();
+        assert_eq!(told, kept);
+        assert!(told.len() >= OUTBOX_EVENTS, "{}", told.len());
+    }
+
+    #[test]
+    fn answers_that_wait_leave_nobody_behind() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        // What is encoded is full; from here on all waits.
+        while rig.outbox.depth().waiting == 0 {
+            rig.event(stage());
+        }
+        for _ in 0..3 * OUTBOX_EVENTS {
+            pong(&rig.outbox);
+        }
+        assert!(matches!(rig.event(stage()), Pressure::Fine));
+        assert!(!rig.outbox.is_behind());
+        check_seq(&rig.frames().into_iter().filter(|frame| !topic(frame).is_empty()).collect::<Vec<_>>());
     }
 
     #[test]
@@ -1022,7 +1142,7 @@ mod tests {
         let text = "x".repeat(1 << 16);
         for n in 0..OUTBOX_EVENTS * 5 {
             let message = if n % 2 == 0 { "short" } else { text.as_str() };
-            rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: message.into() });
+            rig.event(error(message));
             rig.delta(&text);
             let depth = rig.outbox.depth();
             assert!(depth.waiting <= 2 * OUTBOX_EVENTS, "{depth:?}");
@@ -1121,7 +1241,7 @@ mod tests {
         rig.event(state(2));
         assert_eq!(rig.outbox.depth().waiting, 2);
         // The client shows nothing at all, and yet sees the message and the answer.
-        rig.event(Body::Error { code: crate::catalogue::ErrorCode::Failed, message: "kept".into() });
+        rig.event(error("kept"));
         assert_eq!(rig.outbox.depth().waiting, 0);
         rig.delta("b");
         assert_eq!(rig.outbox.depth().waiting, 1);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::catalogue::Topic;
 use crate::context::editor::Editor;
-use crate::event::{Body, Event};
+use crate::event::{Body, Cause, Event};
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::provider::models::{Model, Models};
@@ -14,7 +14,7 @@ use crate::runtime::commands;
 use crate::runtime::gather;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::moment::Moment;
-use crate::runtime::open::session_event;
+use crate::runtime::open::{history, session_event, show};
 use crate::runtime::queue::Until;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
@@ -67,27 +67,14 @@ impl SessionApi for Runtime {
             self.forget_connection(connection);
             return reply.ok(());
         }
-        // The last connection is told how its turns end. The reply comes when the last of the sessions
-        // has dropped its part of it.
+        // The last connection is told how its turns end.
         let shared = self.shared.clone();
         let leave = Reply::new(move |_| {
             shared.hub.detach(connection);
             shared.board.left(connection);
             reply.ok(());
         });
-        let all = Arc::new(WhenDropped(Mutex::new(Some(leave))));
-        for handle in self.shared.live() {
-            let part = all.clone();
-            // Before its turn is ended, so that nothing that waits begins in the place of that.
-            handle.tell(move |live| {
-                Box::pin(async move {
-                    // What was asked for just before is ended too.
-                    live.stop_all();
-                    live.when_idle(Reply::new(move |_| drop(part)));
-                })
-            });
-            handle.abort();
-        }
+        self.stop(leave);
     }
 
     fn tally(&self) -> Arc<Tally> {
@@ -105,14 +92,20 @@ impl SessionApi for Runtime {
         }
     }
 
-    fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event> {
-        let handle = self.shared.session(&call.session).ok()?;
+    fn snapshot(
+        &self,
+        connection: u64,
+        session: &SessionId,
+        topic: Topic,
+        cause: Option<Cause>,
+    ) -> Option<Event> {
+        let handle = self.shared.session(session).ok()?;
         let facts = handle.snapshot().facts.clone();
         let body = match topic {
             Topic::SessionUpdated => Body::SessionUpdated(Arc::new(projection::session_state(&facts))),
             Topic::FooterUpdated => Body::Payload(topic, Arc::new(projection::footer(&facts))),
             Topic::ContextUpdated => {
-                return Some(Event { cause: Some(call.cause()), ..self.shared.context_event() });
+                return Some(Event { cause, ..self.shared.context_event() });
             }
             Topic::WidgetsUpdated | Topic::WidgetSpecsUpdated | Topic::StatusUpdated => {
                 let progress = handle.progress.load();
@@ -127,25 +120,23 @@ impl SessionApi for Runtime {
                 )
             }
             Topic::InteractionRequested | Topic::DialogRequested => {
-                let client = self.shared.hub.client(call.connection)?;
+                let client = self.shared.hub.client(connection)?;
                 // Each of them is for one of the two kinds of interactor.
                 let dialogs = topic == Topic::DialogRequested;
                 return (client.is_interactor() && client.dialogs_only() == dialogs)
-                    .then(|| self.shared.board.joined(call.connection, &client))
+                    .then(|| self.shared.board.joined(connection, &client))
                     .flatten();
             }
             _ => return None,
         };
-        Some(session_event(&handle, body, Some(call.cause())))
+        Some(session_event(&handle, body, cause))
     }
 
     fn catch_up(&self, connection: u64) {
         let Some(client) = self.shared.hub.client(connection) else { return };
         let Ok(handle) = self.shared.session(&client.focused()) else { return };
         handle.let_in(&self.shared.hub, connection, |snapshot| {
-            let history = Body::SessionRehydrated(Arc::new(snapshot.rehydration()));
-            let event = session_event(&handle, history, None);
-            let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
+            show(client.as_ref(), &handle, snapshot, history(snapshot), None);
         });
     }
 
@@ -571,6 +562,27 @@ fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
         Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
     });
     ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
+}
+
+impl Runtime {
+    /// Ends all that runs in all sessions, and replies when every one of them rests. Who is attached until
+    /// then is told how its turns end.
+    pub fn stop(&self, reply: Reply<()>) {
+        // The reply comes when the last of the sessions has dropped its part of it.
+        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        for handle in self.shared.live() {
+            let part = all.clone();
+            // Before its turn is ended, so that nothing that waits begins in the place of that.
+            handle.tell(move |live| {
+                Box::pin(async move {
+                    // What was asked for just before is ended too.
+                    live.stop_all();
+                    live.when_idle(Reply::new(move |_| drop(part)));
+                })
+            });
+            handle.abort();
+        }
+    }
 }
 
 /// Answers when the last owner is gone.

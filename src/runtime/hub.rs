@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use tokio::sync::watch;
 
+use crate::catalogue::Topic;
 use crate::event::Event;
 use crate::interaction::Audience;
 use crate::limits::SLOW_CLIENT;
@@ -79,14 +80,20 @@ impl Hub {
         let meant = clients.iter().filter(|(connection, _)| meant(*connection));
         let full = meant.filter_map(|(connection, client)| match client.deliver(event) {
             Pressure::Fine => None,
-            Pressure::Full(full) => Some(Full { connection: *connection, client: client.clone(), full }),
+            Pressure::Full(full) => Some(Full {
+                connection: *connection,
+                client: client.clone(),
+                full,
+                topic: event.body.topic(),
+                session: event.session.clone(),
+            }),
         });
         full.collect()
     }
 
-    /// Waits until those that are full have room again; while others are attached that are not full, for
-    /// [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a client that no longer reads stops
-    /// nobody's turn but its own.
+    /// Waits until those that an event has filled have room again; while others want such events and have
+    /// room, for [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a client that no longer reads
+    /// stops nobody's turn but its own.
     pub async fn room(&self, full: Vec<Full>) {
         loop {
             let all = async {
@@ -99,8 +106,11 @@ impl Hub {
                 return;
             }
             let still = || full.iter().filter(|one| *one.full.borrow());
-            let clients = self.clients.load();
-            if clients.iter().any(|(id, _)| still().all(|one| one.connection != *id)) {
+            let waits = |(id, client): &(u64, Arc<dyn Client>)| {
+                still().all(|one| one.connection != *id && client.wants(one.topic, one.session.as_ref()))
+                    && !client.is_behind()
+            };
+            if self.clients.load().iter().any(waits) {
                 return still().for_each(|one| one.client.fall_behind());
             }
         }
@@ -113,6 +123,10 @@ pub struct Full {
     client: Arc<dyn Client>,
     /// Whether it is full still.
     full: watch::Receiver<bool>,
+    /// What filled it.
+    topic: Topic,
+    /// Whose event that was.
+    session: Option<SessionId>,
 }
 
 /// Those who are asked and told about questions: all connections, each session's in its order.
@@ -148,28 +162,28 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalogue::Topic;
     use crate::event::Body;
 
     /// A client that can be full.
     struct Slow {
+        wants: bool,
         full: watch::Sender<bool>,
         behind: AtomicBool,
     }
 
     impl Slow {
         fn new(full: bool) -> Arc<Self> {
-            Arc::new(Self { full: watch::Sender::new(full), behind: AtomicBool::new(false) })
+            Arc::new(Self { wants: true, full: watch::Sender::new(full), behind: AtomicBool::new(false) })
         }
 
-        fn is_behind(&self) -> bool {
-            self.behind.load(Ordering::Relaxed)
+        fn indifferent() -> Arc<Self> {
+            Arc::new(Self { wants: false, full: watch::Sender::new(false), behind: AtomicBool::new(false) })
         }
     }
 
     impl Client for Slow {
         fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
-            true
+            self.wants
         }
 
         fn deliver(&self, _: &Event) -> Pressure {
@@ -179,6 +193,10 @@ mod tests {
         fn fall_behind(&self) {
             self.behind.store(true, Ordering::Relaxed);
             self.full.send_replace(false);
+        }
+
+        fn is_behind(&self) -> bool {
+            self.behind.load(Ordering::Relaxed)
         }
 
         fn focus(&self, _: SessionId) {}
@@ -211,17 +229,34 @@ mod tests {
         begun.elapsed()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_is_alone_is_waited_for_as_long_as_it_takes() {
-        let slow = Slow::new(true);
-        let hub = hub(&[&slow]);
+    /// Holds that `slow`, which has room after an hour, is waited for and not left behind.
+    async fn waited_for(slow: &Arc<Slow>, hub: &Hub) {
         let room = async {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             slow.full.send_replace(false);
         };
-        let (waited, ()) = tokio::join!(after_an_event(&hub), room);
+        let (waited, ()) = tokio::join!(after_an_event(hub), room);
         assert!(waited >= Duration::from_secs(3600), "{waited:?}");
         assert!(!slow.is_behind());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_alone_is_waited_for_as_long_as_it_takes() {
+        let slow = Slow::new(true);
+        waited_for(&slow, &hub(&[&slow])).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_want_such_events_does_not_wait_for_the_turn() {
+        let (slow, indifferent) = (Slow::new(true), Slow::indifferent());
+        waited_for(&slow, &hub(&[&slow, &indifferent])).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_behind_does_not_wait_for_the_turn() {
+        let (slow, behind) = (Slow::new(true), Slow::new(false));
+        behind.fall_behind();
+        waited_for(&slow, &hub(&[&slow, &behind])).await;
     }
 
     #[tokio::test(start_paused = true)]

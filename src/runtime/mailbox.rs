@@ -278,6 +278,10 @@ mod tests {
             self.0.fetch_add(1, Ordering::SeqCst);
             Pressure::Fine
         }
+        fn fall_behind(&self) {}
+        fn is_behind(&self) -> bool {
+            false
+        }
         fn focus(&self, _: SessionId) {}
         fn focused(&self) -> SessionId {
             "s-1".into()

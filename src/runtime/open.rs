@@ -11,8 +11,8 @@ use crate::message::{EntryId, SessionId};
 use crate::projection::{self, SessionFacts};
 use crate::runtime::Shared;
 use crate::runtime::live::Live;
-use crate::runtime::mailbox::Handle;
-use crate::session::{ApiError, Call, Opened, Reply, Scope, SwitchTarget};
+use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::session::{ApiError, Call, Client, Opened, Reply, Scope, SwitchTarget};
 use crate::store::{Header, Loaded, Parent, SessionInfo, StoreError};
 use crate::value::{Map, Value};
 
@@ -209,27 +209,46 @@ impl Shared {
             if let Some(client) = &client {
                 client.focus(handle.id.clone());
             }
-            let file = snapshot.facts.file.clone();
-            reply.ok(Opened { session: handle.id.clone(), file: file.as_deref().map(str::to_owned) });
+            let file = snapshot.facts.file.as_deref().map(str::to_owned);
+            reply.ok(Opened { session: handle.id.clone(), file });
             let Some(client) = &client else { return };
-            let cause = Some(call.cause());
-            for body in [
-                Body::SessionResumed { session_file: file, message_count: snapshot.facts.message_count },
-                Body::SessionRehydrated(Arc::new(snapshot.rehydration())),
+            let state = [
                 Body::SessionUpdated(Arc::new(snapshot.state())),
                 Body::Payload(
                     crate::catalogue::Topic::FooterUpdated,
                     Arc::new(projection::footer(&snapshot.facts)),
                 ),
-            ] {
-                let event = session_event(handle, body, cause.clone());
-                let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
-            }
+            ];
+            let bodies = history(snapshot).into_iter().chain(state);
+            show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
         });
         if client.is_none() {
             return;
         }
         self.announce_context(Some(call.cause()));
+    }
+}
+
+/// What a client whose focus is on a session sees of it first: which one it is, and its newest part.
+pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
+    let resumed = Body::SessionResumed {
+        session_file: snapshot.facts.file.clone(),
+        message_count: snapshot.facts.message_count,
+    };
+    [resumed, Body::SessionRehydrated(Arc::new(snapshot.rehydration()))]
+}
+
+/// Tells one client what holds of a session, as it is let in.
+pub(super) fn show(
+    client: &dyn Client,
+    handle: &Handle,
+    snapshot: &Snapshot,
+    bodies: impl IntoIterator<Item = Body>,
+    cause: Option<&Cause>,
+) {
+    for body in bodies {
+        let event = session_event(handle, body, cause.cloned());
+        let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::catalogue::Topic;
-use edn_bridge::event::{Body, Event};
+use edn_bridge::event::{Body, Cause, Event};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
@@ -160,13 +160,13 @@ impl SessionApi for Double {
         Map::new()
     }
 
-    fn snapshot(&self, call: &Call, topic: Topic) -> Option<Event> {
+    fn snapshot(&self, _: u64, session: &SessionId, topic: Topic, cause: Option<Cause>) -> Option<Event> {
         (topic == Topic::SessionUpdated).then(|| Event {
-            session: Some(call.session.clone()),
+            session: Some(session.clone()),
             offset: 0,
             turn: None,
             entry: None,
-            cause: Some(call.cause()),
+            cause,
             body: Body::SessionUpdated(Arc::new(Map::new())),
         })
     }

@@ -182,6 +182,7 @@ fn the_readmes_table_of_faults_names_tests_that_exist() {
     let (table, _) = table.split_once("\n## ").unwrap();
     let tests: String = support::files(&root.join("tests/faults"))
         .iter()
+        .chain([&root.join("tests/slow_clients.rs")])
         .map(|file| std::fs::read_to_string(file).unwrap())
         .collect();
     let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).skip(1).collect();

@@ -2,6 +2,8 @@
 
 use std::io::Read as _;
 
+use edn_bridge::value::Owned;
+
 use crate::support::guest::{Guest, socket};
 use crate::support::server::{Answer, End, Server};
 use crate::support::{Bridge, PATIENCE, Setup, accept, at, data, end_of_turn, files, is_event, kind};
@@ -275,6 +277,9 @@ fn the_end_of_the_editors_input_ends_what_guests_began() {
     assert_eq!(status.code(), Some(0), "{errors}");
     for mut guest in guests {
         assert!(guest.stream.set_read_timeout(Some(PATIENCE)).is_ok());
+        let ends =
+            |frame: &Owned| is_event(frame, "assistant/message") && data(frame, "stop-reason") == "aborted";
+        guest.until(ends);
         let mut rest = Vec::new();
         guest.lines.read_to_end(&mut rest).unwrap();
     }

@@ -61,6 +61,10 @@ impl Client for Nobody {
     fn deliver(&self, _: &Event) -> Pressure {
         Pressure::Fine
     }
+    fn fall_behind(&self) {}
+    fn is_behind(&self) -> bool {
+        false
+    }
     fn focus(&self, _: SessionId) {}
     fn focused(&self) -> SessionId {
         SessionId::from("")
