@@ -293,9 +293,9 @@ pub const AUDIT_RECORDS: usize = 100;
 /// How far back into the audit file a query reads, in bytes (4 MiB): some ten thousand records.
 pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How long after a signal that asks for the end another one is the same wish, in milliseconds: a terminal
-/// that is closed sends one, and so does its shell.
-pub const SAME_SIGNAL_MS: u64 = 500;
+/// How long after a signal that asks for the end another one is the same wish: a terminal that is closed sends
+/// one, and so does its shell.
+pub const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Lines of the log that wait for standard error to be read. What comes beyond is counted and left out.
 pub const LOG_LINES: usize = 1024;
@@ -303,9 +303,9 @@ pub const LOG_LINES: usize = 1024;
 /// How long the end of the program waits for the log to be read.
 pub const LOG_END_WAIT: Duration = Duration::from_millis(200);
 
-/// Pause before a further connection is taken, where the process or the system is out of what one needs,
-/// in milliseconds. Others must be able to end meanwhile.
-pub const ACCEPT_PAUSE_MS: u64 = 100;
+/// Pause before a further connection is taken, where the process or the system is out of what one needs.
+/// Others must be able to end meanwhile.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes of a client's name, and of its version, that are kept for the graph. What a person reads in a list;
 /// a client may send a line of any length.

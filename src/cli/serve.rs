@@ -16,7 +16,7 @@ use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
 use edn_bridge::endpoint::{self, Connection, End};
 use edn_bridge::frame::encode::{self, ErrorFrame, Style};
-use edn_bridge::limits::{ACCEPT_PAUSE_MS, MAX_CONNECTIONS, SAME_SIGNAL_MS};
+use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS, SAME_SIGNAL};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
@@ -158,7 +158,7 @@ impl Guests {
             *mine.0.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.path().to_owned());
             // The editor's connection is number 1.
             for id in 2.. {
-                match listener.accept(Duration::from_millis(ACCEPT_PAUSE_MS)) {
+                match listener.accept(ACCEPT_PAUSE) {
                     Ok(stream) => mine.welcome(id, stream, api.clone(), clock.clone()),
                     Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
                 }
@@ -278,7 +278,7 @@ async fn terminate(first: impl FnOnce(u8)) {
     let _too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     let Ok(mut terminations) = Terminations::listen() else { return };
     first(terminations.next().await);
-    let same = Instant::now().checked_add(Duration::from_millis(SAME_SIGNAL_MS));
+    let same = Instant::now().checked_add(SAME_SIGNAL);
     let second = loop {
         let signal = terminations.next().await;
         if same.is_none_or(|same| Instant::now() > same) {
