@@ -61,10 +61,10 @@ impl SessionApi for Runtime {
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
+        self.forget_connection(connection);
         if !self.shared.hub.is_last(connection) {
             self.shared.hub.detach(connection);
             self.shared.board.left(connection);
-            self.forget_connection(connection);
             return reply.ok(());
         }
         // The last connection is told how its turns end.

@@ -259,6 +259,7 @@ fn the_end_of_input_ends_a_login_that_waits_for_a_browser() {
     bridge.request("2", "login_complete", "{}");
     let (status, rest, errors) = bridge.finish();
     assert_eq!(status.code(), Some(0), "{rest:?} {errors}");
+    assert!(rest.iter().any(|line| line.contains(":op \"login_complete\"")), "{rest:?}");
 }
 
 #[test]
