@@ -53,34 +53,15 @@ fn main() {
     let floor = times("cat", cat, None);
     times("edn-bridge, handshake", bridge, Some(&floor));
 
-    println!(
-        "\n| round trip over pipes | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
-    );
-    let mut cat = Peer::cat();
     let mut peer = Peer::bridge(idle, &[]);
     peer.ask(HANDSHAKE);
     let (memory, own) = (peer.resident(), peer.own());
-    let requests = [
-        ("ping", "{:id \"p\" :kind :request :op \"ping\" :params {}}\n".to_owned()),
-        ("get_state", "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n".to_owned()),
-        (
-            "query_eql, 3 attributes",
-            "{:id \"p\" :kind :request :op \"query_eql\" :params {:query \"[:psi.agent-session/session-id :psi.agent-session/phase :psi.agent-session/model-id]\"}}\n"
-                .to_owned(),
-        ),
-    ];
-    let mut floor = Vec::new();
-    let mut measured: Vec<Vec<Duration>> = vec![Vec::new(); requests.len()];
-    for _ in 0..ROUNDS / 100 {
-        floor.extend((0..100).map(|_| cat.ask(&requests[0].1)));
-        for (place, (_, request)) in requests.iter().enumerate() {
-            measured[place].extend((0..100).map(|_| peer.ask(request)));
-        }
-    }
-    let floor = times("cat", floor, None);
-    for ((name, _), measured) in requests.iter().zip(measured) {
-        times(name, measured, Some(&floor));
-    }
+    drop(peer);
+    let mut cat = Peer::cat();
+    cat.ask(HANDSHAKE);
+    let of_cat = cat.resident();
+    drop(cat);
+    round_trips(idle);
 
     println!("\n| pipelined requests | per second |\n|---|---|");
     for (name, mut peer) in [
@@ -134,8 +115,73 @@ fn main() {
         "| edn-bridge, idle after the handshake | {:.1} MB |\n| of it not of files | {:.1} MB |\n| cat | {:.1} MB |",
         memory as f64 / 1e6,
         own as f64 / 1e6,
-        cat.resident() as f64 / 1e6
+        of_cat as f64 / 1e6
     );
+}
+
+/// The time of a request and its answer. Client and server share a processor, or each has one of its own: where
+/// the system puts them by itself decides more than what they do, since to wake an idle processor takes longest.
+fn round_trips(script: &str) {
+    let requests = [
+        ("ping", "{:id \"p\" :kind :request :op \"ping\" :params {}}\n".to_owned()),
+        ("get_state", "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n".to_owned()),
+        (
+            "query_eql, 3 attributes",
+            "{:id \"p\" :kind :request :op \"query_eql\" :params {:query \"[:psi.agent-session/session-id :psi.agent-session/phase :psi.agent-session/model-id]\"}}\n"
+                .to_owned(),
+        ),
+    ];
+    let processors = processors();
+    let (first, last) = (&processors[..1], &processors[processors.len() - 1..]);
+    for (name, server) in [("on one processor", first), ("on two processors", last)] {
+        println!(
+            "\n| round trip over pipes, {name} | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
+        );
+        // What is started inherits it.
+        run_on(server);
+        let mut cat = Peer::cat();
+        let mut peer = Peer::bridge(script, &[]);
+        run_on(first);
+        peer.ask(HANDSHAKE);
+        let mut floor = Vec::new();
+        let mut measured: Vec<Vec<Duration>> = vec![Vec::new(); requests.len()];
+        for _ in 0..ROUNDS / 100 {
+            floor.extend((0..100).map(|_| cat.ask(&requests[0].1)));
+            for (place, (_, request)) in requests.iter().enumerate() {
+                measured[place].extend((0..100).map(|_| peer.ask(request)));
+            }
+        }
+        let floor = times("cat", floor, None);
+        for ((name, _), measured) in requests.iter().zip(measured) {
+            times(name, measured, Some(&floor));
+        }
+    }
+    run_on(&processors);
+}
+
+/// The processors that this thread may run on; where the system does not tell, it decides.
+fn processors() -> Vec<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity};
+        let all = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|at| all.is_set(*at)).collect()
+    }
+    #[cfg(not(target_os = "linux"))]
+    vec![0]
+}
+
+/// Has this thread, and what it starts from here on, run on these alone.
+fn run_on(processors: &[usize]) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_setaffinity};
+        let mut set = CpuSet::new();
+        processors.iter().for_each(|at| set.set(*at));
+        sched_setaffinity(None, &set).unwrap();
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = processors;
 }
 
 /// From a prompt to the first word of its answer, with everything in between: the message on disk, the

@@ -60,7 +60,8 @@ pub const SLOW_CLIENT: Duration = Duration::from_secs(1);
 /// client has closed its side.
 pub const CROWDED_LOOK: Duration = Duration::from_millis(250);
 
-/// How long a client that has closed its side may take nothing of what it is owed.
+/// How long a client that has closed its side may take nothing of what it is owed, or less than
+/// [`OUTBOX_READY_BYTES`].
 pub const STALLED: Duration = Duration::from_secs(10);
 
 /// Milliseconds between two diagnostics that tell a slow client what was merged and replaced. What says that

@@ -12,7 +12,7 @@ mod support;
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
 use edn_bridge::limits::{CLIENT_NAME_BYTES, OUTBOX_EVENTS, SLOW_CLIENT};
@@ -384,10 +384,15 @@ fn the_time_of_a_model_call_is_the_models_and_not_that_of_a_hook_or_of_a_client_
     let begun = Instant::now();
     bridge.ask("p", "prompt", "{:message \"go\"}");
     end_of_turn(&mut bridge);
-    assert!(begun.elapsed().as_millis() >= 1000, "the hook was not waited for");
+    let elapsed = begun.elapsed();
+    assert!(elapsed.as_secs() >= 1, "the hook was not waited for");
     assert!(setup.project().join("held").exists());
-    let held_up = times(&mut bridge);
-    assert!(held_up.iter().all(|millis| *millis < 1000), "{held_up:?}");
+    // However busy the machine is, the second of the hook is none of the model's.
+    let besides = |times: &[i64], elapsed: Duration, held_up: Duration| {
+        times.iter().all(|millis| u128::try_from(*millis).unwrap() <= (elapsed - held_up).as_millis())
+    };
+    let model = times(&mut bridge);
+    assert!(besides(&model, elapsed, Duration::from_secs(1)), "{model:?} of {elapsed:?}");
 
     let mut guest = Guest::interactor(&socket(&setup.state()));
     // It knows the session; from here on it does not read.
@@ -395,10 +400,8 @@ fn the_time_of_a_model_call_is_the_models_and_not_that_of_a_hook_or_of_a_client_
     let begun = Instant::now();
     bridge.ask("p2", "prompt", "{:message \"go on\"}");
     end_of_turn(&mut bridge);
-    assert!(begun.elapsed() >= SLOW_CLIENT, "the guest was not waited for");
-    let slow = times(&mut bridge);
-    assert!(
-        slow[1..].iter().all(|millis| u128::try_from(*millis).unwrap() < SLOW_CLIENT.as_millis()),
-        "{slow:?}"
-    );
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= SLOW_CLIENT, "the guest was not waited for");
+    let model = times(&mut bridge);
+    assert!(besides(&model[1..], elapsed, SLOW_CLIENT), "{model:?} of {elapsed:?}");
 }

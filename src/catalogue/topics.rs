@@ -93,15 +93,14 @@ impl Topic {
         TOPICS.iter().find(|spec| spec.name == name).map(|spec| spec.topic)
     }
 
-    /// Whether what a client missed of it is made good by what it is shown when it has caught up: the history
-    /// of its session, and all that a subscription begins with. What is not is kept for a client that is left
-    /// behind, as far as there is room.
+    /// Whether a client that was left behind does without its events: when it has caught up it is shown the
+    /// history of its session, and all that a subscription begins with. So it does not see the beginning of the
+    /// answer that streams just then before the whole message comes, nor the stages that turns have passed. Other
+    /// events are kept for it, as far as there is room.
     pub const fn is_shown_anew(self) -> bool {
         !matches!(
             self,
-            Self::DialogRequested
-                | Self::InteractionRequested
-                | Self::InteractionAnswered
+            Self::InteractionAnswered
                 | Self::FrontendActionRequested
                 | Self::Notification
                 | Self::CommandResult

@@ -32,6 +32,9 @@ use super::Options;
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long who reads is given to take what is left, where the turns took all of that.
+const FLUSHING: Duration = Duration::from_secs(1);
+
 /// A runtime with the executor that its tasks run on.
 pub(super) struct Process {
     pub(super) runtime: Runtime,
@@ -123,8 +126,9 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     process.runtime.stop(Reply::new(move |_| {
         let _ = stopped.send(());
     }));
+    let asked = Instant::now();
     let _ = all.recv_timeout(PATIENCE);
-    guests.finish(&connection);
+    guests.finish(&connection, PATIENCE.saturating_sub(asked.elapsed()).max(FLUSHING));
     process.end();
     Ok(match why {
         // The convention of shells for a process that a signal ended.
@@ -207,7 +211,7 @@ impl Guests {
 
     /// Ends every connection and the editor's, all at the same time, and takes the socket away. The
     /// editor leaves last: who leaves last is told how turns end that were begun just now.
-    fn finish(&self, editor: &Connection) {
+    fn finish(&self, editor: &Connection, patience: Duration) {
         if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = std::fs::remove_file(path);
         }
@@ -216,11 +220,11 @@ impl Guests {
         std::thread::scope(|scope| {
             for (guest, left) in leaving {
                 let end = std::thread::Builder::new().name("end".to_owned());
-                if let Err(error) = end.spawn_scoped(scope, move || guest.drain(&left, PATIENCE)) {
+                if let Err(error) = end.spawn_scoped(scope, move || guest.drain(&left, patience)) {
                     tracing::warn!(%error, "a guest's connection ends without being waited for");
                 }
             }
-            editor.finish(PATIENCE);
+            editor.finish(patience);
         });
     }
 

@@ -291,7 +291,7 @@ impl Outbox {
         if inner.dead || !wanted() {
             return Pressure::Fine;
         }
-        if !inner.takes(event.body.topic()) {
+        if !inner.takes(event) {
             inner.behind = inner.behind.map(|missed| missed.saturating_add(1));
             return Pressure::Fine;
         }
@@ -322,10 +322,11 @@ impl Outbox {
         Pressure::Fine
     }
 
-    /// Those who make events wait no longer for this client, if it is still full: see the module's text.
+    /// Those who make events wait no longer for this client, unless it has room again: see the module's text.
+    /// One that takes a little each time is left behind as well.
     pub fn fall_behind(&self) {
         let mut inner = self.lock();
-        if inner.dead || !inner.is_full() {
+        if inner.dead || inner.behind.is_some() || inner.has_room() {
             return;
         }
         inner.fall_behind();
@@ -567,10 +568,10 @@ impl Inner {
         self.behind.is_none() && self.holds(4)
     }
 
-    /// Whether events of a topic are taken: not those that a client which fell behind is shown anew, and of
-    /// the others only so many.
-    fn takes(&self, topic: Topic) -> bool {
-        self.behind.is_none() || (!topic.is_shown_anew() && !self.holds(2))
+    /// Whether an event is taken: not one that a client which fell behind is shown anew, and of the others only
+    /// so many.
+    fn takes(&self, event: &Event) -> bool {
+        self.behind.is_none() || (!is_shown_anew(event) && !self.holds(2))
     }
 
     /// Leaves out the events that wait and can be shown anew, and those to come until it has caught up.
@@ -578,7 +579,7 @@ impl Inner {
         let waited = self.waiting.len();
         self.waiting.retain(|item| match item {
             Waiting::Frame(_) | Waiting::Style(_) => true,
-            Waiting::Event(event) => !event.body.topic().is_shown_anew(),
+            Waiting::Event(event) => !is_shown_anew(event),
             Waiting::Delta(..) => false,
         });
         self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
@@ -750,6 +751,13 @@ impl Inner {
         let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
         self.encode(&event, None, connection, clock);
     }
+}
+
+/// Whether a client that was left behind is shown what the event tells: its topic's word, but for an answer that
+/// could not be saved.
+fn is_shown_anew(event: &Event) -> bool {
+    let saved = event.entry.is_some() || event.body.topic() != Topic::AssistantMessage;
+    saved && event.body.topic().is_shown_anew()
 }
 
 /// Whether a newer event continues or replaces an older one.
@@ -1115,6 +1123,24 @@ mod tests {
         let kept: Vec<_> = std::iter::once("before".to_owned()).chain(kept).take(told.len()).collect();
         assert_eq!(told, kept);
         assert!(told.len() >= OUTBOX_EVENTS, "{}", told.len());
+    }
+
+    #[test]
+    fn who_takes_a_little_each_time_is_left_behind_as_well() {
+        let rig = Rig::new();
+        rig.gate.set(true);
+        rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
+        while !matches!(rig.event(stage()), Pressure::Full(_)) {}
+        // A piece of what is encoded goes out, and some of what waits is encoded: less than the bound waits, and
+        // more than is worth waking those who wait.
+        let mut inner = rig.outbox.lock();
+        inner.ready.clear();
+        inner.refill(1, &FixedClock::default());
+        assert!(!inner.is_full() && !inner.has_room());
+        drop(inner);
+        rig.outbox.fall_behind();
+        assert!(rig.outbox.is_behind());
+        rig.frames();
     }
 
     #[test]

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use tokio::sync::watch;
 
-use crate::catalogue::Topic;
+use crate::catalogue::TOPICS;
 use crate::event::Event;
 use crate::interaction::Audience;
 use crate::limits::SLOW_CLIENT;
@@ -84,16 +84,15 @@ impl Hub {
                 connection: *connection,
                 client: client.clone(),
                 full,
-                topic: event.body.topic(),
                 session: event.session.clone(),
             }),
         });
         full.collect()
     }
 
-    /// Waits until those that an event has filled have room again; while others want such events and have
-    /// room, for [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a client that no longer reads
-    /// stops nobody's turn but its own.
+    /// Waits until those that an event has filled have room again; while others have room that are sent anything
+    /// of the session or of all sessions, for [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a
+    /// client that no longer reads stops nobody's turn but its own.
     pub async fn room(&self, full: Vec<Full>) {
         loop {
             let all = async {
@@ -106,8 +105,11 @@ impl Hub {
                 return;
             }
             let still = || full.iter().filter(|one| *one.full.borrow());
+            let watches = |client: &Arc<dyn Client>, session: Option<&SessionId>| {
+                TOPICS.iter().any(|spec| client.wants(spec.topic, session))
+            };
             let waits = |(id, client): &(u64, Arc<dyn Client>)| {
-                still().all(|one| one.connection != *id && client.wants(one.topic, one.session.as_ref()))
+                still().all(|one| one.connection != *id && watches(client, one.session.as_ref()))
                     && !client.is_behind()
             };
             if self.clients.load().iter().any(waits) {
@@ -123,9 +125,7 @@ pub struct Full {
     client: Arc<dyn Client>,
     /// Whether it is full still.
     full: watch::Receiver<bool>,
-    /// What filled it.
-    topic: Topic,
-    /// Whose event that was.
+    /// Whose event has filled it.
     session: Option<SessionId>,
 }
 
@@ -162,28 +162,29 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::catalogue::Topic;
     use crate::event::Body;
 
     /// A client that can be full.
     struct Slow {
-        wants: bool,
+        wants: &'static [Topic],
         full: watch::Sender<bool>,
         behind: AtomicBool,
     }
 
     impl Slow {
         fn new(full: bool) -> Arc<Self> {
-            Arc::new(Self { wants: true, full: watch::Sender::new(full), behind: AtomicBool::new(false) })
+            Self::wanting(&[Topic::AssistantDelta], full)
         }
 
-        fn indifferent() -> Arc<Self> {
-            Arc::new(Self { wants: false, full: watch::Sender::new(false), behind: AtomicBool::new(false) })
+        fn wanting(wants: &'static [Topic], full: bool) -> Arc<Self> {
+            Arc::new(Self { wants, full: watch::Sender::new(full), behind: AtomicBool::new(false) })
         }
     }
 
     impl Client for Slow {
-        fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
-            self.wants
+        fn wants(&self, topic: Topic, _: Option<&SessionId>) -> bool {
+            self.wants.contains(&topic)
         }
 
         fn deliver(&self, _: &Event) -> Pressure {
@@ -247,9 +248,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_want_such_events_does_not_wait_for_the_turn() {
-        let (slow, indifferent) = (Slow::new(true), Slow::indifferent());
+    async fn who_has_subscribed_to_nothing_does_not_wait_for_the_turn() {
+        let (slow, indifferent) = (Slow::new(true), Slow::wanting(&[], false));
         waited_for(&slow, &hub(&[&slow, &indifferent])).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_subscribed_to_other_topics_waits_for_the_turn_all_the_same() {
+        let (slow, other) = (Slow::new(true), Slow::wanting(&[Topic::AssistantMessage], false));
+        assert_eq!(after_an_event(&hub(&[&slow, &other])).await, SLOW_CLIENT);
+        assert!(slow.is_behind());
     }
 
     #[tokio::test(start_paused = true)]

@@ -351,6 +351,10 @@ impl Live {
     /// Ends all that runs in the session.
     pub fn stop_all(&mut self) {
         self.abort();
+        // One whose answer is on disk may wait for a client that is to see it.
+        if let Some(released) = &self.released {
+            released.stop.cancel();
+        }
         self.jobs.stop_all();
         if let Some(bash) = &self.bash {
             bash.cancel();
