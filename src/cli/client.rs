@@ -21,7 +21,7 @@ use super::{FAILED, Options};
 const CONNECTION: u64 = 1;
 
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
-    let process = Process::new(options)?;
+    let process = Process::new(options.settings()?, options.durability())?;
     let (said, listen) = channel();
     let client = Arc::new(Console::new(said));
     let session = process.runtime.attach(CONNECTION, client.clone());

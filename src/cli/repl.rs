@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use edn_bridge::config::Settings;
 use edn_bridge::repl::show::Layout;
 use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::wire::{Refused, Wire};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
+use edn_bridge::store::Durability;
 use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Owned, Value};
 
@@ -29,8 +31,7 @@ struct Attached {
 impl Attached {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to a runtime
     /// of our own, which opens the session from disk.
-    fn new(options: &Options, session: Option<&str>) -> Result<Self, String> {
-        let settings = options.settings()?;
+    fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, String> {
         let project = socket::connect(&settings.state_dir, Some(&settings.cwd));
         let elsewhere = session.map(|_| socket::connect(&settings.state_dir, None)).unwrap_or_default();
         for stream in project.into_iter().chain(elsewhere) {
@@ -39,7 +40,7 @@ impl Attached {
                 return Ok(Self { wire: Arc::new(wire), events, own: None });
             }
         }
-        let (own, stream) = Own::start(options)?;
+        let (own, stream) = Own::start(settings, durability)?;
         let (wire, events) = Wire::open(stream).map_err(|refused| refused.to_string())?;
         if let Some(session) = session {
             let target = Map::new().with("session-id", session.to_owned());
@@ -68,7 +69,7 @@ pub(super) fn query(
     session: Option<String>,
     explain: bool,
 ) -> Result<ExitCode, String> {
-    let attached = Attached::new(options, session.as_deref())?;
+    let attached = Attached::new(options.settings()?, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text);
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
@@ -90,8 +91,9 @@ pub(super) fn query(
 }
 
 pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode, String> {
-    let history = options.settings()?.state_dir.join("repl-history");
-    let Attached { wire, events, own } = Attached::new(options, session.as_deref())?;
+    let settings = options.settings()?;
+    let history = settings.state_dir.join("repl-history");
+    let Attached { wire, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
     let told = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",
         None => "attached to the running bridge",

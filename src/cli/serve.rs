@@ -21,7 +21,7 @@ use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::Reply;
-use edn_bridge::store::Store;
+use edn_bridge::store::{Durability, Store};
 use edn_bridge::transport::Transport;
 use edn_bridge::transport::socket::Listener;
 
@@ -43,9 +43,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(options: &Options) -> Result<Self, String> {
+    pub(super) fn new(settings: Settings, durability: Durability) -> Result<Self, String> {
         descriptors::raise();
-        let settings = options.settings()?;
         for open in private::close(&settings.state_dir) {
             tracing::warn!("{open}");
         }
@@ -65,8 +64,8 @@ impl Process {
             .enable_all()
             .build()
             .map_err(|error| format!("cannot start: {error}"))?;
-        let store = Store::new(&settings.state_dir, options.durability())
-            .map_err(|error| format!("cannot start: {error}"))?;
+        let store =
+            Store::new(&settings.state_dir, durability).map_err(|error| format!("cannot start: {error}"))?;
         let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone())?;
         Ok(Self { runtime, clock, executor })
     }
@@ -86,8 +85,8 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn start(options: &Options) -> Result<(Self, UnixStream), String> {
-        let process = Process::new(options)?;
+    pub(super) fn start(settings: Settings, durability: Durability) -> Result<(Self, UnixStream), String> {
+        let process = Process::new(settings, durability)?;
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let transport = Transport::socket(theirs).map_err(failed)?;
@@ -105,7 +104,9 @@ impl Own {
 }
 
 pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
-    let process = Process::new(options)?;
+    let settings = options.settings()?;
+    let place = Place { state_dir: settings.state_dir.clone(), project: settings.cwd.clone() };
+    let process = Process::new(settings, options.durability())?;
     let transport = Transport::stdio().map_err(|error| format!("standard input and output: {error}"))?;
     let (ended, wait) = channel();
     let on_signal = ended.clone();
@@ -118,7 +119,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     });
     let connection = endpoint::start(1, transport, api.clone(), process.clock.clone(), on_end)
         .map_err(|error| format!("cannot start: {error}"))?;
-    let guests = Guests::listen(options.settings()?, api, process.clock.clone());
+    let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
     // The process is the editor's: when that one goes, everyone goes, and is told how its turns end.
@@ -137,6 +138,12 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     })
 }
 
+/// Where a bridge is found.
+struct Place {
+    state_dir: PathBuf,
+    project: PathBuf,
+}
+
 /// The connections of the socket.
 #[derive(Clone)]
 struct Guests(Arc<GuestList>);
@@ -151,11 +158,11 @@ struct GuestList {
 impl Guests {
     /// Listens on a thread of its own, so that the first handshake does not wait for it. Where there can be
     /// no socket, the bridge goes on without one and says so in the log.
-    fn listen(settings: Settings, api: Arc<Runtime>, clock: Arc<dyn Clock>) -> Self {
+    fn listen(place: Place, api: Arc<Runtime>, clock: Arc<dyn Clock>) -> Self {
         let guests = Self(Arc::default());
         let mine = guests.clone();
         let listening = std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
-            let listener = match Listener::bind(&settings.state_dir, &settings.cwd) {
+            let listener = match Listener::bind(&place.state_dir, &place.project) {
                 Ok(listener) => listener,
                 Err(error) => return tracing::warn!(%error, "no socket for further clients"),
             };

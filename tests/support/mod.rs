@@ -10,6 +10,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a bridge is started.
 pub struct Setup {
-    /// Holds the state folder and the project folder.
-    pub dir: tempfile::TempDir,
+    /// Holds the state folder and the project folder, until neither the setup nor a bridge of it is left.
+    pub dir: Arc<tempfile::TempDir>,
     /// The scripted provider's script.
     pub script: Option<String>,
     /// Further arguments.
@@ -42,7 +43,7 @@ impl Setup {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("project")).unwrap();
-        Self { dir, script: None, arguments: Vec::new(), environment: Vec::new() }
+        Self { dir: Arc::new(dir), script: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
     /// The scripted provider's script, as EDN.
@@ -101,7 +102,9 @@ impl Setup {
 
     /// Starts `serve`.
     pub fn serve(&self) -> Bridge {
-        Bridge::start(self.command().arg("serve"))
+        let mut bridge = Bridge::start(self.command().arg("serve"));
+        bridge.dir = Some(Arc::clone(&self.dir));
+        bridge
     }
 
     /// Starts `serve`, agrees on a version and subscribes to everything.
@@ -126,6 +129,8 @@ impl Setup {
 /// A running bridge.
 pub struct Bridge {
     child: Child,
+    /// Its setup's folders, which it works in.
+    dir: Option<Arc<tempfile::TempDir>>,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Receiver<String>,
@@ -159,7 +164,16 @@ impl Bridge {
             let _ = errors.read_to_string(&mut text);
             let _ = sender.send(text);
         });
-        Self { child, stdin, lines, stderr, transcript: Vec::new(), seq: 0, ahead: Ahead::default() }
+        Self {
+            child,
+            dir: None,
+            stdin,
+            lines,
+            stderr,
+            transcript: Vec::new(),
+            seq: 0,
+            ahead: Ahead::default(),
+        }
     }
 
     /// The process.
@@ -196,7 +210,7 @@ impl Bridge {
 
     /// The next line, as text.
     pub fn line(&mut self) -> String {
-        self.line_or_end().unwrap_or_else(|| panic!("the bridge ended\n{}", self.told()))
+        self.line_or_end().unwrap_or_else(|| self.ended())
     }
 
     /// The next line, or `None` when the bridge closed its output.
@@ -238,7 +252,7 @@ impl Bridge {
     }
 
     fn receive_frame(&mut self) -> Received {
-        let line = self.receive().unwrap_or_else(|| panic!("the bridge ended\n{}", self.told()));
+        let line = self.receive().unwrap_or_else(|| self.ended());
         match edn::read_one(line.as_bytes()) {
             Ok(frame) => Received { frame: frame.into_owned(), line },
             Err(error) => panic!("not EDN: {error}: {line}\n{}", self.told()),
@@ -332,6 +346,13 @@ impl Bridge {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Fails a test whose bridge closed its output, with how the process ended and what it said of that.
+    fn ended(&mut self) -> ! {
+        let status = self.wait();
+        let said = self.stderr.recv_timeout(PATIENCE).unwrap_or_default();
+        panic!("the bridge ended: {status}\n{said}\n{}", self.told())
     }
 
     /// The transcript so far.
