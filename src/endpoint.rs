@@ -392,8 +392,8 @@ impl Client for Connection {
         if !self.wants(topic, event.session.as_ref()) {
             return Pressure::Fine;
         }
-        if let Body::ContextUpdated(context) = &event.body {
-            let body = Body::ContextUpdated(Arc::new(active_in(context, &self.focused())));
+        if let Body::ContextUpdated { sessions, .. } = &event.body {
+            let body = Body::ContextUpdated { sessions: sessions.clone(), active: Some(self.focused()) };
             let event = Event { body, ..event.clone() };
             return self.outbox.push_event(&event, || self.wants(topic, event.session.as_ref()));
         }
@@ -440,22 +440,6 @@ impl Client for Connection {
     fn peer(&self) -> Peer {
         Peer { transport: self.kind.as_str(), since: self.since.clone(), agreed: self.agreed.load_full() }
     }
-}
-
-/// A context as one connection sees it: which session is the active one differs between connections.
-fn active_in(context: &Map<'static>, focus: &SessionId) -> Map<'static> {
-    let mut context = context.clone();
-    let sessions = context.get_keyword("sessions").and_then(Value::as_slice).unwrap_or_default();
-    let marked = sessions.iter().map(|slot| {
-        let mut slot = slot.as_map().cloned().unwrap_or_default();
-        let active = slot.get_keyword("id").and_then(Value::as_str) == Some(focus.as_str());
-        slot.put("is-active", active);
-        Value::from(slot)
-    });
-    let marked = Value::vector(marked.collect::<Vec<_>>());
-    context.put("sessions", marked);
-    context.put("active-session-id", focus.to_value());
-    context
 }
 
 /// The topics that a request names.

@@ -4,6 +4,7 @@
 //! class, from the catalogue) and how to lay out its payload; it knows nothing of connections, seq
 //! numbers or bytes.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::catalogue::{Class, ErrorCode, Topic};
@@ -50,8 +51,13 @@ pub enum Body {
     },
     /// The newest part of a session's history.
     SessionRehydrated(Arc<Rehydration>),
-    /// The live sessions changed; `active-session-id` is filled in for each connection.
-    ContextUpdated(Arc<Map<'static>>),
+    /// The live sessions changed.
+    ContextUpdated {
+        /// All of them.
+        sessions: Arc<dyn LiveSessions>,
+        /// The one that has the connection's focus; filled in for each connection.
+        active: Option<SessionId>,
+    },
     /// New text of the answer.
     AssistantDelta(Arc<str>),
     /// New text of the thinking.
@@ -82,6 +88,19 @@ pub enum Body {
         /// What happened and what to do.
         message: Arc<str>,
     },
+}
+
+/// The live sessions, for `context/updated`. They may be a thousand, and every connection is told them at each
+/// turn's beginning and end: all share one list, and each slot is laid out while it is written.
+pub trait LiveSessions: fmt::Debug + Send + Sync {
+    /// Shows each session's slot, oldest first, without what differs between connections.
+    fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>));
+
+    /// The widget with the tree that they form.
+    fn tree_widget(&self) -> Map<'_>;
+
+    /// How many there are.
+    fn count(&self) -> usize;
 }
 
 /// The newest part of a session's history.
@@ -128,6 +147,9 @@ pub struct ToolOutput {
 /// What a value counts for beside its text: about its place in a collection.
 const VALUE_WEIGHT: usize = 32;
 
+/// What a live session counts for, whose facts others hold too.
+const SESSION_WEIGHT: usize = 128;
+
 fn weight(value: &Value<'_>) -> usize {
     let sum = |weights: &mut dyn Iterator<Item = usize>| weights.fold(0, usize::saturating_add);
     let inner = match value {
@@ -151,7 +173,7 @@ impl Body {
             Self::SessionUpdated(_) => Topic::SessionUpdated,
             Self::SessionResumed { .. } => Topic::SessionResumed,
             Self::SessionRehydrated(_) => Topic::SessionRehydrated,
-            Self::ContextUpdated(_) => Topic::ContextUpdated,
+            Self::ContextUpdated { .. } => Topic::ContextUpdated,
             Self::AssistantDelta(_) => Topic::AssistantDelta,
             Self::ThinkingDelta(_) => Topic::AssistantThinkingDelta,
             Self::AssistantMessage(_) => Topic::AssistantMessage,
@@ -190,7 +212,8 @@ impl Body {
                 output.text.len().saturating_add(weight(&output.details))
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
-            Self::SessionUpdated(map) | Self::ContextUpdated(map) | Self::Payload(_, map) => map_weight(map),
+            Self::SessionUpdated(map) | Self::Payload(_, map) => map_weight(map),
+            Self::ContextUpdated { sessions, .. } => sessions.count().saturating_mul(SESSION_WEIGHT),
             Self::Error { message: text, .. }
             | Self::AssistantDelta(text)
             | Self::ThinkingDelta(text)
@@ -214,8 +237,14 @@ impl Event {
     /// The payload as the wire shows it, without the connection's own parts.
     pub fn payload(&self) -> Map<'static> {
         let mut map = match &self.body {
-            Body::SessionUpdated(map) | Body::ContextUpdated(map) | Body::Payload(_, map) => {
-                map.as_ref().clone()
+            Body::SessionUpdated(map) | Body::Payload(_, map) => map.as_ref().clone(),
+            Body::ContextUpdated { sessions, .. } => {
+                let mut slots = Vec::with_capacity(sessions.count());
+                sessions.each(&mut |_, slot| slots.push(Value::from(slot.into_owned())));
+                let mut map = Map::new();
+                map.put("sessions", Value::vector(slots));
+                map.put("session-tree-widget", sessions.tree_widget().into_owned());
+                map
             }
             Body::SessionResumed { session_file, message_count } => {
                 let mut map = Map::new();

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::event::LiveSessions;
 use crate::message::{Mode, SessionId, ThinkingLevel, Usage, count};
 use crate::value::{Map, Value};
 
@@ -264,37 +265,74 @@ fn home_relative(path: &str) -> String {
 }
 
 /// One session in a list.
-pub fn slot(facts: &SessionFacts) -> Map<'static> {
+pub fn slot(facts: &SessionFacts) -> Map<'_> {
     let mut map = Map::new();
-    map.put("id", facts.id.to_value());
-    map.put("name", facts.name.as_deref().map(|name| Value::from(name.to_owned())));
-    map.put("display-name", facts.display_name().to_owned());
-    map.put("worktree-path", facts.cwd.as_ref().to_owned());
+    map.put("id", facts.id.as_str());
+    map.put("name", facts.name.as_deref());
+    map.put("display-name", facts.display_name());
+    map.put("worktree-path", facts.cwd.as_ref());
     map.put("is-streaming", facts.is_streaming());
-    map.put("parent-session-id", facts.parent.as_ref().map(SessionId::to_value));
-    map.put("created-at", facts.created_at.as_ref().to_owned());
+    map.put("parent-session-id", facts.parent.as_ref().map(SessionId::as_str));
+    map.put("created-at", facts.created_at.as_ref());
     map.put("message-count", Value::from(facts.message_count));
-    map.put("session-file", facts.file.as_deref().map(|file| Value::from(file.to_owned())));
+    map.put("session-file", facts.file.as_deref());
     map
 }
 
 /// The payload of `context/updated`, without the connection's active session: the live sessions and the
 /// tree that they form.
-pub fn context(sessions: &[Arc<SessionFacts>]) -> Map<'static> {
-    let mut map = Map::new();
-    map.put("sessions", Value::vector(sessions.iter().map(|facts| Value::from(slot(facts)))));
-    let mut widget = Map::new();
-    widget.put("placement", "left");
-    widget.put("extension-id", "psi-session");
-    widget.put("widget-id", "session-tree");
-    widget.put("content-lines", Value::vector(tree_lines(sessions).into_iter().map(Value::from)));
-    map.put("session-tree-widget", Value::from(widget));
-    map
+#[derive(Debug)]
+pub struct Context {
+    sessions: Vec<Arc<SessionFacts>>,
+    tree: Lines,
+}
+
+impl Context {
+    /// Of the live sessions, oldest first.
+    pub fn new(sessions: Vec<Arc<SessionFacts>>) -> Self {
+        Self { tree: tree_lines(&sessions), sessions }
+    }
+}
+
+impl LiveSessions for Context {
+    fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
+        for facts in &self.sessions {
+            show(&facts.id, slot(facts));
+        }
+    }
+
+    fn tree_widget(&self) -> Map<'_> {
+        let mut widget = Map::new();
+        widget.put("placement", "left");
+        widget.put("extension-id", "psi-session");
+        widget.put("widget-id", "session-tree");
+        widget.put("content-lines", Value::vector(self.tree.iter()));
+        widget
+    }
+
+    fn count(&self) -> usize {
+        self.sessions.len()
+    }
+}
+
+/// Lines one behind the other, without an allocation for each.
+#[derive(Debug, Default)]
+struct Lines {
+    text: String,
+    /// Where each line ends.
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).filter_map(|(begin, end)| self.text.get(begin..*end))
+    }
 }
 
 /// Each session a line, children below their parent and indented. A session whose parent is not live
 /// stands at the margin. Linear in the number of sessions; the indentation has a bound for that.
-fn tree_lines(sessions: &[Arc<SessionFacts>]) -> Vec<String> {
+fn tree_lines(sessions: &[Arc<SessionFacts>]) -> Lines {
     const DEEPEST: usize = 16;
     let live: HashSet<&SessionId> = sessions.iter().map(|facts| &facts.id).collect();
     let mut children: HashMap<&SessionId, Vec<&SessionFacts>> = HashMap::new();
@@ -306,10 +344,14 @@ fn tree_lines(sessions: &[Arc<SessionFacts>]) -> Vec<String> {
             None => open.push((facts, 0)),
         }
     }
-    let mut lines = Vec::with_capacity(sessions.len());
+    let mut lines = Lines::default();
     while let Some((facts, depth)) = open.pop() {
-        let mark = if facts.is_streaming() { "●" } else { "○" };
-        lines.push(format!("{}{mark} {}", "  ".repeat(depth.min(DEEPEST)), facts.display_name()));
+        for _ in 0..depth.min(DEEPEST) {
+            lines.text.push_str("  ");
+        }
+        lines.text.push_str(if facts.is_streaming() { "● " } else { "○ " });
+        lines.text.push_str(facts.display_name());
+        lines.ends.push(lines.text.len());
         // Taken out, so that two sessions with one id in a damaged file do not both have them.
         let below = children.remove(&facts.id).unwrap_or_default();
         open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));
@@ -395,9 +437,9 @@ mod tests {
             ("f", Some("gone")),
         ];
         let lines = tree_lines(&sessions.map(|(id, parent)| facts(id, parent)));
-        assert_eq!(lines, ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
+        assert_eq!(lines.iter().collect::<Vec<_>>(), ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
         // Two that claim to be each other's parent are no root; nothing hangs on them.
-        assert_eq!(tree_lines(&[facts("x", Some("y")), facts("y", Some("x"))]), [""; 0]);
+        assert_eq!(tree_lines(&[facts("x", Some("y")), facts("y", Some("x"))]).iter().next(), None);
     }
 
     #[test]
@@ -409,8 +451,8 @@ mod tests {
             .map(|(at, name)| facts(name, at.checked_sub(1).map(|at| names[at].as_str())))
             .collect();
         let lines = tree_lines(&chain);
-        assert_eq!(lines.len(), chain.len());
-        assert!(lines.iter().map(String::len).sum::<usize>() < 60 * chain.len());
+        assert_eq!(lines.iter().count(), chain.len());
+        assert!(lines.text.len() < 60 * chain.len());
     }
 
     #[test]

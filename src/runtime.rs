@@ -184,7 +184,7 @@ impl Shared {
             turn: None,
             entry: None,
             cause: None,
-            body: Body::ContextUpdated(Arc::new(projection::context(&facts))),
+            body: Body::ContextUpdated { sessions: Arc::new(projection::Context::new(facts)), active: None },
         }
     }
 

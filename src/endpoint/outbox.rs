@@ -627,6 +627,9 @@ impl Inner {
                 };
                 encode::delta(&mut self.ready, self.style, topic, stamp, delta);
             }
+            (Body::ContextUpdated { sessions, active }, _) => {
+                encode::context(&mut self.ready, self.style, stamp, sessions.as_ref(), active.as_ref());
+            }
             _ => {
                 let mut payload = event.payload();
                 if let Some(text) = joined {

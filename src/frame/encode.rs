@@ -5,6 +5,8 @@
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::edn;
+use crate::event::LiveSessions;
+use crate::message::SessionId;
 use crate::value::{Map, Value};
 
 /// How collections are written.
@@ -148,6 +150,38 @@ pub fn delta(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, de
     out.extend_from_slice(style.close());
 }
 
+/// A `context/updated`, each session written as it is laid out. Keys and order are those of the event's payload,
+/// with what belongs to the connection after them.
+pub fn context(
+    out: &mut Vec<u8>,
+    style: Style,
+    stamp: Stamp<'_>,
+    sessions: &dyn LiveSessions,
+    active: Option<&SessionId>,
+) {
+    event_head(out, style, Topic::ContextUpdated, stamp);
+    out.push(style.open());
+    out.extend_from_slice(b":sessions [");
+    let mut first = true;
+    sessions.each(&mut |id, mut slot| {
+        if !std::mem::take(&mut first) {
+            out.push(b' ');
+        }
+        if let Some(active) = active {
+            slot.put("is-active", id == active);
+        }
+        map(out, style, &slot);
+    });
+    out.extend_from_slice(b"] :session-tree-widget ");
+    map(out, style, &sessions.tree_widget());
+    if let Some(active) = active {
+        out.extend_from_slice(b" :active-session-id ");
+        text(out, active.as_str());
+    }
+    out.extend_from_slice(style.close().strip_suffix(b"\n").unwrap_or_default());
+    out.extend_from_slice(style.close());
+}
+
 fn event_head(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>) {
     out.push(style.open());
     out.extend_from_slice(b":kind :event :event \"");
@@ -228,4 +262,53 @@ fn sequence<'v, 'a: 'v>(out: &mut Vec<u8>, items: impl Iterator<Item = &'v Value
         plist(out, item);
     }
     out.push(b']');
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::{Body, Event};
+
+    #[derive(Debug)]
+    struct Two([SessionId; 2]);
+
+    impl LiveSessions for Two {
+        fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
+            for id in &self.0 {
+                show(id, Map::new().with("id", id.as_str()).with("is-streaming", true));
+            }
+        }
+
+        fn tree_widget(&self) -> Map<'_> {
+            Map::new().with("content-lines", Value::vector(["○ a", "○ b"]))
+        }
+
+        fn count(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    #[test]
+    fn a_context_is_written_as_its_payload_is() {
+        let sessions = Arc::new(Two(["a".into(), "b".into()]));
+        let body = Body::ContextUpdated { sessions: sessions.clone(), active: None };
+        let of_payload =
+            Event { session: None, offset: 0, turn: None, entry: None, cause: None, body }.payload();
+        let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
+        for style in [Style::Maps, Style::Plists] {
+            let (mut whole, mut laid_out) = (Vec::new(), Vec::new());
+            event(&mut whole, style, Topic::ContextUpdated, stamp, &of_payload);
+            context(&mut laid_out, style, stamp, sessions.as_ref(), None);
+            assert_eq!(String::from_utf8(laid_out).unwrap(), String::from_utf8(whole).unwrap());
+        }
+        let mut line = Vec::new();
+        context(&mut line, Style::Maps, stamp, sessions.as_ref(), Some(&"b".into()));
+        let line = String::from_utf8(line).unwrap();
+        let slots =
+            r#"[{:id "a" :is-streaming true :is-active false} {:id "b" :is-streaming true :is-active true}]"#;
+        assert!(line.contains(slots) && line.ends_with(" :active-session-id \"b\"}}\n"), "{line}");
+    }
 }

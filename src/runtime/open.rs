@@ -286,7 +286,7 @@ impl Shared {
             if scope == Scope::All || facts.cwd == asking.cwd {
                 let mut slot = projection::slot(&facts);
                 slot.put("is-active", facts.id == asking.id);
-                slots.push(Value::from(slot));
+                slots.push(Value::from(slot.into_owned()));
             }
         }
         let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
@@ -319,7 +319,7 @@ impl Shared {
             // One that is live is shown as it is now.
             if let Some(Ok(live)) = id.map(|id| self.session(&id)) {
                 let facts = live.snapshot().facts.clone();
-                for (key, value) in projection::slot(&facts) {
+                for (key, value) in projection::slot(&facts).into_owned() {
                     slot.insert(key, value);
                 }
                 slot.put("is-active", facts.id == asking.id);
