@@ -23,30 +23,25 @@
 //!
 //! Knows frames and events; not what they mean, nor who is subscribed to what.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::catalogue::{Class, Topic};
-use crate::clock::{Clock, rfc3339};
-use crate::event::{Body, Event};
-use crate::frame::encode::{self, Delta, Stamp, Style};
-use crate::limits::{
-    COALESCED_PAUSE_MS, CROWDED_LOOK, FLOW_WINDOW_EVENTS, OUTBOX_ANSWER_BYTES, OUTBOX_EVENTS,
-    OUTBOX_FLUSH_BYTES, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES, OUTBOX_TEXT_BYTES,
-};
-use crate::message::count;
+use crate::clock::Clock;
+use crate::event::Event;
+use crate::frame::encode::Style;
+use crate::limits::{CROWDED_LOOK, OUTBOX_ANSWER_BYTES, OUTBOX_FLUSH_BYTES, OUTBOX_READY_BYTES};
 use crate::session::Pressure;
 use crate::transport::Output;
-use crate::value::{Map, Value};
+
+mod queue;
+
+use queue::Queue;
 
 /// What one connection is sent.
 pub struct Outbox {
-    connection: u64,
-    clock: Arc<dyn Clock>,
     output: Box<dyn Output>,
     inner: Mutex<Inner>,
     /// Wakes the writer thread.
@@ -62,75 +57,17 @@ pub struct Outbox {
 }
 
 struct Inner {
-    /// Encoded frames, to be written next.
-    ready: Vec<u8>,
-    /// What was written last, empty, for its allocation.
-    spare: Vec<u8>,
-    /// What waits because the client is slow.
-    waiting: VecDeque<Waiting>,
-    /// How many of `waiting` are events.
-    waiting_events: usize,
-    /// Bytes of those, as [`Body::weight`] counts them.
-    event_bytes: usize,
-    /// Bytes of frames in `waiting`.
-    frame_bytes: usize,
-    /// How many of `waiting` may be neither merged nor replaced.
-    waiting_lossless: usize,
-    seq: u64,
-    /// The last event that the client has shown, where it agreed to say so.
-    shown: Option<u64>,
-    /// What was merged and replaced and not yet told, where the client wants to know.
-    coalesced: Option<Coalesced>,
-    /// How many events were left out since the client fell behind, where it did.
-    behind: Option<u64>,
-    /// The style of what is encoded next.
-    style: Style,
-    /// The style of what is pushed next: the same, unless a change of style waits.
-    newest_style: Style,
-    stamp: CachedStamp,
+    queue: Queue,
     /// Somebody writes, outside the lock.
     writing: bool,
     /// The reader thread answers a batch and will flush.
     held: bool,
     /// The writer thread sleeps.
     asleep: bool,
-    /// No more will come; the writer ends when all is written.
-    closing: bool,
     /// All is written and the writer has ended.
     drained: bool,
     /// The client is gone.
     dead: bool,
-}
-
-enum Waiting {
-    Frame(Vec<u8>),
-    /// From here on frames are written in that style.
-    Style(Style),
-    Event(Event),
-    /// A delta and the text that was joined to it.
-    Delta(Event, String),
-}
-
-impl Waiting {
-    /// Whether it may be neither merged nor replaced.
-    fn is_lossless(&self) -> bool {
-        match self {
-            Self::Frame(_) | Self::Style(_) => true,
-            Self::Event(event) => event.body.class() == Class::Lossless,
-            Self::Delta(..) => false,
-        }
-    }
-}
-
-/// What became less on its way to a client that was slow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Coalesced {
-    /// Pieces of text that were joined to the one before.
-    joined: u64,
-    /// Snapshots that a newer one replaced.
-    replaced: u64,
-    /// When it was told last, in milliseconds.
-    told: Option<i64>,
 }
 
 /// How the outbox stands, for the graph and the tests.
@@ -148,28 +85,12 @@ impl Outbox {
     /// An outbox that writes to `output`. [`Outbox::run`] has to be called on a thread of its own.
     pub fn new(connection: u64, clock: Arc<dyn Clock>, output: Box<dyn Output>) -> Self {
         Self {
-            connection,
-            clock,
             output,
             inner: Mutex::new(Inner {
-                ready: Vec::new(),
-                spare: Vec::new(),
-                waiting: VecDeque::new(),
-                waiting_events: 0,
-                event_bytes: 0,
-                frame_bytes: 0,
-                waiting_lossless: 0,
-                seq: 0,
-                shown: None,
-                coalesced: None,
-                behind: None,
-                style: Style::Maps,
-                newest_style: Style::Maps,
-                stamp: CachedStamp::default(),
+                queue: Queue::new(connection, clock),
                 writing: false,
                 held: false,
                 asleep: false,
-                closing: false,
                 drained: false,
                 dead: false,
             }),
@@ -183,62 +104,47 @@ impl Outbox {
 
     /// Adds a whole frame: `encode` appends it, in the style of the connection.
     pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
-        let mut inner = self.lock();
-        inner.push_frame(encode);
-        self.let_out(&mut inner);
-        self.notify(inner);
+        self.add(|queue| queue.push_frame(encode));
     }
 
     /// Adds a whole frame, and changes the style of all that comes after it.
     pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, Style), style: Style) {
+        self.add(|queue| {
+            queue.push_frame(encode);
+            queue.push_style(style);
+        });
+    }
+
+    fn add(&self, push: impl FnOnce(&mut Queue)) {
         let mut inner = self.lock();
-        inner.push_frame(encode);
-        inner.newest_style = style;
-        if inner.waiting.is_empty() {
-            inner.style = style;
-        } else {
-            inner.waiting_lossless = inner.waiting_lossless.saturating_add(1);
-            inner.waiting.push_back(Waiting::Style(style));
+        if inner.dead {
+            return;
         }
-        self.let_out(&mut inner);
+        push(&mut inner.queue);
+        inner.let_out();
         self.notify(inner);
     }
 
     /// From here on the client says what it has shown, or does not.
     pub fn expect_credit(&self, expected: bool) {
         let mut inner = self.lock();
-        inner.shown = expected.then_some(inner.seq);
-        inner.refill(self.connection, self.clock.as_ref());
+        inner.queue.expect_credit(expected);
+        inner.queue.refill();
         self.notify(inner);
     }
 
     /// From here on the client is told what was merged and replaced, or is not.
     pub fn tell_coalesced(&self, wanted: bool) {
-        let mut inner = self.lock();
-        match (wanted, inner.coalesced.is_some()) {
-            (true, false) => inner.coalesced = Some(Coalesced::default()),
-            (false, true) => inner.coalesced = None,
-            _ => {}
-        }
+        self.lock().queue.tell_coalesced(wanted);
     }
 
     /// The client has shown the events up to `seq`. What was never sent, and what was told before,
     /// changes nothing.
     pub fn credit(&self, seq: u64) {
         let mut inner = self.lock();
-        let sent = inner.seq;
-        let Some(shown) = &mut inner.shown else { return };
-        *shown = seq.min(sent).max(*shown);
-        self.let_out(&mut inner);
+        inner.queue.credit(seq);
+        inner.let_out();
         self.notify(inner);
-    }
-
-    /// Encodes what waited for credit and need not wait any more.
-    fn let_out(&self, inner: &mut Inner) {
-        // While a write is under way, what comes after it is encoded at its end.
-        if inner.shown.is_some() && !inner.writing {
-            inner.refill(self.connection, self.clock.as_ref());
-        }
     }
 
     /// Between two requests of a batch: writes what became much, and waits until there is room for a
@@ -247,8 +153,8 @@ impl Outbox {
     /// for `patience`: it is given up, and nothing more has to be read.
     pub fn wait_for_room(&self, ended: impl Fn() -> bool, patience: Duration) -> bool {
         let inner = self.lock();
-        let much = inner.ready.len() >= OUTBOX_FLUSH_BYTES && !inner.writing;
-        let crowded = inner.unwritten() >= OUTBOX_ANSWER_BYTES;
+        let much = inner.queue.ready() >= OUTBOX_FLUSH_BYTES && !inner.writing;
+        let crowded = inner.queue.unwritten() >= OUTBOX_ANSWER_BYTES;
         drop(inner);
         if much || crowded {
             self.flush();
@@ -259,8 +165,9 @@ impl Outbox {
         if !crowded {
             return true;
         }
-        let crowded =
-            |inner: &mut Inner| !inner.dead && !inner.closing && inner.unwritten() >= OUTBOX_ANSWER_BYTES;
+        let crowded = |inner: &mut Inner| {
+            !inner.dead && !inner.queue.is_closing() && inner.queue.unwritten() >= OUTBOX_ANSWER_BYTES
+        };
         let mut inner = self.lock();
         let (mut taken, mut stalled) = (self.pieces.load(Ordering::Relaxed), Duration::ZERO);
         loop {
@@ -291,30 +198,20 @@ impl Outbox {
         if inner.dead || !wanted() {
             return Pressure::Fine;
         }
-        if !inner.takes(event) {
-            inner.behind = inner.behind.map(|missed| missed.saturating_add(1));
-            return Pressure::Fine;
+        if inner.queue.push_event(event) {
+            inner.let_out();
         }
-        let lossless = event.body.class() == Class::Lossless;
-        let at_once = inner.waiting.is_empty() && inner.ready.len() < OUTBOX_READY_BYTES;
-        if at_once && (lossless || !inner.lacks_credit()) {
-            inner.report(self.connection, self.clock.as_ref());
-            inner.encode(event, None, self.connection, self.clock.as_ref());
-        } else {
-            inner.enqueue(event);
-            self.let_out(&mut inner);
-        }
-        if inner.is_overfull() {
+        if inner.queue.is_overfull() {
             // Its maker did not wait.
-            inner.fall_behind();
+            inner.queue.fall_behind();
             self.full.send_replace(false);
         }
-        let full = inner.is_full();
+        let full = inner.queue.is_full();
         self.notify(inner);
         if full {
             self.full.send_replace(true);
             // The writer may have emptied the queue in between, and would not say so again.
-            if !self.lock().is_full() {
+            if !self.lock().queue.is_full() {
                 self.full.send_replace(false);
             }
             return Pressure::Full(self.full.subscribe());
@@ -326,10 +223,10 @@ impl Outbox {
     /// One that takes a little each time is left behind as well.
     pub fn fall_behind(&self) {
         let mut inner = self.lock();
-        if inner.dead || inner.behind.is_some() || inner.has_room() {
+        if inner.dead || inner.queue.is_behind() || inner.queue.has_room() {
             return;
         }
-        inner.fall_behind();
+        inner.queue.fall_behind();
         self.full.send_replace(false);
         self.notify(inner);
     }
@@ -344,10 +241,10 @@ impl Outbox {
     pub fn flush(&self) {
         let mut inner = self.lock();
         inner.held = false;
-        if inner.ready.is_empty() || inner.writing || inner.dead {
+        if inner.queue.ready() == 0 || inner.writing || inner.dead {
             return;
         }
-        let mut bytes = inner.take_ready();
+        let mut bytes = inner.queue.take_ready();
         inner.writing = true;
         drop(inner);
         let written = self.output.try_write(&bytes);
@@ -356,15 +253,14 @@ impl Outbox {
         match written {
             Ok(count) if count >= bytes.len() => self.written(&mut inner, bytes),
             Ok(count) => {
-                // The rest goes before what came meanwhile.
                 bytes.drain(..count);
-                bytes.append(&mut inner.ready);
-                inner.ready = bytes;
+                inner.queue.put_back(bytes);
             }
             Err(_) => inner.dead = true,
         }
         // A close that came meanwhile woke the writer in vain; one who has caught up is shown it there.
-        if !inner.ready.is_empty() || inner.dead || inner.closing || inner.behind.is_some() {
+        let queue = &inner.queue;
+        if queue.ready() > 0 || inner.dead || queue.is_closing() || queue.is_behind() {
             self.notify(inner);
         }
     }
@@ -382,15 +278,16 @@ impl Outbox {
                 self.bury(inner);
                 return Err(std::io::ErrorKind::BrokenPipe.into());
             }
-            if let Some(missed) = inner.take_missed() {
+            let missed = if inner.writing { None } else { inner.queue.take_missed() };
+            if let Some(missed) = missed {
                 drop(inner);
                 caught_up(missed);
                 inner = self.lock();
                 continue;
             }
-            let held = inner.held && !inner.closing && inner.ready.len() < OUTBOX_READY_BYTES;
-            if inner.writing || held || inner.ready.is_empty() {
-                if inner.closing && inner.ready.is_empty() && !inner.writing {
+            let (ready, closing) = (inner.queue.ready(), inner.queue.is_closing());
+            if inner.writing || inner.is_held() || ready == 0 {
+                if closing && ready == 0 && !inner.writing {
                     inner.drained = true;
                     self.drained.notify_all();
                     return Ok(());
@@ -400,7 +297,7 @@ impl Outbox {
                 inner.asleep = false;
                 continue;
             }
-            let bytes = inner.take_ready();
+            let bytes = inner.queue.take_ready();
             inner.writing = true;
             drop(inner);
             // In pieces, each of which counts: a slow client is not one that takes nothing.
@@ -423,11 +320,9 @@ impl Outbox {
     /// than `patience`: what is not written then is dropped. Then the stream is ended.
     pub fn close(&self, patience: Duration) {
         let mut inner = self.lock();
-        inner.closing = true;
-        // Who says no more what it has shown is sent all the same.
-        inner.shown = None;
+        inner.queue.close();
         if !inner.writing {
-            inner.refill(self.connection, self.clock.as_ref());
+            inner.queue.refill();
         }
         self.wake.notify_one();
         self.room.notify_all();
@@ -447,23 +342,22 @@ impl Outbox {
 
     /// Whether events are left out, since the client fell behind.
     pub fn is_behind(&self) -> bool {
-        self.lock().behind.is_some()
+        self.lock().queue.is_behind()
     }
 
     /// How it stands.
     pub fn depth(&self) -> Depth {
-        let inner = self.lock();
-        Depth { waiting: inner.waiting_events, bytes: inner.unwritten(), seq: inner.seq }
+        self.lock().queue.depth()
     }
 
     /// After a write: encodes what waited, and lets producers go on.
     fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
-        inner.give_back(bytes);
-        inner.refill(self.connection, self.clock.as_ref());
-        if *self.full.borrow() && inner.has_room() {
+        inner.queue.give_back(bytes);
+        inner.queue.refill();
+        if *self.full.borrow() && inner.queue.has_room() {
             self.full.send_replace(false);
         }
-        if inner.unwritten() < OUTBOX_ANSWER_BYTES {
+        if inner.queue.unwritten() < OUTBOX_ANSWER_BYTES {
             self.room.notify_all();
         }
     }
@@ -471,13 +365,7 @@ impl Outbox {
     /// Drops what is left and ends the stream, so that whoever writes to it wakes up.
     fn bury(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.dead = true;
-        inner.ready = Vec::new();
-        inner.waiting = VecDeque::new();
-        inner.waiting_events = 0;
-        inner.event_bytes = 0;
-        inner.frame_bytes = 0;
-        inner.waiting_lossless = 0;
-        inner.behind = None;
+        inner.queue.clear();
         self.full.send_replace(false);
         self.drained.notify_all();
         self.room.notify_all();
@@ -487,8 +375,7 @@ impl Outbox {
     }
 
     fn notify(&self, inner: MutexGuard<'_, Inner>) {
-        let held = inner.held && inner.ready.len() < OUTBOX_READY_BYTES && !inner.closing;
-        let wake = inner.asleep && !held && !inner.writing;
+        let wake = inner.asleep && !inner.is_held() && !inner.writing;
         drop(inner);
         if wake {
             self.wake.notify_one();
@@ -501,314 +388,31 @@ impl Outbox {
 }
 
 impl Inner {
-    fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
-        if self.dead {
-            return;
-        }
-        if self.waiting.is_empty() {
-            let style = self.style;
-            encode(&mut self.ready, style);
-        } else {
-            let mut frame = Vec::new();
-            encode(&mut frame, self.newest_style);
-            self.frame_bytes = self.frame_bytes.saturating_add(frame.len());
-            self.waiting_lossless = self.waiting_lossless.saturating_add(1);
-            self.waiting.push_back(Waiting::Frame(frame));
+    /// Encodes what waited for credit and need not wait any more. While a write is under way, what comes after
+    /// it is encoded at its end.
+    fn let_out(&mut self) {
+        if self.queue.expects_credit() && !self.writing {
+            self.queue.refill();
         }
     }
 
-    /// Bytes that wait to be written, encoded or not.
-    fn unwritten(&self) -> usize {
-        self.ready.len().saturating_add(self.event_bytes).saturating_add(self.frame_bytes)
-    }
-
-    fn take_ready(&mut self) -> Vec<u8> {
-        let empty = std::mem::take(&mut self.spare);
-        std::mem::replace(&mut self.ready, empty)
-    }
-
-    fn give_back(&mut self, mut written: Vec<u8>) {
-        // A large frame's buffer is not kept for the life of an idle connection.
-        if written.capacity() <= OUTBOX_READY_BYTES.saturating_mul(2) {
-            written.clear();
-            self.spare = written;
-        }
-    }
-
-    /// Whether the client has shown so little of what it was sent that it is sent no more than it must.
-    fn lacks_credit(&self) -> bool {
-        self.shown.is_some_and(|shown| self.seq.saturating_sub(shown) >= FLOW_WINDOW_EVENTS)
-    }
-
-    /// Whether all that waits is to wait on until the client has shown more: nothing of it must go out,
-    /// and it is not so much that those who make it would have to wait for the client's word. Who is
-    /// behind has to take all that waits.
-    fn holds_back(&self) -> bool {
-        self.lacks_credit() && self.behind.is_none() && self.waiting_lossless == 0 && self.has_room()
-    }
-
-    /// Whether at least so many halves wait of what those who make events wait for.
-    fn holds(&self, halves: usize) -> bool {
-        self.waiting_events >= OUTBOX_EVENTS / 2 * halves
-            || self.event_bytes >= OUTBOX_TEXT_BYTES / 2 * halves
-    }
-
-    /// Whether those who make events have to wait.
-    fn is_full(&self) -> bool {
-        self.behind.is_none() && self.holds(2)
-    }
-
-    /// Whether there is so much room again that waking the waiting is worth it.
-    fn has_room(&self) -> bool {
-        !self.holds(1)
-    }
-
-    /// Whether those who make events did not wait, and so much waits that no more is taken.
-    fn is_overfull(&self) -> bool {
-        self.behind.is_none() && self.holds(4)
-    }
-
-    /// Whether an event is taken: not one that a client which fell behind is shown anew, and of the others only
-    /// so many.
-    fn takes(&self, event: &Event) -> bool {
-        self.behind.is_none() || (!is_shown_anew(event) && !self.holds(2))
-    }
-
-    /// Leaves out the events that wait and can be shown anew, and those to come until it has caught up.
-    fn fall_behind(&mut self) {
-        let waited = self.waiting.len();
-        self.waiting.retain(|item| match item {
-            Waiting::Frame(_) | Waiting::Style(_) => true,
-            Waiting::Event(event) => !is_shown_anew(event),
-            Waiting::Delta(..) => false,
-        });
-        self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
-        self.waiting_lossless = self.waiting.iter().filter(|item| item.is_lossless()).count();
-        let events = self.waiting.iter().filter_map(|item| match item {
-            Waiting::Event(event) => Some(event.body.weight()),
-            _ => None,
-        });
-        (self.waiting_events, self.event_bytes) =
-            events.fold((0, 0), |(count, bytes), weight| (count + 1, weight.saturating_add(bytes)));
-        self.forget_coalesced();
-    }
-
-    /// The number of events that were left out, where some were, once all that was kept is written.
-    fn take_missed(&mut self) -> Option<u64> {
-        let taken = self.ready.is_empty() && self.waiting.is_empty() && !self.writing && !self.closing;
-        let missed = if taken { self.behind.take() } else { None };
-        if missed.is_some() {
-            self.forget_coalesced();
-        }
-        missed.filter(|missed| *missed > 0)
-    }
-
-    /// What was joined and replaced for a client that fell behind is no news beside what was left out.
-    fn forget_coalesced(&mut self) {
-        if let Some(coalesced) = &mut self.coalesced {
-            *coalesced = Coalesced { told: coalesced.told, ..Coalesced::default() };
-        }
-    }
-
-    fn encode(&mut self, event: &Event, joined: Option<&str>, connection: u64, clock: &dyn Clock) {
-        self.seq = self.seq.saturating_add(1);
-        let topic = event.body.topic();
-        let ts = self.stamp.now(clock);
-        let id =
-            event.cause.as_ref().filter(|cause| cause.connection == connection).map(|cause| &*cause.request);
-        let stamp = Stamp { seq: self.seq, ts, id };
-        match (&event.body, &event.session) {
-            (Body::AssistantDelta(text) | Body::ThinkingDelta(text), Some(session)) => {
-                let delta = Delta {
-                    session: session.as_str(),
-                    offset: event.offset,
-                    turn: event.turn.as_ref().map(|turn| turn.as_str()),
-                    text: joined.unwrap_or(text),
-                };
-                encode::delta(&mut self.ready, self.style, topic, stamp, delta);
-            }
-            (Body::ContextUpdated { sessions, active }, _) => {
-                encode::context(&mut self.ready, self.style, stamp, sessions.as_ref(), active.as_ref());
-            }
-            _ => {
-                let mut payload = event.payload();
-                if let Some(text) = joined {
-                    payload.put("arguments", text.to_owned());
-                }
-                encode::event(&mut self.ready, self.style, topic, stamp, &payload);
-            }
-        }
-    }
-
-    fn enqueue(&mut self, event: &Event) {
-        match event.body.class() {
-            Class::Coalescible => {
-                let text = event.body.text().map_or("", |text| text);
-                self.event_bytes = self.event_bytes.saturating_add(text.len());
-                let merge = self.waiting.len() >= OUTBOX_MERGE_FROM || self.lacks_credit();
-                match self.waiting.back_mut() {
-                    Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
-                        joined.push_str(text);
-                        last.offset = event.offset;
-                        if let Some(coalesced) = &mut self.coalesced {
-                            coalesced.joined = coalesced.joined.saturating_add(1);
-                        }
-                    }
-                    _ => {
-                        self.waiting_events = self.waiting_events.saturating_add(1);
-                        self.waiting.push_back(Waiting::Delta(event.clone(), text.to_owned()));
-                    }
-                }
-            }
-            Class::Latest => {
-                let older = self.waiting.iter().rposition(|item| match item {
-                    Waiting::Event(older) => same_stream(older, event),
-                    _ => false,
-                });
-                if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
-                    self.waiting_events = self.waiting_events.saturating_sub(1);
-                    self.event_bytes = self.event_bytes.saturating_sub(older.body.weight());
-                    if let Some(coalesced) = &mut self.coalesced {
-                        coalesced.replaced = coalesced.replaced.saturating_add(1);
-                    }
-                }
-                self.push_waiting(event);
-            }
-            Class::Lossless => {
-                self.waiting_lossless = self.waiting_lossless.saturating_add(1);
-                self.push_waiting(event);
-            }
-        }
-    }
-
-    fn push_waiting(&mut self, event: &Event) {
-        self.waiting_events = self.waiting_events.saturating_add(1);
-        self.event_bytes = self.event_bytes.saturating_add(event.body.weight());
-        self.waiting.push_back(Waiting::Event(event.clone()));
-    }
-
-    /// Encodes what waits, as far as `ready` takes it.
-    fn refill(&mut self, connection: u64, clock: &dyn Clock) {
-        while self.ready.len() < OUTBOX_READY_BYTES && !self.holds_back() {
-            let next = self.waiting.pop_front();
-            if next.as_ref().is_some_and(Waiting::is_lossless) {
-                self.waiting_lossless = self.waiting_lossless.saturating_sub(1);
-            }
-            match next {
-                None => {
-                    self.waiting_events = 0;
-                    self.event_bytes = 0;
-                    self.frame_bytes = 0;
-                    self.waiting.shrink_to(OUTBOX_MERGE_FROM);
-                    return self.report(connection, clock);
-                }
-                Some(Waiting::Style(style)) => self.style = style,
-                Some(Waiting::Frame(frame)) => {
-                    self.frame_bytes = self.frame_bytes.saturating_sub(frame.len());
-                    self.ready.extend_from_slice(&frame);
-                }
-                Some(Waiting::Event(event)) => {
-                    self.waiting_events = self.waiting_events.saturating_sub(1);
-                    self.event_bytes = self.event_bytes.saturating_sub(event.body.weight());
-                    self.encode(&event, None, connection, clock);
-                }
-                Some(Waiting::Delta(event, text)) => {
-                    self.waiting_events = self.waiting_events.saturating_sub(1);
-                    self.event_bytes = self.event_bytes.saturating_sub(text.len());
-                    self.encode(&event, Some(&text), connection, clock);
-                }
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Tells a client that has caught up what became less meanwhile; not so often that it is slow for that.
-    fn report(&mut self, connection: u64, clock: &dyn Clock) {
-        let Some(coalesced) = self.coalesced else { return };
-        let Coalesced { joined, replaced, told } = coalesced;
-        if (joined == 0 && replaced == 0) || self.behind.is_some() {
-            return;
-        }
-        let now = crate::clock::epoch_millis(clock.now());
-        // A clock that was set back must not silence it.
-        let just_told = told.is_some_and(|told| (0..COALESCED_PAUSE_MS).contains(&now.saturating_sub(told)));
-        if just_told && !self.closing {
-            return;
-        }
-        self.coalesced = Some(Coalesced { told: Some(now), ..Coalesced::default() });
-        let mut detail = Map::new();
-        detail.put("joined", count(joined));
-        detail.put("replaced", count(replaced));
-        let mut payload = Map::new();
-        payload.put("code", "delivery/coalesced");
-        payload.put(
-            "message",
-            format!(
-                "This connection was slow: {joined} pieces of text were joined to others, {replaced} \
-                 snapshots were replaced by newer ones. No text was lost."
-            ),
-        );
-        payload.put("detail", Value::from(detail));
-        let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
-        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
-        self.encode(&event, None, connection, clock);
-    }
-}
-
-/// Whether a client that was left behind is shown what the event tells: its topic's word, but for an answer that
-/// could not be saved.
-fn is_shown_anew(event: &Event) -> bool {
-    let saved = event.entry.is_some() || event.body.topic() != Topic::AssistantMessage;
-    saved && event.body.topic().is_shown_anew()
-}
-
-/// Whether a newer event continues or replaces an older one.
-fn same_stream(older: &Event, newer: &Event) -> bool {
-    let tool = |event: &Event| match &event.body {
-        Body::ToolDelta { tool_id, .. } => Some(tool_id.clone()),
-        Body::ToolUpdate(output) => Some(output.call.id.clone()),
-        // Each job has a stream of its own.
-        Body::Payload(crate::catalogue::Topic::JobUpdated, map) => {
-            map.get_keyword("job").and_then(|job| job.get("id")?.as_str().map(Arc::from))
-        }
-        _ => None,
-    };
-    // Text belongs to a turn and to the request that began it; a snapshot replaces any older one.
-    let same_origin =
-        newer.body.class() == Class::Latest || (older.turn == newer.turn && older.cause == newer.cause);
-    older.body.topic() == newer.body.topic()
-        && older.session == newer.session
-        && same_origin
-        && tool(older) == tool(newer)
-}
-
-/// The time of the last event as text; events of one millisecond share it.
-#[derive(Default)]
-struct CachedStamp {
-    millis: Option<i64>,
-    text: Arc<str>,
-}
-
-impl CachedStamp {
-    fn now(&mut self, clock: &dyn Clock) -> &str {
-        let now = clock.now();
-        let millis = crate::clock::epoch_millis(now);
-        if self.millis != Some(millis) {
-            self.millis = Some(millis);
-            self.text = rfc3339(now);
-        }
-        &self.text
+    /// Whether what is ready is left to the reader thread's flush.
+    fn is_held(&self) -> bool {
+        self.held && self.queue.ready() < OUTBOX_READY_BYTES && !self.queue.is_closing()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Topic;
     use crate::clock::FixedClock;
     use crate::edn;
+    use crate::event::Body;
+    use crate::frame::encode;
+    use crate::limits::{FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_TEXT_BYTES};
     use crate::message::{SessionId, TurnId};
-    use crate::value::Owned;
+    use crate::value::{Map, Owned, Value};
 
     /// An output whose reader can be stopped.
     #[derive(Clone, Default)]
@@ -890,7 +494,7 @@ mod tests {
 
         /// Waits until nothing encoded is left to write.
         fn settle(&self) {
-            while self.outbox.lock().writing || !self.outbox.lock().ready.is_empty() {
+            while self.outbox.lock().writing || self.outbox.lock().queue.ready() > 0 {
                 std::thread::yield_now();
             }
         }
@@ -1137,9 +741,9 @@ mod tests {
         // A piece of what is encoded goes out, and some of what waits is encoded: less than the bound waits, and
         // more than is worth waking those who wait.
         let mut inner = rig.outbox.lock();
-        inner.ready.clear();
-        inner.refill(1, &FixedClock::default());
-        assert!(!inner.is_full() && !inner.has_room());
+        inner.queue.take_ready();
+        inner.queue.refill();
+        assert!(!inner.queue.is_full() && !inner.queue.has_room());
         drop(inner);
         rig.outbox.fall_behind();
         assert!(rig.outbox.is_behind());
@@ -1177,7 +781,7 @@ mod tests {
             assert!(depth.waiting <= 2 * OUTBOX_EVENTS, "{depth:?}");
             assert!(depth.bytes <= 2 * OUTBOX_TEXT_BYTES + 4 * OUTBOX_READY_BYTES, "{depth:?}");
         }
-        assert!(rig.outbox.lock().behind.is_some());
+        assert!(rig.outbox.is_behind());
         check_seq(&rig.frames());
     }
 
