@@ -35,6 +35,7 @@ mod workflow;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dashmap::DashMap;
@@ -73,6 +74,8 @@ pub(crate) struct Shared {
     clock: Arc<dyn Clock>,
     /// When the process was started.
     started: jiff::Timestamp,
+    /// The same on the clock that is never set.
+    began: Duration,
     settings: Settings,
     store: Store,
     memory: Memory,
@@ -136,6 +139,7 @@ impl Runtime {
             reloading: Mutex::new(()),
             usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
             started,
+            began: clock.passed(),
             clock,
             settings,
             store,

@@ -330,15 +330,24 @@ fn a_slash_command_on_the_command_line_prints_its_outcome() {
 
 #[test]
 fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
-    let setup = Setup::new().script(ECHO);
+    let setup = Setup::new().script(
+        "{:turns [{:steps [{:echo :last-user}]} {:steps [{:delta \"begun\"} {:sleep-ms 3600000}]} \
+         {:steps [{:echo :last-user}]}]}",
+    );
     let mut bridge = setup.serve();
     bridge.handshake();
-    bridge.ask("s", "subscribe", "{:topics [\"assistant/message\"]}");
+    bridge.ask("s", "subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}");
     let opened = |answer: &edn_bridge::value::Owned| {
         at(answer, &["data", "session-id"]).and_then(|id| id.as_str()).unwrap().to_owned()
     };
     let first = opened(&bridge.ask("n", "new_session", "{}"));
     bridge.ask("p", "prompt", "{:message \"remember me\"}");
+    bridge.event("assistant/message");
+    // A message that was meant for a call which did not come waits, and does not keep the session.
+    bridge.ask("e", "prompt", "{:message \"never answered\"}");
+    bridge.event("assistant/delta");
+    bridge.ask("w", "steer", "{:message \"and that\"}");
+    bridge.ask("x", "abort", "{}");
     bridge.event("assistant/message");
     // As many as may live, and the one that the connection began with, which stays.
     for n in 0..LIVE_SESSIONS {
@@ -364,8 +373,14 @@ fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
     assert_eq!(kind(&back), "response", "{back}");
     let messages = bridge.ask("m", "get_messages", "{}");
     let messages = at(&messages, &["data", "messages"]).and_then(|messages| messages.as_slice()).unwrap();
-    assert_eq!(messages.len(), 2);
+    assert_eq!(messages.len(), 4);
     assert!(messages[0].to_string().contains("remember me"));
+    let waiting = |bridge: &mut support::Bridge, id: &str| {
+        let state = bridge.ask(id, "get_state", "{}");
+        at(&state, &["data", "state", "pending-message-count"]).and_then(|count| count.as_i64())
+    };
+    assert_eq!(waiting(&mut bridge, "g"), Some(1));
     bridge.ask("p2", "prompt", "{:message \"and go on\"}");
     bridge.event("assistant/message");
+    assert_eq!(waiting(&mut bridge, "g2"), Some(0));
 }

@@ -183,13 +183,13 @@ impl Live {
         }
     }
 
-    /// Whether nothing runs, waits or is awaited in the session.
+    /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal, and waits there
+    /// as well.
     fn is_at_rest(&self) -> bool {
         self.turn.is_none()
             && self.released.is_none()
             && self.bash.is_none()
             && !self.jobs.any_running()
-            && self.queue.len() == 0
             && self.until_idle.is_empty()
             && self.handle.working_for().is_none()
     }

@@ -225,7 +225,8 @@ impl World for Moment {
         ProcessFacts {
             pid: std::process::id(),
             started_at: rfc3339(shared.started).to_string(),
-            uptime_ms: now.as_millisecond().saturating_sub(shared.started.as_millisecond()),
+            uptime_ms: i64::try_from(shared.clock.passed().saturating_sub(shared.began).as_millis())
+                .unwrap_or(i64::MAX),
             now: rfc3339(now).to_string(),
             events: shared.hub.events(),
         }
