@@ -2,7 +2,6 @@
 
 mod client;
 mod doctor;
-mod heap;
 mod log;
 mod repl;
 mod serve;
@@ -164,7 +163,7 @@ const FAILED: u8 = 1;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    heap::share();
+    edn_bridge::heap::set_up();
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { given: given(&matches), ..arguments.options };

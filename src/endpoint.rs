@@ -24,7 +24,8 @@ use crate::event::{Body, Cause, Event};
 use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
 use crate::frame::{Line, Splitter, Style};
-use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED};
+use crate::heap;
+use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED};
 use crate::message::{SessionId, count};
 use crate::router;
 use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
@@ -68,6 +69,8 @@ pub struct Connection {
     /// The client named the dialog topic in a subscription.
     dialogs: AtomicBool,
     focus: ArcSwap<SessionId>,
+    /// The version of the list of sessions that it was told last.
+    told_sessions: AtomicU64,
     on_end: Box<dyn Fn(End) + Send + Sync>,
     /// The connection itself, for replies that outlive the call.
     this: std::sync::Weak<Self>,
@@ -104,6 +107,7 @@ pub fn start(
         interactor: AtomicBool::new(false),
         dialogs: AtomicBool::new(false),
         focus: ArcSwap::from_pointee(SessionId::from("")),
+        told_sessions: AtomicU64::new(0),
         on_end,
         this: this.clone(),
     });
@@ -171,6 +175,9 @@ impl Connection {
             self.outbox.hold();
             while let Some(line) = splitter.next_line() {
                 self.serve(&line);
+                if matches!(line, Line::Whole(bytes) if bytes.len() >= LARGE_LINE_BYTES) {
+                    heap::give_back();
+                }
                 if !self.outbox.wait_for_room(|| input.has_ended(), STALLED) {
                     return;
                 }
@@ -395,7 +402,10 @@ impl Client for Connection {
         if let Body::ContextUpdated { sessions, .. } = &event.body {
             let body = Body::ContextUpdated { sessions: sessions.clone(), active: Some(self.focused()) };
             let event = Event { body, ..event.clone() };
-            return self.outbox.push_event(&event, || self.wants(topic, event.session.as_ref()));
+            // Who made an older list may come later.
+            let is_news =
+                || self.told_sessions.fetch_max(sessions.version(), Ordering::AcqRel) <= sessions.version();
+            return self.outbox.push_event(&event, || self.wants(topic, event.session.as_ref()) && is_news());
         }
         self.outbox.push_event(event, || self.wants(topic, event.session.as_ref()))
     }

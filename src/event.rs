@@ -99,8 +99,11 @@ pub trait LiveSessions: fmt::Debug + Send + Sync {
     /// The widget with the tree that they form.
     fn tree_widget(&self) -> Map<'_>;
 
-    /// How many there are.
-    fn count(&self) -> usize;
+    /// The later the list was begun, the greater, in one process.
+    fn version(&self) -> u64;
+
+    /// About how many bytes it keeps.
+    fn weight(&self) -> usize;
 }
 
 /// The newest part of a session's history.
@@ -146,9 +149,6 @@ pub struct ToolOutput {
 
 /// What a value counts for beside its text: about its place in a collection.
 const VALUE_WEIGHT: usize = 32;
-
-/// What a live session counts for, whose facts others hold too.
-const SESSION_WEIGHT: usize = 128;
 
 fn weight(value: &Value<'_>) -> usize {
     let sum = |weights: &mut dyn Iterator<Item = usize>| weights.fold(0, usize::saturating_add);
@@ -213,7 +213,7 @@ impl Body {
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
             Self::SessionUpdated(map) | Self::Payload(_, map) => map_weight(map),
-            Self::ContextUpdated { sessions, .. } => sessions.count().saturating_mul(SESSION_WEIGHT),
+            Self::ContextUpdated { sessions, .. } => sessions.weight(),
             Self::Error { message: text, .. }
             | Self::AssistantDelta(text)
             | Self::ThinkingDelta(text)
@@ -239,7 +239,7 @@ impl Event {
         let mut map = match &self.body {
             Body::SessionUpdated(map) | Body::Payload(_, map) => map.as_ref().clone(),
             Body::ContextUpdated { sessions, .. } => {
-                let mut slots = Vec::with_capacity(sessions.count());
+                let mut slots = Vec::new();
                 sessions.each(&mut |_, slot| slots.push(Value::from(slot.into_owned())));
                 let mut map = Map::new();
                 map.put("sessions", Value::vector(slots));

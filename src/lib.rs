@@ -17,6 +17,7 @@ pub mod endpoint;
 pub mod event;
 pub mod export;
 pub mod frame;
+pub mod heap;
 pub mod hook;
 pub mod http;
 pub mod interaction;

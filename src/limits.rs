@@ -75,6 +75,12 @@ pub const LIVE_SESSIONS: usize = 1024;
 /// Most sessions that live in one process, those at work and looked at among them.
 pub const MAX_LIVE_SESSIONS: usize = 2048;
 
+/// How long after the allocator gave pages back it is not asked for more: looking for them takes milliseconds.
+pub const GIVE_BACK_PAUSE: Duration = Duration::from_secs(1);
+
+/// From how many bytes on a line was large: what was made of it is given back to the system.
+pub const LARGE_LINE_BYTES: usize = 1024 * 1024;
+
 /// Files of one process that may be open, where the system allows as many: those of the most live sessions,
 /// and as many again for connections, commands and servers.
 pub const DESCRIPTORS: u64 = 8192;

@@ -99,7 +99,7 @@ impl Phase {
 impl SessionFacts {
     /// The name, else the start of the first message, else what a list shows for an empty session.
     pub fn display_name(&self) -> &str {
-        self.name.as_deref().or(self.first_message.as_deref()).unwrap_or("New session")
+        display_name(self.name.as_deref(), self.first_message.as_deref())
     }
 
     /// The thinking level that the model really has.
@@ -145,6 +145,10 @@ impl SessionFacts {
         // Token counts are far below 2^52, where a float still tells all integers apart.
         Some(precise(self.context_tokens) / precise(self.context_window))
     }
+}
+
+fn display_name<'f>(name: Option<&'f str>, first_message: Option<&'f str>) -> &'f str {
+    name.or(first_message).unwrap_or("New session")
 }
 
 fn precise(count: u64) -> f64 {
@@ -264,40 +268,82 @@ fn home_relative(path: &str) -> String {
     }
 }
 
-/// One session in a list.
-pub fn slot(facts: &SessionFacts) -> Map<'_> {
-    let mut map = Map::new();
-    map.put("id", facts.id.as_str());
-    map.put("name", facts.name.as_deref());
-    map.put("display-name", facts.display_name());
-    map.put("worktree-path", facts.cwd.as_ref());
-    map.put("is-streaming", facts.is_streaming());
-    map.put("parent-session-id", facts.parent.as_ref().map(SessionId::as_str));
-    map.put("created-at", facts.created_at.as_ref());
-    map.put("message-count", Value::from(facts.message_count));
-    map.put("session-file", facts.file.as_deref());
-    map
-}
-
-/// The payload of `context/updated`, without the connection's active session: the live sessions and the
-/// tree that they form.
+/// One session in a list: of its facts those that a list shows, whose text it shares.
 #[derive(Debug)]
-pub struct Context {
-    sessions: Vec<Arc<SessionFacts>>,
-    tree: Lines,
+pub struct Slot {
+    id: SessionId,
+    name: Option<Arc<str>>,
+    first_message: Option<Arc<str>>,
+    cwd: Arc<str>,
+    is_streaming: bool,
+    parent: Option<SessionId>,
+    created_at: Arc<str>,
+    message_count: usize,
+    file: Option<Arc<str>>,
 }
 
-impl Context {
-    /// Of the live sessions, oldest first.
-    pub fn new(sessions: Vec<Arc<SessionFacts>>) -> Self {
-        Self { tree: tree_lines(&sessions), sessions }
+impl Slot {
+    /// Of a session.
+    pub fn new(facts: &SessionFacts) -> Self {
+        Self {
+            id: facts.id.clone(),
+            name: facts.name.clone(),
+            first_message: facts.first_message.clone(),
+            cwd: facts.cwd.clone(),
+            is_streaming: facts.is_streaming(),
+            parent: facts.parent.clone(),
+            created_at: facts.created_at.clone(),
+            message_count: facts.message_count,
+            file: facts.file.clone(),
+        }
+    }
+
+    /// As the wire shows it, without what differs between connections.
+    pub fn to_map(&self) -> Map<'_> {
+        let mut map = Map::new();
+        map.put("id", self.id.as_str());
+        map.put("name", self.name.as_deref());
+        map.put("display-name", self.display_name());
+        map.put("worktree-path", self.cwd.as_ref());
+        map.put("is-streaming", self.is_streaming);
+        map.put("parent-session-id", self.parent.as_ref().map(SessionId::as_str));
+        map.put("created-at", self.created_at.as_ref());
+        map.put("message-count", Value::from(self.message_count));
+        map.put("session-file", self.file.as_deref());
+        map
+    }
+
+    fn display_name(&self) -> &str {
+        display_name(self.name.as_deref(), self.first_message.as_deref())
+    }
+
+    /// About how many bytes it keeps where nobody else keeps them any more.
+    fn weight(&self) -> usize {
+        let texts = [self.name.as_deref(), self.first_message.as_deref(), self.file.as_deref()];
+        let text: usize = texts.into_iter().flatten().map(str::len).sum();
+        text.saturating_add(self.cwd.len()).saturating_add(size_of::<Self>())
     }
 }
 
-impl LiveSessions for Context {
+/// The live sessions and the tree that they form, of which `context/updated` tells.
+#[derive(Debug)]
+pub struct SessionList {
+    version: u64,
+    slots: Vec<Slot>,
+    tree: Lines,
+}
+
+impl SessionList {
+    /// Of the live sessions, oldest first. The version has to be taken before they are looked at.
+    pub fn new(version: u64, slots: Vec<Slot>) -> Self {
+        Self { version, tree: tree_lines(&slots), slots }
+    }
+}
+
+impl LiveSessions for SessionList {
     fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
-        for facts in &self.sessions {
-            show(&facts.id, slot(facts));
+        for slot in &self.slots {
+            show(&slot.id, slot.to_map());
         }
     }
 
@@ -310,8 +356,12 @@ impl LiveSessions for Context {
         widget
     }
 
-    fn count(&self) -> usize {
-        self.sessions.len()
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn weight(&self) -> usize {
+        self.slots.iter().map(Slot::weight).fold(self.tree.text.len(), usize::saturating_add)
     }
 }
 
@@ -332,28 +382,28 @@ impl Lines {
 
 /// Each session a line, children below their parent and indented. A session whose parent is not live
 /// stands at the margin. Linear in the number of sessions; the indentation has a bound for that.
-fn tree_lines(sessions: &[Arc<SessionFacts>]) -> Lines {
+fn tree_lines(slots: &[Slot]) -> Lines {
     const DEEPEST: usize = 16;
-    let live: HashSet<&SessionId> = sessions.iter().map(|facts| &facts.id).collect();
-    let mut children: HashMap<&SessionId, Vec<&SessionFacts>> = HashMap::new();
-    let mut open: Vec<(&SessionFacts, usize)> = Vec::new();
+    let live: HashSet<&SessionId> = slots.iter().map(|slot| &slot.id).collect();
+    let mut children: HashMap<&SessionId, Vec<&Slot>> = HashMap::new();
+    let mut open: Vec<(&Slot, usize)> = Vec::new();
     // From the last to the first: what is put down last is taken up first.
-    for facts in sessions.iter().rev() {
-        match facts.parent.as_ref().filter(|parent| live.contains(parent)) {
-            Some(parent) => children.entry(parent).or_default().push(facts),
-            None => open.push((facts, 0)),
+    for slot in slots.iter().rev() {
+        match slot.parent.as_ref().filter(|parent| live.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(slot),
+            None => open.push((slot, 0)),
         }
     }
     let mut lines = Lines::default();
-    while let Some((facts, depth)) = open.pop() {
+    while let Some((slot, depth)) = open.pop() {
         for _ in 0..depth.min(DEEPEST) {
             lines.text.push_str("  ");
         }
-        lines.text.push_str(if facts.is_streaming() { "● " } else { "○ " });
-        lines.text.push_str(facts.display_name());
+        lines.text.push_str(if slot.is_streaming { "● " } else { "○ " });
+        lines.text.push_str(slot.display_name());
         lines.ends.push(lines.text.len());
         // Taken out, so that two sessions with one id in a damaged file do not both have them.
-        let below = children.remove(&facts.id).unwrap_or_default();
+        let below = children.remove(&slot.id).unwrap_or_default();
         open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));
     }
     lines
@@ -421,9 +471,9 @@ impl SessionFacts {
 mod tests {
     use super::*;
 
-    fn facts(id: &str, parent: Option<&str>) -> Arc<SessionFacts> {
+    fn slot(id: &str, parent: Option<&str>) -> Slot {
         let parent = parent.map(SessionId::from);
-        Arc::new(SessionFacts { name: Some(id.into()), parent, ..SessionFacts::empty(id) })
+        Slot::new(&SessionFacts { name: Some(id.into()), parent, ..SessionFacts::empty(id) })
     }
 
     #[test]
@@ -436,10 +486,10 @@ mod tests {
             ("e", Some("a")),
             ("f", Some("gone")),
         ];
-        let lines = tree_lines(&sessions.map(|(id, parent)| facts(id, parent)));
+        let lines = tree_lines(&sessions.map(|(id, parent)| slot(id, parent)));
         assert_eq!(lines.iter().collect::<Vec<_>>(), ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
         // Two that claim to be each other's parent are no root; nothing hangs on them.
-        assert_eq!(tree_lines(&[facts("x", Some("y")), facts("y", Some("x"))]).iter().next(), None);
+        assert_eq!(tree_lines(&[slot("x", Some("y")), slot("y", Some("x"))]).iter().next(), None);
     }
 
     #[test]
@@ -448,7 +498,7 @@ mod tests {
         let chain: Vec<_> = names
             .iter()
             .enumerate()
-            .map(|(at, name)| facts(name, at.checked_sub(1).map(|at| names[at].as_str())))
+            .map(|(at, name)| slot(name, at.checked_sub(1).map(|at| names[at].as_str())))
             .collect();
         let lines = tree_lines(&chain);
         assert_eq!(lines.iter().count(), chain.len());

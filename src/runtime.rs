@@ -33,7 +33,7 @@ mod unload;
 mod workflow;
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ use crate::interaction::Board;
 use crate::interaction::audit::Audit;
 use crate::memory::Memory;
 use crate::message::SessionId;
-use crate::projection;
+use crate::projection::{SessionList, Slot};
 use crate::provider::Provider;
 use crate::provider::embedded::{Embedded, ModelFile};
 use crate::provider::hosted::{Hosted, spec};
@@ -98,6 +98,8 @@ pub(crate) struct Shared {
     open_files: usize,
     /// How often a session was looked up.
     lookups: AtomicU64,
+    /// Counts lists of the live sessions.
+    lists: AtomicU64,
     /// The session that connections start with, until they choose another.
     primary: std::sync::OnceLock<SessionId>,
     /// One at a time, so that a file is opened once.
@@ -150,6 +152,7 @@ impl Runtime {
             sessions,
             open_files: descriptors::for_sessions(),
             lookups: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
             actions: Mutex::default(),
@@ -181,14 +184,17 @@ impl Shared {
 
     /// The event that says which sessions are live.
     fn context_event(&self) -> Event {
-        let facts: Vec<_> = self.live().iter().map(|handle| handle.snapshot().facts.clone()).collect();
+        // Before anything is looked at: of two lists the later one has what the other missed.
+        let version = self.lists.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        let slots = self.live().iter().map(|handle| Slot::new(&handle.snapshot().facts)).collect();
+        let sessions = Arc::new(SessionList::new(version, slots));
         Event {
             session: None,
             offset: 0,
             turn: None,
             entry: None,
             cause: None,
-            body: Body::ContextUpdated { sessions: Arc::new(projection::Context::new(facts)), active: None },
+            body: Body::ContextUpdated { sessions, active: None },
         }
     }
 

@@ -19,7 +19,7 @@ use edn_bridge::limits::{
 use edn_bridge::session::Client as _;
 use edn_bridge::transport::memory::Writer;
 use edn_bridge::value::{Owned, Value};
-use endpoint_support::double::{Double, Fate, Kept};
+use endpoint_support::double::{Double, Fate, Kept, Listed};
 use endpoint_support::{PATIENCE, check, connect, lines};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -281,6 +281,29 @@ fn beyond_the_window_what_must_not_be_dropped_comes_at_once_and_brings_what_stoo
         peer.double.tell(Body::AssistantDelta("y".into()));
         assert_eq!(text(&peer.frame(), "event"), "assistant/delta");
     }
+}
+
+#[test]
+fn of_two_lists_of_sessions_the_one_that_was_made_later_is_the_last_one_told() {
+    let mut peer = Peer::new("", |_, _| Fate::Now);
+    peer.send(&request("s", "subscribe", "{:topics [\"context/updated\"]}"));
+    peer.frame();
+    let list = |frame: &Owned| {
+        let data = frame.get("data").unwrap();
+        assert_eq!(text(data, "active-session-id"), "s");
+        let slots = data.get("sessions").unwrap().as_slice().unwrap().to_vec();
+        let active: Vec<_> =
+            slots.iter().map(|slot| slot.get("is-active").unwrap().as_bool().unwrap()).collect();
+        assert_eq!(active, [true, false]);
+        text(&slots[1], "id").to_owned()
+    };
+    assert_eq!(list(&peer.frame()), "v1");
+    // Two tasks make a list at the same time, and who was first comes last.
+    for version in [7, 6, 7, 9] {
+        peer.double.tell(Listed(version).told());
+    }
+    assert_eq!([(); 3].map(|()| list(&peer.frame())), ["v7", "v7", "v9"]);
+    assert_eq!(peer.finish(), [] as [Owned; 0]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("value", &[]),
     ("clock", &[]),
     ("descriptors", &["limits"]),
+    ("heap", &["limits"]),
     ("private", &[]),
     ("transport", &["private"]),
     ("secret", &[]),
@@ -75,6 +76,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "endpoint",
         &[
+            "heap",
             "transport",
             "frame",
             "router",
@@ -90,6 +92,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "runtime",
         &[
+            "heap",
             "limits",
             "value",
             "clock",

@@ -25,6 +25,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -60,8 +61,8 @@ struct Inner {
     queue: Queue,
     /// Somebody writes, outside the lock.
     writing: bool,
-    /// The reader thread answers a batch and will flush.
-    held: bool,
+    /// The thread that answers a batch of requests and will flush, as long as nobody else has added anything.
+    held: Option<ThreadId>,
     /// The writer thread sleeps.
     asleep: bool,
     /// All is written and the writer has ended.
@@ -89,7 +90,7 @@ impl Outbox {
             inner: Mutex::new(Inner {
                 queue: Queue::new(connection, clock),
                 writing: false,
-                held: false,
+                held: None,
                 asleep: false,
                 drained: false,
                 dead: false,
@@ -160,7 +161,7 @@ impl Outbox {
             self.flush();
         }
         if much && !crowded {
-            self.lock().held = true;
+            self.hold();
         }
         if !crowded {
             return true;
@@ -178,7 +179,7 @@ impl Outbox {
                 .map(|(inner, waited)| (inner, waited.timed_out()))
                 .unwrap_or_else(|poisoned| (poisoned.into_inner().0, false));
             if !timed_out {
-                inner.held = true;
+                inner.held = Some(thread::current().id());
                 return true;
             }
             let before = std::mem::replace(&mut taken, self.pieces.load(Ordering::Relaxed));
@@ -231,16 +232,16 @@ impl Outbox {
         self.notify(inner);
     }
 
-    /// Says that the reader thread will push several frames and then call [`Outbox::flush`].
+    /// Says that the calling thread will push several frames and then call [`Outbox::flush`].
     pub fn hold(&self) {
-        self.lock().held = true;
+        self.lock().held = Some(thread::current().id());
     }
 
     /// Writes what is ready from the calling thread, if it is little and can be written at once; else
     /// leaves it to the writer thread.
     pub fn flush(&self) {
         let mut inner = self.lock();
-        inner.held = false;
+        inner.held = None;
         if inner.queue.ready() == 0 || inner.writing || inner.dead {
             return;
         }
@@ -374,7 +375,11 @@ impl Outbox {
         self.output.shut();
     }
 
-    fn notify(&self, inner: MutexGuard<'_, Inner>) {
+    fn notify(&self, mut inner: MutexGuard<'_, Inner>) {
+        // A request may take long: what others add meanwhile does not wait for its answer.
+        if inner.held.is_some_and(|holder| holder != thread::current().id()) {
+            inner.held = None;
+        }
         let wake = inner.asleep && !inner.is_held() && !inner.writing;
         drop(inner);
         if wake {
@@ -396,9 +401,9 @@ impl Inner {
         }
     }
 
-    /// Whether what is ready is left to the reader thread's flush.
+    /// Whether what is ready is left to the flush of who answers a batch.
     fn is_held(&self) -> bool {
-        self.held && self.queue.ready() < OUTBOX_READY_BYTES && !self.queue.is_closing()
+        self.held.is_some() && self.queue.ready() < OUTBOX_READY_BYTES && !self.queue.is_closing()
     }
 }
 
@@ -429,6 +434,19 @@ mod tests {
             self.0.0.lock().unwrap().closed = closed;
             self.0.1.notify_all();
         }
+
+        /// Waits until so many lines are written.
+        fn wait_for(&self, lines: usize) {
+            let written = |state: &mut GateState| lines_of(&state.written) < lines;
+            let patience = Duration::from_secs(60);
+            let state = self.0.0.lock().unwrap();
+            let (_state, waited) = self.0.1.wait_timeout_while(state, patience, written).unwrap();
+            assert!(!waited.timed_out(), "it was not written");
+        }
+    }
+
+    fn lines_of(written: &[u8]) -> usize {
+        written.iter().filter(|byte| **byte == b'\n').count()
     }
 
     impl Output for Gate {
@@ -436,6 +454,7 @@ mod tests {
             let state = self.0.0.lock().unwrap();
             let mut state = self.0.1.wait_while(state, |state| state.closed).unwrap();
             state.written.extend_from_slice(bytes);
+            self.0.1.notify_all();
             Ok(())
         }
 
@@ -919,5 +938,21 @@ mod tests {
         let ids: Vec<_> =
             frames.iter().map(|frame| frame.get("id").unwrap().as_str().unwrap().to_owned()).collect();
         assert_eq!(ids, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_another_thread_adds_does_not_wait_for_the_request_that_is_answered() {
+        let rig = Rig::new();
+        rig.outbox.hold();
+        rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
+        let adding = std::thread::spawn({
+            let outbox = rig.outbox.clone();
+            move || outbox.push_frame(|out, style| encode::response(out, style, "s", "ping", &Map::new()))
+        });
+        adding.join().unwrap();
+        // Without a flush.
+        rig.gate.wait_for(2);
+        let ids: Vec<_> = rig.frames().iter().map(|frame| frame.get("id").unwrap().to_string()).collect();
+        assert_eq!(ids, ["\"r\"", "\"s\""]);
     }
 }

@@ -28,6 +28,13 @@ impl Style {
         }
     }
 
+    const fn end(self) -> u8 {
+        match self {
+            Self::Maps => b'}',
+            Self::Plists => b')',
+        }
+    }
+
     const fn close(self) -> &'static [u8] {
         match self {
             Self::Maps => b"}\n",
@@ -146,12 +153,12 @@ pub fn delta(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, de
         out.extend_from_slice(b" :turn-id ");
         text(out, turn);
     }
-    out.extend_from_slice(style.close().strip_suffix(b"\n").unwrap_or_default());
+    out.push(style.end());
     out.extend_from_slice(style.close());
 }
 
-/// A `context/updated`, each session written as it is laid out. Keys and order are those of the event's payload,
-/// with what belongs to the connection after them.
+/// A `context/updated`, which belongs to no session, each slot written as it is laid out. Keys and order are those
+/// of the event's payload, with what belongs to the connection after them.
 pub fn context(
     out: &mut Vec<u8>,
     style: Style,
@@ -178,7 +185,7 @@ pub fn context(
         out.extend_from_slice(b" :active-session-id ");
         text(out, active.as_str());
     }
-    out.extend_from_slice(style.close().strip_suffix(b"\n").unwrap_or_default());
+    out.push(style.end());
     out.extend_from_slice(style.close());
 }
 
@@ -273,9 +280,9 @@ mod tests {
     use crate::event::{Body, Event};
 
     #[derive(Debug)]
-    struct Two([SessionId; 2]);
+    struct Listed(Vec<SessionId>);
 
-    impl LiveSessions for Two {
+    impl LiveSessions for Listed {
         fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
             for id in &self.0 {
                 show(id, Map::new().with("id", id.as_str()).with("is-streaming", true));
@@ -286,29 +293,54 @@ mod tests {
             Map::new().with("content-lines", Value::vector(["○ a", "○ b"]))
         }
 
-        fn count(&self) -> usize {
-            self.0.len()
+        fn version(&self) -> u64 {
+            1
         }
+
+        fn weight(&self) -> usize {
+            0
+        }
+    }
+
+    fn written(style: Style, sessions: &Listed, active: Option<&str>) -> String {
+        let mut line = Vec::new();
+        let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
+        context(&mut line, style, stamp, sessions, active.map(SessionId::from).as_ref());
+        String::from_utf8(line).unwrap()
     }
 
     #[test]
     fn a_context_is_written_as_its_payload_is() {
-        let sessions = Arc::new(Two(["a".into(), "b".into()]));
-        let body = Body::ContextUpdated { sessions: sessions.clone(), active: None };
-        let of_payload =
-            Event { session: None, offset: 0, turn: None, entry: None, cause: None, body }.payload();
-        let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
-        for style in [Style::Maps, Style::Plists] {
-            let (mut whole, mut laid_out) = (Vec::new(), Vec::new());
-            event(&mut whole, style, Topic::ContextUpdated, stamp, &of_payload);
-            context(&mut laid_out, style, stamp, sessions.as_ref(), None);
-            assert_eq!(String::from_utf8(laid_out).unwrap(), String::from_utf8(whole).unwrap());
+        for ids in [&[][..], &["a"], &["a", "b"]] {
+            let listed = || Listed(ids.iter().map(|id| SessionId::from(*id)).collect());
+            let body = Body::ContextUpdated { sessions: Arc::new(listed()), active: None };
+            let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+            for style in [Style::Maps, Style::Plists] {
+                let mut whole = Vec::new();
+                let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
+                super::event(&mut whole, style, Topic::ContextUpdated, stamp, &event.payload());
+                assert_eq!(written(style, &listed(), None), String::from_utf8(whole).unwrap());
+            }
         }
-        let mut line = Vec::new();
-        context(&mut line, Style::Maps, stamp, sessions.as_ref(), Some(&"b".into()));
-        let line = String::from_utf8(line).unwrap();
-        let slots =
-            r#"[{:id "a" :is-streaming true :is-active false} {:id "b" :is-streaming true :is-active true}]"#;
-        assert!(line.contains(slots) && line.ends_with(" :active-session-id \"b\"}}\n"), "{line}");
+    }
+
+    #[test]
+    fn a_context_says_which_session_is_the_connections() {
+        let two = Listed(vec!["a".into(), "b".into()]);
+        for (style, slots, end) in [
+            (
+                Style::Maps,
+                r#"[{:id "a" :is-streaming true :is-active false} {:id "b" :is-streaming true :is-active true}]"#,
+                " :active-session-id \"b\"}}\n",
+            ),
+            (
+                Style::Plists,
+                r#"[(:id "a" :is-streaming t :is-active :false) (:id "b" :is-streaming t :is-active t)]"#,
+                " :active-session-id \"b\"))\n",
+            ),
+        ] {
+            let line = written(style, &two, Some("b"));
+            assert!(line.contains(slots) && line.ends_with(end), "{line}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::rfc3339;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
+use crate::heap;
 use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::projection::{self, Phase, SessionFacts};
@@ -176,6 +177,7 @@ impl Live {
                 if shared.forget(&self.handle, wish.lookup) {
                     settle(&self.journal).await;
                     drop(self);
+                    heap::give_back();
                     wish.done();
                     return shared.announce_context(None);
                 }
@@ -183,8 +185,8 @@ impl Live {
         }
     }
 
-    /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal, and waits there
-    /// as well.
+    /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal and comes
+    /// back with the session, but for the id of the request that brought it.
     fn is_at_rest(&self) -> bool {
         self.turn.is_none()
             && self.released.is_none()

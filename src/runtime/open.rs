@@ -8,7 +8,7 @@ use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
 use crate::limits::{LET_GO_TRIES, SEARCH_HITS};
 use crate::message::{EntryId, SessionId};
-use crate::projection::{self, SessionFacts};
+use crate::projection::{self, SessionFacts, Slot};
 use crate::runtime::Shared;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::{Handle, Snapshot};
@@ -284,7 +284,8 @@ impl Shared {
         for handle in live.iter().rev() {
             let facts = handle.snapshot().facts.clone();
             if scope == Scope::All || facts.cwd == asking.cwd {
-                let mut slot = projection::slot(&facts);
+                let shown = Slot::new(&facts);
+                let mut slot = shown.to_map();
                 slot.put("is-active", facts.id == asking.id);
                 slots.push(Value::from(slot.into_owned()));
             }
@@ -319,7 +320,7 @@ impl Shared {
             // One that is live is shown as it is now.
             if let Some(Ok(live)) = id.map(|id| self.session(&id)) {
                 let facts = live.snapshot().facts.clone();
-                for (key, value) in projection::slot(&facts).into_owned() {
+                for (key, value) in Slot::new(&facts).to_map().into_owned() {
                     slot.insert(key, value);
                 }
                 slot.put("is-active", facts.id == asking.id);

@@ -1,10 +1,11 @@
 //! A session API that keeps what it is asked, until the test says how it is answered.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::catalogue::Topic;
-use edn_bridge::event::{Body, Cause, Event};
+use edn_bridge::event::{Body, Cause, Event, LiveSessions};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
@@ -42,9 +43,41 @@ impl Kept {
 /// What a request becomes, by its op and how many came before it.
 type Policy = Box<dyn Fn(&'static str, usize) -> Fate + Send + Sync>;
 
+/// A list of two sessions, of which one is named by its version.
+#[derive(Debug)]
+pub struct Listed(pub u64);
+
+impl Listed {
+    /// As an event tells it.
+    pub fn told(self) -> Body {
+        Body::ContextUpdated { sessions: Arc::new(self), active: None }
+    }
+}
+
+impl LiveSessions for Listed {
+    fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
+        for id in ["s".to_owned(), format!("v{}", self.0)] {
+            show(&SessionId::from(id.as_str()), Map::new().with("id", id.as_str()));
+        }
+    }
+
+    fn tree_widget(&self) -> Map<'_> {
+        Map::new().with("content-lines", Value::vector(["○ s"]))
+    }
+
+    fn version(&self) -> u64 {
+        self.0
+    }
+
+    fn weight(&self) -> usize {
+        100
+    }
+}
+
 /// The session API.
 pub struct Double {
     policy: Policy,
+    lists: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
     /// What the connections counted.
@@ -63,6 +96,7 @@ impl Double {
     pub fn new(policy: impl Fn(&'static str, usize) -> Fate + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             policy: Box::new(policy),
+            lists: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             tally: Arc::default(),
@@ -71,6 +105,11 @@ impl Double {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// The list of the sessions as it is now.
+    fn list(&self) -> Listed {
+        Listed(self.lists.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Waits until so many requests are kept, and takes them all.
@@ -161,14 +200,12 @@ impl SessionApi for Double {
     }
 
     fn snapshot(&self, _: u64, session: &SessionId, topic: Topic, cause: Option<Cause>) -> Option<Event> {
-        (topic == Topic::SessionUpdated).then(|| Event {
-            session: Some(session.clone()),
-            offset: 0,
-            turn: None,
-            entry: None,
-            cause,
-            body: Body::SessionUpdated(Arc::new(Map::new())),
-        })
+        let (session, body) = match topic {
+            Topic::SessionUpdated => (Some(session.clone()), Body::SessionUpdated(Arc::new(Map::new()))),
+            Topic::ContextUpdated => (None, self.list().told()),
+            _ => return None,
+        };
+        Some(Event { session, offset: 0, turn: None, entry: None, cause, body })
     }
 
     fn catch_up(&self, _: u64) {
@@ -183,6 +220,7 @@ impl SessionApi for Double {
             self.tell(Body::AssistantDelta(text.clone()));
         }
         self.tell(Body::SessionUpdated(Arc::new(Map::new())));
+        self.tell(self.list().told());
         self.tell(Body::Error { code: edn_bridge::catalogue::ErrorCode::Failed, message: "end".into() });
     }
 
