@@ -118,6 +118,7 @@ fn streamed() {
     println!("| deltas per second | {:.0} |", DELTAS as f64 / took.as_secs_f64());
     println!("| the program at work for a delta | {:.2} µs |", worked.as_secs_f64() * 1e6 / DELTAS as f64);
     println!("| bytes of text lost | {} |", DELTAS * "word ".len() - text);
+    assert_eq!(text, DELTAS * "word ".len(), "text was lost");
     println!("| bytes a frame | {:.0} |", bytes as f64 / frames as f64);
     println!(
         "| resident memory after 20,000 frames / at most | {:.1} / {:.1} MB |",

@@ -1,10 +1,11 @@
 //! Mixed load on one process for a long time, and whether it stays the same.
 //!
 //! `make soak` starts the real release binary and drives it for `EDN_BRIDGE_SOAK_SECONDS` (default 1,800):
-//! turns in ever new sessions, queries, switches and forks on the editor's connection, guests that come
+//! turns in ever new sessions, some aborted or interrupted, queries, switches and forks on the editor's connection,
+//! every tool call allowed (`--yolo`) and every entry on disk before it is acknowledged; guests that come
 //! and go, some of them without a word, one that stops reading, and one that sends lines that are bad
 //! (`EDN_BRIDGE_SOAK_PARTS` names some of `turns,guests,stopped,bad`, to look at one alone). Memory,
-//! descriptors, threads, live sessions (a task each) and the time of a round trip are sampled, written to
+//! descriptors, threads, live sessions, tasks and the time of a round trip are sampled, written to
 //! `soak.edn` and drawn to `soak.svg` in `EDN_BRIDGE_SOAK_DIR` (default `target/soak`). What it looks like
 //! in the second quarter is compared with the last one; the exit status says whether it is flat.
 
@@ -24,6 +25,7 @@
 mod lines;
 mod support;
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -54,6 +56,8 @@ struct Wire<R, W> {
     input: W,
     output: BufReader<R>,
     line: String,
+    /// The number of the last event.
+    seq: u64,
 }
 
 impl<R: std::io::Read, W: std::io::Write> Wire<R, W> {
@@ -62,8 +66,15 @@ impl<R: std::io::Read, W: std::io::Write> Wire<R, W> {
             self.line.clear();
             match self.output.read_line(&mut self.line) {
                 Ok(0) | Err(_) => return false,
-                Ok(_) if fits(&self.line) => return true,
-                Ok(_) => {}
+                Ok(_) => {
+                    let numbered = self.line.strip_prefix("{:kind :event ");
+                    let seq = numbered
+                        .and_then(|rest| rest.split_once(" :seq ")?.1.split(' ').next()?.parse().ok());
+                    self.seq = seq.unwrap_or(self.seq);
+                    if fits(&self.line) {
+                        return true;
+                    }
+                }
             }
         }
     }
@@ -79,7 +90,8 @@ impl<R: std::io::Read, W: std::io::Write> Wire<R, W> {
 fn guest(socket: &Path) -> std::io::Result<Wire<UnixStream, UnixStream>> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    let mut wire = Wire { input: stream.try_clone()?, output: BufReader::new(stream), line: String::new() };
+    let mut wire =
+        Wire { input: stream.try_clone()?, output: BufReader::new(stream), line: String::new(), seq: 0 };
     wire.input.write_all(handshake("").as_bytes())?;
     wire.until(|_| true);
     Ok(wire)
@@ -92,6 +104,7 @@ struct Sample {
     descriptors: f64,
     threads: f64,
     sessions: f64,
+    tasks: f64,
     ping_p50_us: f64,
     ping_p99_us: f64,
     turns: f64,
@@ -104,16 +117,13 @@ fn main() -> ExitCode {
         PathBuf::from(std::env::var("EDN_BRIDGE_SOAK_DIR").unwrap_or_else(|_| "target/soak".to_owned()));
     std::fs::create_dir_all(&out).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut child = support::serve(dir.path(), SCRIPT)
-        .args(["--yolo", "--durability", "relaxed"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = support::serve(dir.path(), SCRIPT).arg("--yolo").stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id();
     let mut editor = Wire {
         input: child.stdin.take().unwrap(),
         output: BufReader::new(child.stdout.take().unwrap()),
         line: String::new(),
+        seq: 0,
     };
     editor.input.write_all(handshake("\"flow-credit\"").as_bytes()).unwrap();
     assert!(editor.until(|line| line.contains(":kind :response")));
@@ -163,17 +173,21 @@ fn main() -> ExitCode {
                 std::thread::sleep(Duration::from_millis(5));
             }
             pings.sort_by(f64::total_cmp);
-            watcher.ask("q", "query_eql", "{:query \"[:psi.process/live-session-count]\"}");
-            let live = watcher.line.split(":psi.process/live-session-count ").nth(1);
-            let live = live.and_then(|rest| rest.split('}').next()).and_then(|count| count.parse().ok());
-            let sessions = live.unwrap_or(0.0);
+            let counts = "{:query \"[:psi.process/live-session-count :psi.process/task-count]\"}";
+            watcher.ask("q", "query_eql", counts);
+            let count = |name: &str| -> f64 {
+                let rest = watcher.line.split(&format!(":psi.process/{name}-count ")).nth(1).unwrap_or("");
+                let digits = rest.split([' ', '}']).next().unwrap_or("");
+                digits.parse().unwrap_or_else(|_| panic!("no count of {name}: {}", watcher.line))
+            };
             let ping = |part: f64| pings.get((pings.len() as f64 * part) as usize).copied().unwrap_or(0.0);
             samples.push(Sample {
                 second: begun.elapsed().as_secs_f64(),
                 ping_p50_us: ping(0.5),
                 ping_p99_us: ping(0.99),
                 turns: *turns.lock().unwrap() as f64,
-                sessions,
+                sessions: count("live-session"),
+                tasks: count("task"),
                 ..process(pid)
             });
         }
@@ -195,37 +209,65 @@ fn main() -> ExitCode {
     if flat { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// An editor's day: turns, looks, new sessions, forks.
+/// An editor's day: turns, of which some are ended early, looks, new sessions, switches, forks.
 fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &Mutex<u64>) {
     let mut seq = 0u64;
+    let mut sessions: VecDeque<String> = VecDeque::new();
     for round in 0u64.. {
         if over.load(Ordering::Acquire) {
             return;
         }
         let message = format!("{{:message \"round {round}\"}}");
-        if !editor.ask("p", "prompt", &message)
-            || !editor.until(|line| {
-                line.contains("\"assistant/message\"") && !line.contains(":stop-reason \"tool-use\"")
-            })
-        {
+        if !editor.ask("p", "prompt", &message) {
             return;
         }
-        if let Some(told) = editor.line.split(" :seq ").nth(1).and_then(|rest| rest.split(' ').next()) {
-            seq = told.parse().unwrap_or(seq);
+        let end = match round % 10 {
+            5 => Some("interrupt"),
+            6 => Some("abort"),
+            _ => None,
+        };
+        if let Some(op) = end {
+            editor.ask("e", op, "{}");
+        }
+        // Whether the turn's last message was said before, or is cut off.
+        while editor.ask("g", "get_state", "{}") && !editor.line.contains(":is-streaming false") {
+            std::thread::sleep(Duration::from_millis(1));
         }
         *turns.lock().unwrap() += 1;
+        seq = editor.seq.max(seq);
         editor.ask("a", "ack", &format!("{{:seq {seq}}}"));
-        editor.ask("g", "get_state", "{}");
         editor.ask("q", "query_eql", "{:query \"[:psi.agent-session/session-id :psi.agent-session/phase]\"}");
         match round % 10 {
+            1 => {
+                editor.ask("f", "get_fork_messages", "{}");
+                if let Some(entry) = text_after(&editor.line, ":messages [{:id \"") {
+                    let done = editor.ask("f", "fork", &format!("{{:entry-id {entry:?}}}"));
+                    assert!(!done || editor.line.contains(":ok true"), "{}", editor.line);
+                }
+            }
+            2 => {
+                // To where it forked from, or to one that was put away long ago.
+                let back = if round % 20 == 2 { sessions.back().cloned() } else { sessions.pop_front() };
+                if let Some(session) = back {
+                    let done = editor.ask("w", "switch_session", &format!("{{:session-id {session:?}}}"));
+                    assert!(!done || editor.line.contains(":ok true"), "{}", editor.line);
+                }
+            }
             3 => drop(editor.ask("m", "get_messages", "{}")),
-            5 => drop(editor.ask("i", "interrupt", "{}")),
             7 => drop(editor.ask("b", "bash", "{:command \"echo hi\"}")),
-            9 => drop(editor.ask("n", "new_session", "{}")),
+            9 => {
+                editor.ask("n", "new_session", "{}");
+                sessions.extend(text_after(&editor.line, ":session-id \""));
+            }
             _ => {}
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The text in a line from after `mark` to the next quote.
+fn text_after(line: &str, mark: &str) -> Option<String> {
+    Some(line.split_once(mark)?.1.split_once('"')?.0.to_owned())
 }
 
 /// Guests that stay for a moment; every other one hangs up in the middle of a line.
@@ -305,11 +347,12 @@ fn process(pid: u32) -> Sample {
 }
 
 /// Name, unit included; the value of a sample; how much it may grow by factor and by sum.
-const MEASURES: [(&str, fn(&Sample) -> f64, f64, f64); 6] = [
+const MEASURES: [(&str, fn(&Sample) -> f64, f64, f64); 7] = [
     ("resident memory, MB", |sample| sample.resident_mb, 1.1, 2.0),
     ("descriptors", |sample| sample.descriptors, 1.1, 10.0),
     ("threads", |sample| sample.threads, 1.1, 10.0),
     ("live sessions", |sample| sample.sessions, 1.1, 10.0),
+    ("tasks", |sample| sample.tasks, 1.1, 10.0),
     ("ping p50, µs", |sample| sample.ping_p50_us, 1.5, 50.0),
     ("ping p99, µs", |sample| sample.ping_p99_us, 2.0, 2000.0),
 ];
@@ -337,13 +380,14 @@ fn data(samples: &[Sample]) -> String {
     for sample in samples {
         let _ = writeln!(
             text,
-            "{{:second {:.1} :resident-mb {:.2} :descriptors {} :threads {} :sessions {} :ping-p50-us {:.1} \
+            "{{:second {:.1} :resident-mb {:.2} :descriptors {} :threads {} :sessions {} :tasks {} :ping-p50-us {:.1} \
              :ping-p99-us {:.1} :turns {}}}",
             sample.second,
             sample.resident_mb,
             sample.descriptors,
             sample.threads,
             sample.sessions,
+            sample.tasks,
             sample.ping_p50_us,
             sample.ping_p99_us,
             sample.turns

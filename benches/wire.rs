@@ -109,6 +109,7 @@ fn main() {
     first_word();
     stopped();
     many();
+    among_many();
 
     println!("\n| resident memory | |\n|---|---|");
     println!(
@@ -247,6 +248,7 @@ fn stopped() {
         peak as f64 / 1e6,
         DELTAS * "word ".len() - text
     );
+    assert_eq!(text, DELTAS * "word ".len(), "text was lost");
     println!(
         "\n| get_state of another client | p50 | p99 | p99.9 | p50 / alone | p99 / alone |\n|---|---|---|---|---|---|"
     );
@@ -285,6 +287,35 @@ fn many() {
         connected.saturating_sub(none) as f64 / GUESTS as f64 / 1e3,
         after.saturating_sub(before) as f64 / SESSIONS as f64 / 1e3
     );
+}
+
+/// A turn, told with all that clients are told, with one live session and with many: each is in the list that a
+/// turn's beginning and end tell.
+fn among_many() {
+    let taken = |sessions: usize| -> Vec<Duration> {
+        let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
+        peer.ask(HANDSHAKE);
+        for _ in 1..sessions {
+            peer.ask("{:id \"n\" :kind :request :op \"new_session\" :params {}}\n");
+        }
+        peer.send("{:id \"s\" :kind :request :op \"subscribe\" :params {}}\n");
+        (0..PROMPTS)
+            .map(|_| {
+                let begun = Instant::now();
+                peer.send("{:id \"p\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
+                while !peer.line().contains(":event \"assistant/message\"") {}
+                let took = begun.elapsed();
+                // What follows it is no part of the next one.
+                while !peer.line().contains(":event \"context/updated\"") {}
+                took
+            })
+            .collect()
+    };
+    println!(
+        "\n| a turn of one word, told to a client of all topics | p50 | p99 | p99.9 | p50 / one | p99 / one |\n|---|---|---|---|---|---|"
+    );
+    let alone = times("with one live session", taken(1), None);
+    times(&format!("with {SESSIONS}"), taken(SESSIONS), Some(&alone));
 }
 
 /// Requests per second when they are sent without waiting for answers.

@@ -1,8 +1,8 @@
 //! What happens in sessions, as one closed enum.
 //!
 //! The runtime makes events, endpoints write them. An event knows its topic (and with it its delivery
-//! class, from the catalogue) and how to lay out its payload; it knows nothing of connections, seq
-//! numbers or bytes.
+//! class, from the catalogue) and how to lay out its payload, but for the part that differs between
+//! connections, which an endpoint fills in; it knows nothing of seq numbers or bytes.
 
 use std::fmt;
 use std::sync::Arc;

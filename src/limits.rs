@@ -318,7 +318,7 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// a client may send a line of any length.
 pub const CLIENT_NAME_BYTES: usize = 128;
 
-/// Most connections of one process. Each costs two threads; the goal is two hundred.
+/// Most clients on one process's socket, beside the editor. Each costs two threads; the goal is two hundred.
 pub const MAX_CONNECTIONS: usize = 256;
 
 /// Inputs that the REPL keeps across runs.

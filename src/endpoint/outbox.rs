@@ -1,25 +1,12 @@
-//! What one connection is sent, in order: the sole writer of its stream.
+//! What one connection is sent: the sole writer of its stream, and whether those who make events have to wait.
 //!
-//! Frames are encoded into `ready` as long as the client keeps up. When it does not, events wait
-//! unencoded, so that those which may be merged or replaced can be: text deltas of one stream are
-//! joined, snapshots are replaced by newer ones, all else waits its turn. `seq` is given when an event
-//! is encoded, so that merging leaves no gap.
-//!
-//! A client may say how far it has shown what it was sent (`flow-credit`). Past a window of unshown
-//! events, what may be merged or replaced waits here too, though the client reads; what must not be
-//! dropped, and every answer, lets out what stands before it, so that nothing hangs on a client that
-//! does not say.
+//! What waits, in which order and what becomes of it meanwhile is the queue's business ([`queue`]); here are
+//! the lock around it, the threads that write and the wakes between them.
 //!
 //! Two may write: the connection's writer thread, and, when nothing else is under way, the thread that
 //! reads requests, which then answers without waking another thread. The flag `writing` lets only one
-//! of them at a time.
-//!
-//! A client that wants to know is told how much was merged and replaced, once it has caught up.
-//!
-//! A client can fall so far behind that nobody can wait for it: those who make events must not, since
-//! others read, or cannot. From then on events that it can be shown anew are left out, until it has taken
-//! all that was kept for it; then the connection shows it what it missed. Answers are always kept, other
-//! events as long as they are few enough.
+//! of them at a time. While that thread answers a batch, its answers wait for the end of it, so that they
+//! are written together; what others add in between is written at once.
 //!
 //! Knows frames and events; not what they mean, nor who is subscribed to what.
 

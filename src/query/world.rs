@@ -259,4 +259,6 @@ pub struct ProcessFacts {
     pub now: String,
     /// Events that were handed to connections.
     pub events: u64,
+    /// Tasks that live.
+    pub tasks: usize,
 }

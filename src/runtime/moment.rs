@@ -229,6 +229,7 @@ impl World for Moment {
                 .unwrap_or(i64::MAX),
             now: rfc3339(now).to_string(),
             events: shared.hub.events(),
+            tasks: shared.executor.metrics().num_alive_tasks(),
         }
     }
 

@@ -1,5 +1,23 @@
-//! What waits to be sent on one connection, and what becomes of it while it waits. No threads, no locks, no bytes
-//! going out: see [`Outbox`](super::Outbox), which has those.
+//! What waits to be sent on one connection, in order, and what becomes of it while it waits.
+//!
+//! Frames are encoded into `ready` as long as the client keeps up. When it does not, events wait
+//! unencoded, so that those which may be merged or replaced can be: text deltas of one stream are
+//! joined, snapshots are replaced by newer ones, all else waits its turn. `seq` is given when an event
+//! is encoded, so that merging leaves no gap.
+//!
+//! A client may say how far it has shown what it was sent (`flow-credit`). Past a window of unshown
+//! events, what may be merged or replaced waits here too, though the client reads; what must not be
+//! dropped, and every answer, lets out what stands before it, so that nothing hangs on a client that
+//! does not say.
+//!
+//! A client that wants to know is told how much was merged and replaced, once it has caught up.
+//!
+//! A client can fall so far behind that nobody can wait for it: those who make events must not, since
+//! others read, or cannot. From then on events that it can be shown anew are left out, until it has taken
+//! all that was kept for it; then the connection shows it what it missed. Answers are always kept, other
+//! events as long as they are few enough.
+//!
+//! Has no threads and no lock: the outbox calls it under its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -424,6 +442,7 @@ impl Queue {
             }
         }
     }
+
     /// Tells a client that has caught up what became less meanwhile; not so often that it is slow for that.
     fn report(&mut self) {
         let Some(coalesced) = self.coalesced else { return };

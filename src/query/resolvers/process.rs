@@ -14,6 +14,7 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/uptime-ms", "How long it has run, in milliseconds."),
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
         ("psi.process/live-session-count", "How many sessions are live."),
+        ("psi.process/task-count", "How many tasks live: each session is one, each running turn another."),
         ("psi.process/event-count", "Events that were handed to connections since the process was started."),
         (
             "psi.process/answer-count",
@@ -51,6 +52,7 @@ pub(super) const PART: Namespace = Namespace {
                 out("psi.process/uptime-ms"),
                 out("psi.process/now"),
                 out("psi.process/event-count"),
+                out("psi.process/task-count"),
             ],
             cost: Cost::Ready,
             run: Run::One(facts),
@@ -117,6 +119,7 @@ fn facts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
         ("psi.process/uptime-ms", process.uptime_ms.into()),
         ("psi.process/now", process.now.into()),
         ("psi.process/event-count", count(process.events).into()),
+        ("psi.process/task-count", Value::from(process.tasks).into()),
     ])
 }
 
