@@ -88,6 +88,11 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if descriptors::are_out(source))
     }
 
+    /// Whether it can be tried again when others let go of what they hold: files, or memory.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_want(source))
+    }
+
     fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::NotFound && action == "Cannot open" {
             return Self::Missing { path: path.to_owned() };
@@ -96,12 +101,18 @@ impl StoreError {
     }
 }
 
+/// Whether there was nothing left to look at a file with, whatever the file is like.
+fn is_want(error: &io::Error) -> bool {
+    descriptors::are_out(error) || error.kind() == io::ErrorKind::OutOfMemory
+}
+
 /// What a person can do about a refusal of the system's.
 fn what_to_do(error: &io::Error) -> &'static str {
     if descriptors::are_out(error) {
         return " Close connections or sessions that are at work, or raise the limit (`ulimit -n`), and try again.";
     }
     match error.kind() {
+        io::ErrorKind::OutOfMemory => " End what else takes memory, and try again.",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " Nothing that was saved is lost. Make room and try again."
         }
@@ -241,33 +252,48 @@ impl Store {
             .map_err(|error| StoreError::io("Cannot look into", &self.root, error))
     }
 
-    /// The sessions on disk, newest first: of one project, or with `None` of all.
-    pub fn list(&self, cwd: Option<&Path>) -> Vec<SessionInfo> {
+    /// The sessions on disk, newest first: of one project, or with `None` of all. What is damaged, not ours,
+    /// or gone meanwhile is left out.
+    ///
+    /// # Errors
+    /// Where there are no descriptors or no memory to look with: the list would not be the whole one.
+    pub fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
+        let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
         #[cfg(feature = "index")]
-        if let Some(list) = self.index.list(&self.root, project.as_deref()) {
-            return list;
+        if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
+            return Ok(list);
         }
-        listing::list(&self.root, project.as_deref())
+        listing::list(&self.root, project.as_deref()).map_err(refused)
     }
 
     /// The sessions with all words of `text` in one of their messages or in their name: of one project,
     /// or with `None` of all.
-    pub fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Vec<Hit> {
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let limit = limit.min(SEARCH_HITS);
+        let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
         #[cfg(feature = "index")]
-        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit) {
-            return hits;
+        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit).map_err(refused)? {
+            return Ok(hits);
         }
-        listing::search(&self.root, project.as_deref(), text, limit)
+        listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)
     }
 
     /// Reads all sessions into the index, so that the next search does not have to. Does nothing in a
     /// program without one.
-    pub fn index_all(&self) {
+    ///
+    /// # Errors
+    /// As [`Store::list`].
+    pub fn index_all(&self) -> Result<(), StoreError> {
         #[cfg(feature = "index")]
-        self.index.complete(&self.root);
+        self.index
+            .complete(&self.root)
+            .map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))?;
+        Ok(())
     }
 
     /// Checks a session's file, without a lock and without changing it.
@@ -290,20 +316,33 @@ impl Store {
     /// The files that a check of everything looks at: sessions, and forks that were never finished.
     ///
     /// # Errors
-    /// When a folder cannot be read: a check of the others would say nothing of what is in it.
-    pub fn all_files(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let look = |folder: &Path| {
-            children(folder).map_err(|error| StoreError::io("Cannot look into", folder, error))
-        };
-        let mut paths = Vec::new();
-        for folder in look(&self.root)?.iter().filter(|path| path.is_dir()) {
-            paths.append(&mut look(folder)?);
+    /// When the folder of all sessions cannot be read, or there are no descriptors or no memory to look with.
+    pub fn all_files(&self) -> Result<AllFiles, StoreError> {
+        let refused = |folder: &Path, error| StoreError::io("Cannot look into", folder, error);
+        let mut all = AllFiles::default();
+        for folder in children(&self.root).map_err(|error| refused(&self.root, error))? {
+            match children(&folder) {
+                Ok(mut paths) => all.paths.append(&mut paths),
+                // Beside the projects' folders may be what is none.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+                Err(error) if is_want(&error) => return Err(refused(&folder, error)),
+                Err(error) => all.closed.push(refused(&folder, error)),
+            }
         }
         let extension = |path: &PathBuf| path.extension().is_some_and(|e| e == "edn" || e == "part");
-        paths.retain(extension);
-        paths.sort();
-        Ok(paths)
+        all.paths.retain(extension);
+        all.paths.sort();
+        Ok(all)
     }
+}
+
+/// The files that a check of everything looks at, and what it cannot look at.
+#[derive(Debug, Default)]
+pub struct AllFiles {
+    /// The files, by their names.
+    pub paths: Vec<PathBuf>,
+    /// Each folder that cannot be looked into, with why: nothing is known of what is in it.
+    pub closed: Vec<StoreError>,
 }
 
 /// What is in a folder; nothing where there is none.

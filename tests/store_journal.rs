@@ -421,7 +421,7 @@ fn a_fork_gets_its_name_when_all_of_it_is_on_disk() {
         let place = Place::new();
         place.disk.plan(call, act);
         assert!(place.store.create_with(&header("s-1"), entries.iter().cloned()).is_err());
-        assert_eq!(place.store.all_files().unwrap(), Vec::<std::path::PathBuf>::new(), "{call:?}");
+        assert_eq!(place.store.all_files().unwrap().paths, Vec::<std::path::PathBuf>::new(), "{call:?}");
         let journal = place.store.create_with(&header("s-1"), entries.iter().cloned()).unwrap();
         append(&journal, &chain(Some(4_999), 1)).unwrap();
         let path = journal.path().to_owned();
@@ -474,12 +474,23 @@ fn what_cannot_be_looked_into_is_not_called_empty() {
     let session = "s-1".into();
     // Nothing was written yet.
     assert_eq!(place.store.look_up(&session).unwrap(), None);
-    assert_eq!(place.store.all_files().unwrap(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(place.store.all_files().unwrap().paths, Vec::<std::path::PathBuf>::new());
     let path = place.session("s-1", 1);
     // Beside the projects' folders may be what is none.
     fs::write(place.store.root().join("note"), "").unwrap();
     assert_eq!(place.store.look_up(&session).unwrap(), Some(path.clone()));
-    assert_eq!(place.store.all_files().unwrap(), [path]);
+    let all = place.store.all_files().unwrap();
+    assert_eq!((&all.paths[..], all.closed.len()), (&[path.clone()][..], 0));
+    // A folder that cannot be looked into, whoever the user is, is named and takes no others away.
+    std::os::unix::fs::symlink("round", place.store.root().join("round")).unwrap();
+    let all = place.store.all_files().unwrap();
+    assert_eq!(all.paths, [path]);
+    let [closed] = &all.closed[..] else { panic!("{:?}", all.closed) };
+    assert!(
+        closed.to_string().contains("Cannot look into") && closed.to_string().contains("round"),
+        "{closed}"
+    );
+    assert_eq!(place.store.list(None).unwrap().len(), 1);
     let aside = place.folder.path().join("aside");
     fs::rename(place.store.root(), &aside).unwrap();
     fs::write(place.store.root(), "").unwrap();

@@ -241,9 +241,12 @@ fn sessions(found: &mut Findings, options: &Options, settings: &Settings) {
             return found.broken("sessions", error.to_string(), "Make it possible to read there.");
         }
     };
-    let faults: Vec<_> = files.iter().filter_map(|path| Some((path, fault(path)?))).collect();
-    if faults.is_empty() {
-        let count = files.len();
+    for folder in &files.closed {
+        found.broken("sessions", folder.to_string(), "Make it possible to read there.");
+    }
+    let faults: Vec<_> = files.paths.iter().filter_map(|path| Some((path, fault(path)?))).collect();
+    if faults.is_empty() && files.closed.is_empty() {
+        let count = files.paths.len();
         found.well("sessions", format!("{count} sessions are on disk, in the journal's format {FORMAT}."));
     }
     for (path, why) in faults {

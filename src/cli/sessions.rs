@@ -10,7 +10,7 @@ use edn_bridge::clock::rfc3339;
 use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
-use edn_bridge::store::{Content, EntryBody, Repaired, SessionInfo, Store};
+use edn_bridge::store::{AllFiles, Content, EntryBody, Repaired, SessionInfo, Store};
 
 use super::{FAILED, Options};
 
@@ -105,11 +105,11 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<
         let _ = writeln!(text, "{more}");
     };
     if words.is_empty() {
-        for info in store.list(cwd).iter().take(limit) {
+        for info in store.list(cwd).map_err(|error| error.to_string())?.iter().take(limit) {
             line(info, "", &mut text);
         }
     } else {
-        for hit in store.search(cwd, words, limit) {
+        for hit in store.search(cwd, words, limit).map_err(|error| error.to_string())? {
             line(&hit.info, &format!("\n    {}", hit.excerpt), &mut text);
         }
     }
@@ -135,11 +135,15 @@ fn find(store: &Store, session: &str) -> Result<PathBuf, String> {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().starts_with(session));
         path.extension().is_some_and(|ending| ending == "edn") && name == Some(true)
     };
-    let mut fitting = store.all_files().map_err(|error| error.to_string())?.into_iter().filter(begins);
+    let all = store.all_files().map_err(|error| error.to_string())?;
+    let mut fitting = all.paths.into_iter().filter(begins);
     match (fitting.next(), fitting.count()) {
         (Some(path), 0) => Ok(path),
         (Some(_), more) => Err(format!("{} sessions begin with {session:?}.", more.saturating_add(1))),
-        (None, _) => Err(format!("There is no session {session:?}.")),
+        (None, _) => Err(match all.closed.first() {
+            Some(closed) => format!("No session {session:?} was found. {closed}"),
+            None => format!("There is no session {session:?}."),
+        }),
     }
 }
 
@@ -178,11 +182,17 @@ fn warn(content: &Content) {
 }
 
 fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, String> {
-    let paths = match sessions {
+    let AllFiles { paths, closed } = match sessions {
         [] => store.all_files().map_err(|error| error.to_string())?,
-        _ => sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
+        _ => AllFiles {
+            paths: sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
+            closed: Vec::new(),
+        },
     };
     let mut text = String::new();
+    for folder in &closed {
+        let _ = writeln!(text, "{folder}");
+    }
     let (mut whole, mut faulty, mut left) = (0usize, 0usize, 0usize);
     for path in &paths {
         let report = match store.verify(path) {
@@ -233,7 +243,7 @@ fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, 
         paths.len()
     );
     print(&text)?;
-    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if left == 0 && closed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// Checks that no record of how questions ended was changed or removed.

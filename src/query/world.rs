@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::message::{EntryId, Message, SessionId, TurnId};
+use crate::query::graph::Failure;
 use crate::query::resolvers::session::SessionFact;
 use crate::session::Counts;
 use crate::value::{Map, Text, Value};
@@ -19,7 +20,10 @@ pub trait World {
     /// All live sessions, oldest first.
     fn live(&self) -> Vec<Arc<dyn SessionView>>;
     /// The sessions of the project, or of all projects, newest first, live ones included. Reads the disk.
-    fn list(&self, all: bool, limit: usize) -> Vec<SessionInfo>;
+    ///
+    /// # Errors
+    /// Where the list would not be the whole one.
+    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure>;
     /// The models of the catalogue, each with the keys of `get_available_models`.
     fn models(&self) -> Vec<Value<'static>>;
     /// The names of the providers that can be asked without a further login.

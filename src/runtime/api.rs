@@ -199,7 +199,7 @@ impl SessionApi for Runtime {
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
                 let facts = handle.snapshot().facts.clone();
-                reply.ok(match text {
+                reply.send(match text {
                     None => shared.list(&facts, limit, scope),
                     Some(text) => shared.search(&facts, &text, limit, scope),
                 });

@@ -21,6 +21,7 @@ use crate::interaction::audit;
 use crate::message::{Message, SessionId, count};
 use crate::projection::{self, Phase};
 use crate::provider::ToolSpec;
+use crate::query::graph::Failure;
 use crate::query::resolvers::session::SessionFact;
 use crate::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
@@ -114,7 +115,7 @@ impl World for Moment {
         handles.map(|handle| self.view(handle) as Arc<dyn SessionView>).collect()
     }
 
-    fn list(&self, all: bool, limit: usize) -> Vec<SessionInfo> {
+    fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure> {
         let shared = &self.runtime.shared;
         let cwd = self.folder();
         let live: Vec<Arc<View>> = shared.live().into_iter().map(|handle| self.view(handle)).collect();
@@ -126,7 +127,11 @@ impl World for Moment {
             .collect();
         let project = (!all).then(|| std::path::Path::new(&*cwd));
         let known: HashSet<&SessionId> = live.iter().map(|view| &view.handle.id).collect();
-        let on_disk = if infos.len() < limit { shared.store.list(project) } else { Vec::new() };
+        let on_disk = match infos.len() < limit {
+            true => shared.read_store(|store| store.list(project)),
+            false => Ok(Vec::new()),
+        };
+        let on_disk = on_disk.map_err(|error| Failure::new(error.to_string()))?;
         for info in on_disk.into_iter().filter(|info| !known.contains(&info.header.session)) {
             if infos.len() >= limit {
                 break;
@@ -145,7 +150,7 @@ impl World for Moment {
             });
         }
         infos.truncate(limit);
-        infos
+        Ok(infos)
     }
 
     fn models(&self) -> Vec<Value<'static>> {

@@ -252,9 +252,9 @@ pub(super) fn show(
     }
 }
 
-/// A refusal of the store's. One for want of descriptors may pass.
+/// A refusal of the store's. One for want of descriptors or memory may pass.
 pub(super) fn refused(error: &StoreError) -> ApiError {
-    ApiError { retryable: error.is_out_of_descriptors(), ..ApiError::failed(error.to_string()) }
+    ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
 }
 
 /// An event of a session outside any turn.
@@ -272,12 +272,15 @@ pub(super) fn session_event(handle: &Handle, body: Body, cause: Option<Cause>) -
 impl Shared {
     /// The sessions that a list shows: live ones with their state, those on disk with what a look at
     /// their beginning tells, newest first.
+    ///
+    /// # Errors
+    /// Where the list would not be the whole one.
     pub(super) fn list(
         &self,
         asking: &SessionFacts,
         limit: Option<usize>,
         scope: Scope,
-    ) -> Vec<Value<'static>> {
+    ) -> Result<Vec<Value<'static>>, ApiError> {
         let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
         let mut slots: Vec<Value<'static>> = Vec::new();
         let live = self.live();
@@ -292,29 +295,32 @@ impl Shared {
         }
         let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
         let limit = limit.unwrap_or(usize::MAX);
-        let on_disk = self.store.list(project).into_iter();
-        let on_disk = on_disk.filter(|info| !known.contains(&info.header.session));
+        let on_disk = self.read_store(|store| store.list(project)).map_err(|error| refused(&error))?;
+        let on_disk = on_disk.into_iter().filter(|info| !known.contains(&info.header.session));
         let room = limit.saturating_sub(slots.len());
         slots.extend(on_disk.take(room).map(|info| Value::from(disk_slot(info))));
         slots.truncate(limit);
-        slots
+        Ok(slots)
     }
 }
 
 impl Shared {
     /// The sessions with a text in a message or in their name, the best first: as a list shows them, with an
     /// `excerpt`.
+    ///
+    /// # Errors
+    /// As [`Shared::list`].
     pub(super) fn search(
         &self,
         asking: &SessionFacts,
         text: &str,
         limit: Option<usize>,
         scope: Scope,
-    ) -> Vec<Value<'static>> {
+    ) -> Result<Vec<Value<'static>>, ApiError> {
         let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
         let limit = limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
-        let hits = self.store.search(project, text, limit).into_iter();
-        hits.map(|hit| {
+        let hits = self.read_store(|store| store.search(project, text, limit));
+        let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
             let mut slot = disk_slot(hit.info);
             let id = slot.get_keyword("id").and_then(Value::as_str).map(SessionId::from);
             // One that is live is shown as it is now.
@@ -327,8 +333,8 @@ impl Shared {
             }
             slot.put("excerpt", hit.excerpt);
             Value::from(slot)
-        })
-        .collect()
+        });
+        Ok(hits.collect())
     }
 }
 

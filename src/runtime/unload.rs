@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 
-use crate::limits::{LET_GO, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
+use crate::limits::{LET_GO, LET_GO_TRIES, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::projection::Phase;
 use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::ApiError;
+use crate::store::{Store, StoreError};
 
 /// What a session that rests is told: to go, unless it was looked up since.
 pub(super) struct PutAway {
@@ -90,6 +91,26 @@ impl Shared {
             }
         };
         let _ = tokio::time::timeout(LET_GO_WAIT, wait).await;
+    }
+
+    /// Reads from the store on a thread that may wait; where there is nothing to read with, again after others
+    /// have let go of what they hold.
+    ///
+    /// # Errors
+    /// What the store refuses.
+    pub(super) fn read_store<T>(
+        &self,
+        read: impl Fn(&Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            match read(&self.store) {
+                Err(error) if error.may_pass() && tries.next().is_some() => {
+                    self.executor.block_on(self.let_go(None));
+                }
+                read => return read,
+            }
+        }
     }
 
     /// The sessions in which nothing runs and at which nobody looks, but for one; those first that were used

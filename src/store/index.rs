@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +57,17 @@ pub(super) struct Index {
     connection: Mutex<Option<Connection>>,
 }
 
+/// Why there is no list.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The index is of no use; the files tell the same.
+    #[error(transparent)]
+    Index(#[from] rusqlite::Error),
+    /// There is nothing to read the files with. The index keeps what it knows of them.
+    #[error(transparent)]
+    Files(#[from] io::Error),
+}
+
 /// What the index knows of a file.
 struct Known {
     id: i64,
@@ -74,15 +85,17 @@ impl Index {
     }
 
     /// The sessions below `root`, or in one folder of it, newest first; `None` where there can be no index.
-    pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> Option<Vec<SessionInfo>> {
-        let found = listing::find_all(root, project);
+    pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> io::Result<Option<Vec<SessionInfo>>> {
+        let found = listing::find_all(root, project)?;
         if found.is_empty() && !self.path.exists() {
-            return Some(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let known = self.with(|connection| refresh(connection, &found, project))?;
-        let mut infos: Vec<_> = known.into_iter().map(|known| known.info).collect();
-        listing::sort(&mut infos);
-        Some(infos)
+        Ok(known.map(|known| {
+            let mut infos: Vec<_> = known.into_iter().map(|known| known.info).collect();
+            listing::sort(&mut infos);
+            infos
+        }))
     }
 
     /// Sessions with all words of `text` in one message or name, the best first; `None` where there can
@@ -93,9 +106,9 @@ impl Index {
         project: Option<&Path>,
         text: &str,
         limit: usize,
-    ) -> Option<Vec<Hit>> {
-        let found = listing::find_all(root, project);
-        let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Some(Vec::new()) };
+    ) -> io::Result<Option<Vec<Hit>>> {
+        let found = listing::find_all(root, project)?;
+        let Some(query) = query(text).filter(|_| !found.is_empty()) else { return Ok(Some(Vec::new())) };
         self.with(|connection| {
             let mut known: HashMap<i64, Known> = read_on(connection, refresh(connection, &found, project)?)?
                 .into_iter()
@@ -123,28 +136,33 @@ impl Index {
     }
 
     /// Reads all files into the index, as a search would.
-    pub(super) fn complete(&self, root: &Path) -> Option<()> {
-        let found = listing::find_all(root, None);
+    pub(super) fn complete(&self, root: &Path) -> io::Result<()> {
+        let found = listing::find_all(root, None)?;
         if found.is_empty() {
-            return Some(());
+            return Ok(());
         }
-        self.with(|connection| read_on(connection, refresh(connection, &found, None)?).map(|_| ()))
+        self.with(|connection| read_on(connection, refresh(connection, &found, None)?)).map(drop)
     }
 
-    /// Uses the index; where it is damaged, once more with a new one.
-    fn with<T>(&self, work: impl Fn(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+    /// Uses the index; where it is damaged, once more with a new one. `None` where there can be none.
+    fn with<T>(&self, work: impl Fn(&Connection) -> Result<T, Failure>) -> io::Result<Option<T>> {
         let mut place = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 0..2 {
             let opened = match place.take() {
                 Some(connection) => Ok(connection),
                 None => open(&self.path),
             };
-            match opened.and_then(|connection| Ok((work(&connection)?, connection))) {
-                Ok((result, connection)) => {
+            let worked = opened.map_err(Failure::from).and_then(|connection| {
+                let worked = work(&connection);
+                if !matches!(worked, Err(Failure::Index(_))) {
                     *place = Some(connection);
-                    return Some(result);
                 }
-                Err(error) => {
+                worked
+            });
+            match worked {
+                Ok(result) => return Ok(Some(result)),
+                Err(Failure::Files(error)) => return Err(error),
+                Err(Failure::Index(error)) => {
                     tracing::warn!(%error, path = %self.path.display(), "the index of sessions failed");
                     if attempt == 0 && is_damage(&error) {
                         remove(&self.path);
@@ -152,7 +170,7 @@ impl Index {
                 }
             }
         }
-        None
+        Ok(None)
     }
 }
 
@@ -203,8 +221,9 @@ fn remove(path: &Path) {
 }
 
 /// Brings the table of sessions up to date with the files that were found, reading both ends of those
-/// that changed. Where no folder is named, they are all there are: what was not found is forgotten.
-fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> rusqlite::Result<Vec<Known>> {
+/// that changed. Where no folder is named, they are all there are: what was not found is forgotten, unless it
+/// is only out of sight, in a folder that cannot be looked into.
+fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> Result<Vec<Known>, Failure> {
     // `0` is the character behind `/`: the rows of one folder are found by the index of paths.
     let (from, to) = match folder.map(Path::to_string_lossy) {
         Some(folder) => (format!("{folder}/"), format!("{folder}0")),
@@ -232,7 +251,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> r
         }
     }
     let gone: Vec<i64> = match folder {
-        None => rows.into_values().map(|known| known.id).collect(),
+        None => rows.into_values().filter(|known| is_gone(&known.info.path)).map(|known| known.id).collect(),
         Some(_) => Vec::new(),
     };
     if changed.is_empty() && gone.is_empty() {
@@ -245,11 +264,11 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> r
     };
     let looked = listing::side_by_side(&changed, |found| {
         let info = match grew(found) {
-            Some(info) => (true, listing::glance_on(info, found)?),
-            None => (false, listing::glance(found)?),
+            Some(info) => Some((true, listing::glance_on(info, found)?)),
+            None => listing::glance(found)?.map(|info| (false, info)),
         };
-        Some((found.clone(), info))
-    });
+        Ok(info.map(|info| (found.clone(), info)))
+    })?;
     let transaction = connection.unchecked_transaction()?;
     for id in gone {
         forget(&transaction, id)?;
@@ -273,7 +292,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> r
 }
 
 /// Reads what was added to each file into the search table.
-fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Result<Vec<Known>> {
+fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> Result<Vec<Known>, Failure> {
     let behind = |known: &Known| known.read < number(known.info.bytes);
     let mut list: Vec<&mut Known> = sessions.iter_mut().filter(|known| behind(known)).collect();
     for batch in list.chunks_mut(BATCH) {
@@ -281,7 +300,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
         {
             let mut insert = transaction.prepare_cached("INSERT INTO texts (rowid, body) VALUES (?1, ?2)")?;
             for known in batch {
-                let Some(bytes) = added(known) else { continue };
+                let Some(bytes) = listing::seen(added(known).map(Some))? else { continue };
                 for entry in bytes.split(|byte| *byte == b'\n').filter_map(Entry::read) {
                     known.messages =
                         known.messages.saturating_add(i64::from(matches!(entry.body, EntryBody::Message(_))));
@@ -306,15 +325,21 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> rusqlite::Resul
     Ok(sessions)
 }
 
-/// The whole lines that a file has beyond what was read; `None` where it cannot be read.
-fn added(known: &Known) -> Option<Vec<u8>> {
-    let mut file = File::open(&known.info.path).ok()?;
-    file.seek(SeekFrom::Start(u64::try_from(known.read).ok()?)).ok()?;
+/// The whole lines that a file has beyond what was read.
+fn added(known: &Known) -> io::Result<Vec<u8>> {
+    let mut file = File::open(&known.info.path)?;
+    file.seek(SeekFrom::Start(u64::try_from(known.read).unwrap_or(0)))?;
     let mut bytes = Vec::new();
-    file.take(JOURNAL_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
     let end = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end.saturating_add(1));
     bytes.truncate(end);
-    Some(bytes)
+    Ok(bytes)
+}
+
+/// Whether there is nothing of that name any more.
+fn is_gone(path: &Path) -> bool {
+    let looked = path.symlink_metadata().map_err(|error| error.kind());
+    matches!(looked, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
 fn forget(connection: &Connection, id: i64) -> rusqlite::Result<()> {

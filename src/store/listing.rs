@@ -1,4 +1,7 @@
 //! Which sessions there are on disk, by looking at both ends of their files.
+//!
+//! What is damaged, not ours, or gone meanwhile is left out. Where there is no descriptor or no memory to look
+//! with, there is an error and no list: a shorter one would pass for the whole.
 
 use std::fs::{DirEntry, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,8 +12,8 @@ use std::time::SystemTime;
 
 use crate::limits::{LISTING_BYTES, LISTING_TEXT, READING_THREADS};
 use crate::message::{Message, Role, SessionId};
-use crate::store::children;
 use crate::store::entry::{Entry, EntryBody, Header};
+use crate::store::{children, is_want};
 
 /// A session on disk, as a list shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,53 +60,72 @@ pub(super) struct Found {
     pub(super) inode: u64,
 }
 
+/// What was seen. What could not be looked at is left out, unless that is no fault of its own.
+pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if !is_want(&error) => Ok(None),
+        looked => looked,
+    }
+}
+
 /// The files below `root`, or in one folder of it.
-pub(super) fn find_all(root: &Path, project: Option<&Path>) -> Vec<Found> {
+pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Found>> {
     let folders = match project {
         Some(folder) => vec![folder.to_owned()],
-        None => children(root).unwrap_or_default(),
+        None => seen(children(root).map(Some))?.unwrap_or_default(),
     };
     let found = |entry: DirEntry| {
         if !entry.file_name().as_encoded_bytes().ends_with(b".edn") {
-            return None;
+            return Ok(None);
         }
         // Asked of the folder that is open: of ten thousand files, each would else be looked up from the root.
-        let metadata = entry.metadata().ok()?;
+        let metadata = entry.metadata()?;
         let path = entry.path();
-        let metadata = if metadata.is_symlink() { std::fs::metadata(&path).ok()? } else { metadata };
-        let modified = metadata.modified().ok()?;
-        Some(Found { path, bytes: metadata.len(), modified, inode: metadata.ino() })
+        let metadata = if metadata.is_symlink() { std::fs::metadata(&path)? } else { metadata };
+        let modified = metadata.modified()?;
+        Ok(Some(Found { path, bytes: metadata.len(), modified, inode: metadata.ino() }))
     };
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
-    entries.flat_map(|entries| entries.flatten().filter_map(found)).collect()
+    let mut all = Vec::new();
+    for folder in folders {
+        for entry in seen(std::fs::read_dir(folder).map(Some))?.into_iter().flatten() {
+            all.extend(seen(entry.and_then(found))?);
+        }
+    }
+    Ok(all)
 }
 
-/// The sessions below `root`, or in one folder of it, newest first. What cannot be read is left out.
-pub(super) fn list(root: &Path, project: Option<&Path>) -> Vec<SessionInfo> {
-    let mut infos = side_by_side(&find_all(root, project), glance);
+/// The sessions below `root`, or in one folder of it, newest first.
+pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<SessionInfo>> {
+    let mut infos = side_by_side(&find_all(root, project)?, glance)?;
     sort(&mut infos);
-    infos
+    Ok(infos)
 }
 
 pub(super) fn sort(infos: &mut [SessionInfo]) {
     infos.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
 }
 
-/// Does something for each file, on several threads, and keeps the order.
-pub(super) fn side_by_side<T: Send>(found: &[Found], each: impl Fn(&Found) -> Option<T> + Sync) -> Vec<T> {
+/// Looks at each file, on several threads, and keeps the order.
+pub(super) fn side_by_side<T: Send>(
+    found: &[Found],
+    look: impl Fn(&Found) -> io::Result<Option<T>> + Sync,
+) -> io::Result<Vec<T>> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
     let part = found.len().div_ceil(threads.max(1)).max(64);
     let mut done = Vec::with_capacity(found.len());
-    let each = &each;
+    let look = |found: &Found| seen(look(found)).transpose();
+    let look = &look;
     std::thread::scope(|scope| {
         let running: Vec<_> = found
             .chunks(part)
-            .map(|part| scope.spawn(move || part.iter().filter_map(each).collect::<Vec<T>>()))
+            .map(|part| scope.spawn(move || part.iter().filter_map(look).collect::<io::Result<Vec<T>>>()))
             .collect();
-        // A thread that panicked found nothing.
-        done.extend(running.into_iter().flat_map(|thread| thread.join().unwrap_or_default()));
-    });
-    done
+        for thread in running {
+            // A thread that panicked found nothing.
+            done.append(&mut thread.join().unwrap_or_else(|_| Ok(Vec::new()))?);
+        }
+        Ok(done)
+    })
 }
 
 /// A session's file by its id; an error where that cannot be said.
@@ -116,33 +138,34 @@ pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBu
     Ok(children(root)?.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file()))
 }
 
-/// The header of a session's file.
-pub(super) fn header(path: &Path) -> Option<Header> {
+/// The header of a session's file; `None` where it has none.
+pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
     let mut line = Vec::new();
-    BufReader::new(File::open(path).ok()?.take(LISTING_BYTES)).read_until(b'\n', &mut line).ok()?;
-    Header::read(&line).ok()
+    BufReader::new(File::open(path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
+    Ok(Header::read(&line).ok())
 }
 
-/// What both ends of a file tell of its session.
-pub(super) fn glance(found: &Found) -> Option<SessionInfo> {
-    let mut file = File::open(&found.path).ok()?;
+/// What both ends of a file tell of its session; `None` where it is no session's.
+pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
+    let mut file = File::open(&found.path)?;
     let mut head = Vec::new();
-    file.by_ref().take(LISTING_BYTES).read_to_end(&mut head).ok()?;
+    file.by_ref().take(LISTING_BYTES).read_to_end(&mut head)?;
     let mut tail = Vec::new();
     let left = found.bytes.saturating_sub(LISTING_BYTES);
     let whole = left <= LISTING_BYTES;
     if left > 0 {
         let from = if whole { LISTING_BYTES } else { found.bytes.saturating_sub(LISTING_BYTES) };
-        file.seek(SeekFrom::Start(from)).ok()?;
-        file.take(LISTING_BYTES).read_to_end(&mut tail).ok()?;
+        file.seek(SeekFrom::Start(from))?;
+        file.take(LISTING_BYTES).read_to_end(&mut tail)?;
     }
     if whole {
         head.append(&mut tail);
     }
     let mut lines = head.split(|byte| *byte == b'\n');
+    let Some(Ok(header)) = lines.next().map(Header::read) else { return Ok(None) };
     let mut info = SessionInfo {
         path: found.path.clone(),
-        header: Header::read(lines.next()?).ok()?,
+        header,
         name: None,
         first_message: None,
         messages: None,
@@ -155,19 +178,19 @@ pub(super) fn glance(found: &Found) -> Option<SessionInfo> {
         info.take(&entry);
     }
     info.messages = whole.then_some(messages);
-    Some(info)
+    Ok(Some(info))
 }
 
 /// What was known of a session whose file has grown since, and what its new end tells. A name that was
 /// given in between, too far from the end, is not seen.
 #[cfg(feature = "index")]
-pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> Option<SessionInfo> {
+pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<SessionInfo> {
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
     let gap = from > info.bytes;
-    let mut file = File::open(&found.path).ok()?;
-    file.seek(SeekFrom::Start(from)).ok()?;
+    let mut file = File::open(&found.path)?;
+    file.seek(SeekFrom::Start(from))?;
     let mut tail = Vec::new();
-    file.take(LISTING_BYTES).read_to_end(&mut tail).ok()?;
+    file.take(LISTING_BYTES).read_to_end(&mut tail)?;
     for entry in tail.split(|byte| *byte == b'\n').filter_map(Entry::read) {
         let new = u64::from(matches!(entry.body, EntryBody::Message(_)));
         info.messages = info.messages.map(|messages| messages.saturating_add(new));
@@ -176,7 +199,7 @@ pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> Option<SessionI
     info.messages = info.messages.filter(|_| !gap);
     info.modified = found.modified;
     info.bytes = found.bytes;
-    Some(info)
+    Ok(info)
 }
 
 impl SessionInfo {
@@ -210,25 +233,26 @@ pub(super) fn searched(entry: &Entry) -> Option<String> {
 }
 
 /// Searches by reading every file: for a program without an index.
-pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usize) -> Vec<Hit> {
+pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usize) -> io::Result<Vec<Hit>> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let mut found = find_all(root, project);
+    let mut found = find_all(root, project)?;
     found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
     let mut hits = side_by_side(&found, |found| {
-        let bytes = std::fs::read(&found.path).ok()?;
+        let bytes = std::fs::read(&found.path)?;
         let text = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read).find_map(|entry| {
             let text = searched(&entry)?;
             let lower = text.to_lowercase();
             words.iter().all(|word| lower.contains(word.as_str())).then_some(text)
-        })?;
+        });
+        let Some(text) = text else { return Ok(None) };
         let first = words.first().map(String::as_str).unwrap_or_default();
-        Some(Hit { info: glance(found)?, excerpt: excerpt(&text, first) })
-    });
+        Ok(glance(found)?.map(|info| Hit { info, excerpt: excerpt(&text, first) }))
+    })?;
     hits.truncate(limit);
-    hits
+    Ok(hits)
 }
 
 /// The line with the word in it, cut around it.

@@ -1,13 +1,15 @@
 //! Checking a session's file, and repairing it without losing a byte: the file as it was is kept.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::message::SessionId;
 use crate::store::entry::{Entry, Header};
 use crate::store::files::Files;
+use crate::store::listing::{header, seen};
 use crate::store::reading::{self, Content, Fault};
-use crate::store::{StoreError, journal, size};
+use crate::store::{StoreError, children, journal, size};
 
 /// What a check of one file came to.
 #[derive(Debug)]
@@ -85,7 +87,7 @@ pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>,
             reading::check_order(&mut content);
             Some((content.header, content.entries))
         }
-        Err(StoreError::NoHeader { .. }) => rebuild_header(path, &bytes),
+        Err(StoreError::NoHeader { .. }) => rebuild_header(path, &bytes).map_err(failed)?,
         Err(error) => return Err(error),
     };
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -125,17 +127,22 @@ fn headless(bytes: &[u8]) -> Vec<Arc<Entry>> {
 
 /// A header for a file that lost its own: the session is named by the file, its folder by its neighbours,
 /// which are of the same project. `None` where the file has no entry that would be worth it.
-fn rebuild_header(path: &Path, bytes: &[u8]) -> Option<(Header, Vec<Arc<Entry>>)> {
+fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<Arc<Entry>>)>> {
     let entries = headless(bytes);
-    let created_at = entries.first()?.ts.clone();
-    let neighbour = std::fs::read_dir(path.parent()?)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|other| other.path() != path)
-        .find_map(|other| super::listing::header(&other.path()));
-    let cwd = neighbour.map_or_else(|| "/".into(), |header| header.cwd);
-    let session = SessionId::from(path.file_stem()?.to_str()?);
+    let name = path.file_stem().and_then(|name| name.to_str());
+    let (Some(first), Some(name), Some(folder)) = (entries.first(), name, path.parent()) else {
+        return Ok(None);
+    };
+    let (created_at, session) = (first.ts.clone(), SessionId::from(name));
+    let mut cwd = "/".into();
+    for other in seen(children(folder).map(Some))?.unwrap_or_default() {
+        if other != path
+            && let Some(header) = seen(header(&other))?
+        {
+            cwd = header.cwd;
+            break;
+        }
+    }
     let mut content = Content {
         header: Header { session, created_at, cwd, parent: None },
         entries,
@@ -143,7 +150,7 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> Option<(Header, Vec<Arc<Entry>>)
         good: 0,
     };
     reading::check_order(&mut content);
-    Some((content.header, content.entries))
+    Ok(Some((content.header, content.entries)))
 }
 
 /// A name beside `path` that is free: with `what`, and a number where that is taken.

@@ -1,10 +1,12 @@
 //! Descriptors that run out.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use edn_bridge::value::Owned;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::support::guest::{Guest, socket};
 use crate::support::{Bridge, PATIENCE, Setup, at, code, data, is_event, kind, text};
@@ -87,6 +89,87 @@ fn a_session_at_rest_lets_go_of_its_files_for_one_that_needs_them() {
         opened(&bridge.ask("f", "fork", &format!("{{:entry-id {:?}}}", text(&entries[0], "id"))));
         assert_eq!(kind(&bridge.ask("here", "ping", "{}")), "response");
     }
+}
+
+/// Lets the process open no file with that number or a higher one.
+fn limit(bridge: &Bridge, number: u64) {
+    let pid = Pid::from_raw(i32::try_from(bridge.pid()).unwrap());
+    prlimit(pid, Resource::Nofile, Rlimit { current: Some(number), maximum: Some(48) }).unwrap();
+}
+
+/// The first free number above those of the sessions' files. A lower one may come free at any time: what was
+/// open for a moment while these were opened.
+fn free(bridge: &Bridge) -> u64 {
+    let file = |number: u64| std::fs::read_link(format!("/proc/{}/fd/{number}", bridge.pid()));
+    let is_session =
+        |number: &u64| file(*number).is_ok_and(|path| path.extension().is_some_and(|e| e == "edn"));
+    let last = (0..48).rfind(is_session).unwrap();
+    (last..).find(|number| file(*number).is_err()).unwrap()
+}
+
+#[test]
+fn no_list_of_sessions_is_short_for_want_of_descriptors() {
+    let setup = Setup::new().script(ECHO);
+    let begin = || {
+        let mut bridge = limited(&setup, "ulimit -n 48");
+        listening(&mut bridge);
+        bridge
+    };
+    let mut bridge = begin();
+    let mut sessions: BTreeSet<String> = (0..30).map(|_| talk(&mut bridge, "a message")).collect();
+    bridge.finish();
+    let listed = |answer: &Owned, sessions: &BTreeSet<String>| {
+        assert_eq!(kind(answer), "response", "{answer}");
+        let slots = at(answer, &["data", "sessions"]).and_then(|slots| slots.as_slice()).unwrap().iter();
+        let ids: BTreeSet<String> = slots.map(|slot| text(slot, "id").to_owned()).collect();
+        let missing: Vec<_> = sessions.difference(&ids).collect();
+        assert!(missing.is_empty(), "{} are missing: {missing:?}", missing.len());
+    };
+    let asks = ["{:scope \"all\"}", "{:scope \"all\" :text \"message\"}"];
+    // None is left, until sessions at rest let go of theirs.
+    for params in asks {
+        let mut bridge = begin();
+        sessions.extend((0..5).map(|_| talk(&mut bridge, "a message")));
+        let path = socket(&setup.state());
+        let mut guests = Vec::new();
+        while open(&bridge) < 46 {
+            guests.push(Guest::at(&path));
+        }
+        limit(&bridge, free(&bridge));
+        listed(&bridge.ask("l", "list_sessions", params), &sessions);
+        bridge.finish();
+    }
+    // Where none comes free there is no list at all, whether the index is open or not.
+    let mut bridge = begin();
+    for params in asks {
+        listed(&bridge.ask("l", "list_sessions", params), &sessions);
+    }
+    for index in ["open", "not open"] {
+        limit(&bridge, 3);
+        for params in asks {
+            let answer = bridge.ask("l", "list_sessions", params);
+            assert_eq!((kind(&answer), code(&answer)), ("error", "runtime/failed"), "{index}: {answer}");
+            assert_eq!(at(&answer, &["retryable"]).and_then(|flag| flag.as_bool()), Some(true), "{answer}");
+            assert!(text(&answer, "error-message").contains("ulimit -n"), "{answer}");
+        }
+        let query = "{:query \"[{(:psi.session/list {:scope \\\"all\\\"}) [:psi.session-info/id]}]\"}";
+        let answer = bridge.ask("q", "query_eql", query).to_string();
+        assert!(answer.contains("ulimit -n"), "{index}: {answer}");
+        #[cfg(feature = "index")]
+        assert_eq!(in_the_index(&setup), 40, "{index}");
+        bridge.finish();
+        bridge = begin();
+    }
+    for params in asks {
+        listed(&bridge.ask("l", "list_sessions", params), &sessions);
+    }
+}
+
+/// How many sessions the index has read.
+#[cfg(feature = "index")]
+fn in_the_index(setup: &Setup) -> u32 {
+    let index = rusqlite::Connection::open(setup.state().join("sessions-index.db")).unwrap();
+    index.query_row("SELECT count(*) FROM sessions WHERE read > 0", [], |row| row.get(0)).unwrap()
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use edn_bridge::message::{Message, SessionId};
+use edn_bridge::query::graph::Failure;
 use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::world::{
     ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
@@ -96,8 +97,8 @@ impl World for Process {
     fn live(&self) -> Vec<Arc<dyn SessionView>> {
         vec![self.session.clone()]
     }
-    fn list(&self, _: bool, _: usize) -> Vec<SessionInfo> {
-        Vec::new()
+    fn list(&self, _: bool, _: usize) -> Result<Vec<SessionInfo>, Failure> {
+        Ok(Vec::new())
     }
     fn models(&self) -> Vec<Owned> {
         Vec::new()

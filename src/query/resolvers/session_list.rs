@@ -98,7 +98,7 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
             )));
         }
     };
-    let infos = env.world.list(all, limit).into_iter().map(|info| Value::from(map(info)));
+    let infos = env.world.list(all, limit)?.into_iter().map(|info| Value::from(map(info)));
     Ok(vec![("psi.session/list", Value::vector(infos).into())])
 }
 
@@ -114,7 +114,10 @@ fn session(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 
 /// The list is read once for all that are asked about.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let infos = env.world.list(true, usize::MAX);
+    let infos = match env.world.list(true, usize::MAX) {
+        Ok(infos) => infos,
+        Err(failure) => return inputs.iter().map(|_| Err(failure.clone())).collect(),
+    };
     let infos: HashMap<&str, &SessionInfo> = infos.iter().map(|info| (info.id.as_str(), info)).collect();
     let answer = |inputs: &Inputs<'_>| {
         let info = inputs.text("psi.session-info/id").and_then(|id| infos.get(id));
