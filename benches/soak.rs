@@ -138,16 +138,16 @@ fn main() -> ExitCode {
         let parts =
             std::env::var("EDN_BRIDGE_SOAK_PARTS").unwrap_or_else(|_| "turns,guests,stopped,bad".into());
         let part = |name: &str| parts.split(',').any(|part| part == name);
-        if part("turns") {
-            scope.spawn(move || edit(&mut editor, over, turns));
+        let editing = if part("turns") {
+            scope.spawn(move || edit(&mut editor, over, turns))
         } else {
             scope.spawn(move || {
                 while !over.load(Ordering::Acquire) {
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 drop(editor);
-            });
-        }
+            })
+        };
         if part("guests") {
             scope.spawn(move || come_and_go(socket, over));
         }
@@ -165,9 +165,9 @@ fn main() -> ExitCode {
             let mut pings = Vec::new();
             while begun.elapsed() < until {
                 let asked = Instant::now();
-                if !watcher.ask("p", "ping", "{}") {
+                if editing.is_finished() || !watcher.ask("p", "ping", "{}") {
                     over.store(true, Ordering::Release);
-                    panic!("the bridge ended after {:.0} s", begun.elapsed().as_secs_f64());
+                    panic!("the bridge or the load ended after {:.0} s", begun.elapsed().as_secs_f64());
                 }
                 pings.push(asked.elapsed().as_secs_f64() * 1e6);
                 std::thread::sleep(Duration::from_millis(5));
@@ -221,6 +221,7 @@ fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &M
         if !editor.ask("p", "prompt", &message) {
             return;
         }
+        assert!(editor.line.contains(":accepted true"), "{}", editor.line);
         let end = match round % 10 {
             5 => Some("interrupt"),
             6 => Some("abort"),
@@ -230,7 +231,9 @@ fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &M
             editor.ask("e", op, "{}");
         }
         // Whether the turn's last message was said before, or is cut off.
+        let asked = Instant::now();
         while editor.ask("g", "get_state", "{}") && !editor.line.contains(":is-streaming false") {
+            assert!(asked.elapsed() < Duration::from_secs(60), "a turn does not end: {}", editor.line);
             std::thread::sleep(Duration::from_millis(1));
         }
         *turns.lock().unwrap() += 1;

@@ -173,16 +173,18 @@ impl Connection {
         loop {
             let filled = splitter.fill(&mut input);
             self.outbox.hold();
+            let mut took_much = false;
             while let Some(line) = splitter.next_line() {
                 self.serve(&line);
-                if matches!(line, Line::Whole(bytes) if bytes.len() >= LARGE_LINE_BYTES) {
-                    heap::give_back();
-                }
+                took_much |= matches!(line, Line::Whole(bytes) if bytes.len() >= LARGE_LINE_BYTES);
                 if !self.outbox.wait_for_room(|| input.has_ended(), STALLED) {
                     return;
                 }
             }
             self.outbox.flush();
+            if took_much {
+                heap::give_back();
+            }
             if !matches!(filled, Ok(count) if count > 0) {
                 return;
             }
@@ -402,10 +404,12 @@ impl Client for Connection {
         if let Body::ContextUpdated { sessions, .. } = &event.body {
             let body = Body::ContextUpdated { sessions: sessions.clone(), active: Some(self.focused()) };
             let event = Event { body, ..event.clone() };
-            // Who made an older list may come later.
-            let is_news =
+            // Who made an older list may come later, and is told after the newer one no more.
+            let tells_newer =
                 || self.told_sessions.fetch_max(sessions.version(), Ordering::AcqRel) <= sessions.version();
-            return self.outbox.push_event(&event, || self.wants(topic, event.session.as_ref()) && is_news());
+            return self
+                .outbox
+                .push_event(&event, || self.wants(topic, event.session.as_ref()) && tells_newer());
         }
         self.outbox.push_event(event, || self.wants(topic, event.session.as_ref()))
     }

@@ -99,7 +99,7 @@ pub trait LiveSessions: fmt::Debug + Send + Sync {
     /// The widget with the tree that they form.
     fn tree_widget(&self) -> Map<'_>;
 
-    /// The later the list was begun, the greater, in one process.
+    /// The newer the list, the greater, in one process.
     fn version(&self) -> u64;
 
     /// About how many bytes it keeps.

@@ -3,10 +3,13 @@
 //! Sessions come and go by the thousand and leave gaps between what stays. The first measures keep the gaps from
 //! growing, the last one gives their pages back. Knows nothing of who allocates.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::OnceLock;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::thread::{self, Thread};
 
-use crate::limits::GIVE_BACK_PAUSE;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::limits::GIVE_BACK_AFTER;
 
 /// Parts of the heap that threads share. Two: as many as there are threads that run sessions.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -23,8 +26,8 @@ const OWN_MAPPING: i32 = 128 * 1024;
 /// sessions that come and go, a few objects of theirs held each part open, and three quarters of the resident
 /// memory, growing, were the gaps between them.
 ///
-/// Large buffers stay apart from what is kept. glibc begins so, and gives it up for good when the first large one
-/// is freed: later ones are cut from the heap, small things that last are laid into the hole that each leaves, and
+/// Large buffers stay apart from what is kept. glibc begins so, and when a large one is freed, those up to its size
+/// are cut from the heap from then on: small things that last are laid into the hole that each leaves, and
 /// the next one needs new room. The messages of a session are such a buffer.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no other interface for it than C's")]
@@ -41,28 +44,33 @@ pub fn set_up() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn set_up() {}
 
-/// Gives the pages that nothing lies on back to the system: for who has just let go of much. Asked again within
-/// [`GIVE_BACK_PAUSE`] it does nothing, since it takes a look at the whole heap.
+/// Gives the pages that nothing lies on back to the system, [`GIVE_BACK_AFTER`] from now and on a thread of its own:
+/// for who has let go of much, or is about to. Who asks meanwhile is served with it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back() {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    {
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| last.elapsed() < GIVE_BACK_PAUSE) {
-            return;
-        }
-        *last = Some(Instant::now());
+    static SWEEPER: OnceLock<Option<Thread>> = OnceLock::new();
+    let start = || {
+        let started = thread::Builder::new().name("heap".to_owned()).spawn(sweep);
+        started.map(|sweeper| sweeper.thread().clone()).ok()
+    };
+    if let Some(sweeper) = SWEEPER.get_or_init(start) {
+        sweeper.unpark();
     }
-    trim();
 }
+
+/// Other allocators give back by themselves, or do not.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn give_back() {}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no other interface for it than C's")]
-fn trim() {
-    // SAFETY: `malloc_trim` may be called by any thread at any time; it locks what it looks at.
-    unsafe {
-        libc::malloc_trim(0);
+fn sweep() {
+    loop {
+        thread::park();
+        thread::sleep(GIVE_BACK_AFTER);
+        // SAFETY: `malloc_trim` may be called by any thread at any time; it locks what it looks at.
+        unsafe {
+            libc::malloc_trim(0);
+        }
     }
 }
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn trim() {}

@@ -75,10 +75,11 @@ pub const LIVE_SESSIONS: usize = 1024;
 /// Most sessions that live in one process, those at work and looked at among them.
 pub const MAX_LIVE_SESSIONS: usize = 2048;
 
-/// How long after the allocator gave pages back it is not asked for more: looking for them takes milliseconds.
-pub const GIVE_BACK_PAUSE: Duration = Duration::from_secs(1);
+/// How long after something large was let go of the allocator is asked to give pages back: once for all that is let
+/// go of meanwhile, since it looks at the whole heap.
+pub const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
-/// From how many bytes on a line was large: what was made of it is given back to the system.
+/// From how many bytes on a line that is read is large: what it took goes back to the system.
 pub const LARGE_LINE_BYTES: usize = 1024 * 1024;
 
 /// Files of one process that may be open, where the system allows as many: those of the most live sessions,
@@ -317,6 +318,9 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a client's name, and of its version, that are kept for the graph. What a person reads in a list;
 /// a client may send a line of any length.
 pub const CLIENT_NAME_BYTES: usize = 128;
+
+/// Sessions in a list whose length the client did not name: some 300 KB, more than a person looks through.
+pub const LISTED_SESSIONS: usize = 1_000;
 
 /// Most clients on one process's socket, beside the editor. Each costs two threads; the goal is two hundred.
 pub const MAX_CONNECTIONS: usize = 256;

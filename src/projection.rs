@@ -317,7 +317,7 @@ impl Slot {
         display_name(self.name.as_deref(), self.first_message.as_deref())
     }
 
-    /// About how many bytes it keeps where nobody else keeps them any more.
+    /// About how many bytes it keeps if it is the last to hold its texts.
     fn weight(&self) -> usize {
         let texts = [self.name.as_deref(), self.first_message.as_deref(), self.file.as_deref()];
         let text: usize = texts.into_iter().flatten().map(str::len).sum();
@@ -334,7 +334,7 @@ pub struct SessionList {
 }
 
 impl SessionList {
-    /// Of the live sessions, oldest first. The version has to be taken before they are looked at.
+    /// Of the live sessions, oldest first. A newer list has a greater version.
     pub fn new(version: u64, slots: Vec<Slot>) -> Self {
         Self { version, tree: tree_lines(&slots), slots }
     }

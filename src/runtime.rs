@@ -33,7 +33,7 @@ mod unload;
 mod workflow;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -98,8 +98,8 @@ pub(crate) struct Shared {
     open_files: usize,
     /// How often a session was looked up.
     lookups: AtomicU64,
-    /// Counts lists of the live sessions.
-    lists: AtomicU64,
+    /// How many lists of the live sessions were made.
+    lists: Mutex<u64>,
     /// The session that connections start with, until they choose another.
     primary: std::sync::OnceLock<SessionId>,
     /// One at a time, so that a file is opened once.
@@ -152,7 +152,7 @@ impl Runtime {
             sessions,
             open_files: descriptors::for_sessions(),
             lookups: AtomicU64::new(0),
-            lists: AtomicU64::new(0),
+            lists: Mutex::default(),
             primary: std::sync::OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
             actions: Mutex::default(),
@@ -184,10 +184,12 @@ impl Shared {
 
     /// The event that says which sessions are live.
     fn context_event(&self) -> Event {
-        // Before anything is looked at: of two lists the later one has what the other missed.
-        let version = self.lists.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        // One at a time, so that of two lists the one with the greater version is the newer one.
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        *lists = lists.saturating_add(1);
         let slots = self.live().iter().map(|handle| Slot::new(&handle.snapshot().facts)).collect();
-        let sessions = Arc::new(SessionList::new(version, slots));
+        let sessions = Arc::new(SessionList::new(*lists, slots));
+        drop(lists);
         Event {
             session: None,
             offset: 0,

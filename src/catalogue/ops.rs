@@ -88,7 +88,7 @@ ops! {
     ListSessions "list_sessions" Read true
         { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
         ["active-session-id" "sessions"] [QueryFailed]
-        "The sessions, live and on disk, newest first; with `:text` those with its words, the best first.";
+        "The sessions, live and on disk, newest first, a thousand where no `:limit` is named; with `:text` those with its words, the best first.";
     ReadOutput "read_output" Read true
         { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
         ["text" "offset" "size"] [NotFound]

@@ -166,7 +166,7 @@ impl Outbox {
                 .map(|(inner, waited)| (inner, waited.timed_out()))
                 .unwrap_or_else(|poisoned| (poisoned.into_inner().0, false));
             if !timed_out {
-                inner.held = Some(thread::current().id());
+                inner.hold();
                 return true;
             }
             let before = std::mem::replace(&mut taken, self.pieces.load(Ordering::Relaxed));
@@ -221,7 +221,7 @@ impl Outbox {
 
     /// Says that the calling thread will push several frames and then call [`Outbox::flush`].
     pub fn hold(&self) {
-        self.lock().held = Some(thread::current().id());
+        self.lock().hold();
     }
 
     /// Writes what is ready from the calling thread, if it is little and can be written at once; else
@@ -386,6 +386,12 @@ impl Inner {
         if self.queue.expects_credit() && !self.writing {
             self.queue.refill();
         }
+    }
+
+    /// Leaves what comes to the flush of this thread. What is ready already is somebody else's, or was left over:
+    /// the writer is on its way to it.
+    fn hold(&mut self) {
+        self.held = (self.queue.ready() == 0).then(|| thread::current().id());
     }
 
     /// Whether what is ready is left to the flush of who answers a batch.
@@ -925,6 +931,23 @@ mod tests {
         let ids: Vec<_> =
             frames.iter().map(|frame| frame.get("id").unwrap().as_str().unwrap().to_owned()).collect();
         assert_eq!(ids, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_another_thread_has_added_is_not_held_back_by_the_next_batch() {
+        let gate = Gate::default();
+        let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
+        let pong = |out: &mut Vec<u8>, style| encode::response(out, style, "s", "ping", &Map::new());
+        std::thread::scope(|scope| drop(scope.spawn(|| outbox.push_frame(pong)).join()));
+        // Before the writer came to it.
+        outbox.hold();
+        let writer = std::thread::spawn({
+            let outbox = outbox.clone();
+            move || outbox.run(|_| {})
+        });
+        gate.wait_for(1);
+        outbox.close(Duration::from_secs(60));
+        writer.join().unwrap().unwrap();
     }
 
     #[test]

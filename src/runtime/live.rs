@@ -173,12 +173,13 @@ impl Live {
             {
                 let shared = self.shared.clone();
                 // Whoever opens the session again waits until its file is let go.
-                let _not_opening = shared.opening.lock().await;
+                let not_opening = shared.opening.lock().await;
                 if shared.forget(&self.handle, wish.lookup) {
                     settle(&self.journal).await;
                     drop(self);
-                    heap::give_back();
                     wish.done();
+                    drop(not_opening);
+                    heap::give_back();
                     return shared.announce_context(None);
                 }
             }
@@ -186,13 +187,15 @@ impl Live {
     }
 
     /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal and comes
-    /// back with the session, but for the id of the request that brought it.
+    /// back with the session, but for the id of the request that brought it, and for its idempotency key: as long
+    /// as one is known, the session stays.
     fn is_at_rest(&self) -> bool {
         self.turn.is_none()
             && self.released.is_none()
             && self.bash.is_none()
             && !self.jobs.any_running()
             && self.until_idle.is_empty()
+            && (self.queue.len() == 0 || self.answered.is_empty())
             && self.handle.working_for().is_none()
     }
 

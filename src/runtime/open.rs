@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Event};
-use crate::limits::{LET_GO_TRIES, SEARCH_HITS};
+use crate::limits::{LET_GO_TRIES, LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{EntryId, SessionId};
 use crate::projection::{self, SessionFacts, Slot};
 use crate::runtime::Shared;
@@ -294,11 +294,13 @@ impl Shared {
             }
         }
         let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
-        let limit = limit.unwrap_or(usize::MAX);
-        let on_disk = self.read_store(|store| store.list(project)).map_err(|error| refused(&error))?;
-        let on_disk = on_disk.into_iter().filter(|info| !known.contains(&info.header.session));
+        let limit = limit.unwrap_or(LISTED_SESSIONS);
         let room = limit.saturating_sub(slots.len());
-        slots.extend(on_disk.take(room).map(|info| Value::from(disk_slot(info))));
+        if room > 0 {
+            let on_disk = self.read_store(|store| store.list(project)).map_err(|error| refused(&error))?;
+            let on_disk = on_disk.into_iter().filter(|info| !known.contains(&info.header.session));
+            slots.extend(on_disk.take(room).map(|info| Value::from(disk_slot(info))));
+        }
         slots.truncate(limit);
         Ok(slots)
     }

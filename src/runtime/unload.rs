@@ -1,8 +1,8 @@
 //! Putting sessions away: a process keeps a bounded number of them live.
 //!
 //! What is put away is on disk as it was, and is opened again like any other session. What lives only in
-//! memory goes with it: jobs that have ended, what the editor showed, and what was allowed for the session
-//! alone, which is asked for again.
+//! memory goes with it: jobs that have ended, what the editor showed, idempotency keys, and what was allowed for
+//! the session alone, which is asked for again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 
+use crate::heap;
 use crate::limits::{LET_GO, LET_GO_TRIES, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::projection::Phase;
@@ -93,8 +94,8 @@ impl Shared {
         let _ = tokio::time::timeout(LET_GO_WAIT, wait).await;
     }
 
-    /// Reads from the store on a thread that may wait; where there is nothing to read with, again after others
-    /// have let go of what they hold.
+    /// Reads from the store on a thread that may wait, and is none of the executor's; where there is nothing to
+    /// read with, again after others have let go of what they hold.
     ///
     /// # Errors
     /// What the store refuses.
@@ -102,6 +103,8 @@ impl Shared {
         &self,
         read: impl Fn(&Store) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        // All sessions on disk may be many.
+        heap::give_back();
         let mut tries = 0..LET_GO_TRIES;
         loop {
             match read(&self.store) {

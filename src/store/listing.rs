@@ -8,9 +8,10 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::SystemTime;
 
-use crate::limits::{LISTING_BYTES, LISTING_TEXT, READING_THREADS};
+use crate::limits::{JOURNAL_BYTES, LISTING_BYTES, LISTING_TEXT, READING_THREADS};
 use crate::message::{Message, Role, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::{children, is_want};
@@ -72,7 +73,7 @@ pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> io::Result<Option<T>> {
 pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Found>> {
     let folders = match project {
         Some(folder) => vec![folder.to_owned()],
-        None => seen(children(root).map(Some))?.unwrap_or_default(),
+        None => children(root)?,
     };
     let found = |entry: DirEntry| {
         if !entry.file_name().as_encoded_bytes().ends_with(b".edn") {
@@ -87,7 +88,12 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
     };
     let mut all = Vec::new();
     for folder in folders {
-        for entry in seen(std::fs::read_dir(folder).map(Some))?.into_iter().flatten() {
+        let entries = match std::fs::read_dir(folder) {
+            // The one that was asked for has no sessions only where there is none.
+            Err(error) if project.is_some() && error.kind() != io::ErrorKind::NotFound => return Err(error),
+            entries => seen(entries.map(Some))?,
+        };
+        for entry in entries.into_iter().flatten() {
             all.extend(seen(entry.and_then(found))?);
         }
     }
@@ -118,11 +124,14 @@ pub(super) fn side_by_side<T: Send>(
     std::thread::scope(|scope| {
         let running: Vec<_> = found
             .chunks(part)
-            .map(|part| scope.spawn(move || part.iter().filter_map(look).collect::<io::Result<Vec<T>>>()))
+            .map(|part| {
+                let look = move || part.iter().filter_map(look).collect::<io::Result<Vec<T>>>();
+                thread::Builder::new().name("listing".to_owned()).spawn_scoped(scope, look)
+            })
             .collect();
         for thread in running {
-            // A thread that panicked found nothing.
-            done.append(&mut thread.join().unwrap_or_else(|_| Ok(Vec::new()))?);
+            let failed = |_| Err(io::Error::other("a thread that looked at sessions failed"));
+            done.append(&mut thread?.join().unwrap_or_else(failed)?);
         }
         Ok(done)
     })
@@ -241,7 +250,8 @@ pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usi
     let mut found = find_all(root, project)?;
     found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
     let mut hits = side_by_side(&found, |found| {
-        let bytes = std::fs::read(&found.path)?;
+        let mut bytes = Vec::new();
+        File::open(&found.path)?.take(JOURNAL_BYTES).read_to_end(&mut bytes)?;
         let text = bytes.split(|byte| *byte == b'\n').filter_map(Entry::read).find_map(|entry| {
             let text = searched(&entry)?;
             let lower = text.to_lowercase();

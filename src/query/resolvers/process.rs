@@ -14,7 +14,10 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/uptime-ms", "How long it has run, in milliseconds."),
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
         ("psi.process/live-session-count", "How many sessions are live."),
-        ("psi.process/task-count", "How many tasks live: each session is one, each running turn another."),
+        (
+            "psi.process/task-count",
+            "How many tasks live: each live session is one; turns, openings and the like are further ones.",
+        ),
         ("psi.process/event-count", "Events that were handed to connections since the process was started."),
         (
             "psi.process/answer-count",
