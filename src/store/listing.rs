@@ -273,3 +273,40 @@ fn excerpt(text: &str, word: &str) -> String {
     let cut: String = line.chars().skip(before.saturating_sub(40)).take(120).collect();
     cut.trim().to_owned()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_file_leaves_it_out_and_what_is_wanting_ends_the_list() {
+        let found = |n: u64| Found {
+            path: format!("{n}.edn").into(),
+            bytes: n,
+            modified: SystemTime::UNIX_EPOCH,
+            inode: n,
+        };
+        // More than one thread looks at.
+        let all: Vec<Found> = (0..1_000).map(found).collect();
+        let with = |errno: rustix::io::Errno| {
+            side_by_side(
+                &all,
+                |found| if found.bytes == 700 { Err(errno.into()) } else { Ok(Some(found.bytes)) },
+            )
+        };
+        for own in [rustix::io::Errno::ACCESS, rustix::io::Errno::NOENT, rustix::io::Errno::IO] {
+            let seen = with(own).unwrap();
+            assert_eq!(seen, (0..1_000).filter(|n| *n != 700).collect::<Vec<_>>(), "{own}");
+        }
+        for want in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM] {
+            let error = with(want).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(want.raw_os_error()));
+        }
+        let panicking = side_by_side(&all, |found| {
+            assert!(found.bytes != 700, "as a test");
+            Ok(Some(()))
+        });
+        assert!(panicking.is_err(), "a shorter list passed for the whole");
+    }
+}
