@@ -7,7 +7,9 @@ mod support;
 use std::process::Stdio;
 
 use edn_bridge::catalogue::TOPICS;
-use edn_bridge::limits::{LIVE_SESSIONS, MAX_DEPTH, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_LINE_BYTES};
+use edn_bridge::limits::{
+    LISTED_SESSIONS, LIVE_SESSIONS, MAX_DEPTH, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_LINE_BYTES,
+};
 use support::{Bridge, Setup, at, code, data, is_event, kind, text};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
@@ -352,6 +354,13 @@ fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
     // As many as may live, and the one that the connection began with, which stays.
     for n in 0..LIVE_SESSIONS {
         bridge.ask(&format!("n{n}"), "new_session", "{}");
+    }
+    // Of more sessions than a list shows by itself, those are listed that were asked for.
+    for (params, expected) in [("{}", LISTED_SESSIONS), ("{:limit 5}", 5), ("{:limit 1010}", 1010)] {
+        let list = bridge.ask("l", "list_sessions", params);
+        let listed =
+            at(&list, &["data", "sessions"]).and_then(|sessions| sessions.as_slice()).map(<[_]>::len);
+        assert_eq!(listed, Some(expected), "{params}");
     }
     let meant = format!("{{:session-id {first:?}}}");
     let deadline = std::time::Instant::now() + support::PATIENCE;
