@@ -1,19 +1,147 @@
-//! What is generated from the catalogue is what stands in the repository.
+//! The documents of the repository: generated pages match the catalogue, links resolve, the README stays short.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use edn_bridge::catalogue;
 
 #[test]
-fn generated_files_are_up_to_date() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+fn generated_files_match_the_catalogue() {
     for (path, expected) in [
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
     ] {
-        let found = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(found == expected, "{path} is not what the catalogue says; run `make generate`");
     }
+}
+
+#[test]
+fn readme_has_at_most_120_lines() {
+    let lines = std::fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 120, "README.md has {lines} lines; details belong in docs/");
+}
+
+#[test]
+fn links_of_the_documents_resolve() {
+    let documents = documents();
+    assert!(documents.len() > 12, "{documents:?}");
+    let mut links = 0;
+    let mut broken = Vec::new();
+    for document in documents {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for link in targets(&prose(&text)) {
+            links += 1;
+            if !resolves(&document, &link) {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(links > 60, "only {links} links found");
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn broken_links_are_found() {
+    let document = root().join("docs/hooks.md");
+    for (link, expected) in [
+        ("#stages", true),
+        ("#no-such-heading", false),
+        ("../README.md", true),
+        ("../README.md#the-wire-by-hand", true),
+        ("../README.md#no-such-heading", false),
+        ("no-such-page.md", false),
+        ("../grammar", true),
+    ] {
+        let text = format!("[some words]({link}), `[code](x)`\n```\n[code](y)\n```\n");
+        assert_eq!(targets(&prose(&text)), [link], "{text}");
+        assert_eq!(resolves(&document, link), expected, "{link}");
+    }
+    assert_eq!(targets(r#"<img src="a.png"> <source srcset="b.png">"#), ["a.png", "b.png"]);
+    assert_eq!(
+        anchors("# A `b`, and c\n## A b\n# A b\n"),
+        ["a-b-and-c", "a-b", "a-b-1"].map(String::from).into()
+    );
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Markdown files at the root and in the folders that hold documents.
+fn documents() -> Vec<PathBuf> {
+    ["", "docs", "spec", "emacs", "benches"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+/// The text without fenced blocks and inline code.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            prose.extend(line.split('`').step_by(2));
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// The relative targets of links and pictures, in order of their kind.
+fn targets(prose: &str) -> Vec<String> {
+    [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"')]
+        .iter()
+        .flat_map(|(open, close)| {
+            prose
+                .match_indices(open)
+                .filter_map(|(place, _)| prose[place + open.len()..].split(*close).next())
+        })
+        .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether the file of a link exists, and the heading that its anchor names.
+fn resolves(document: &Path, link: &str) -> bool {
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let file = match path {
+        "" => document.to_owned(),
+        path => document.parent().unwrap().join(path),
+    };
+    match anchor {
+        "" => file.exists(),
+        anchor => std::fs::read_to_string(file).is_ok_and(|text| anchors(&text).contains(anchor)),
+    }
+}
+
+/// The anchors that GitHub gives to the headings of a page.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if fenced || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let slug: String = heading
+            .trim()
+            .to_lowercase()
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let again = (1..).map(|number| format!("{slug}-{number}"));
+        let free = std::iter::once(slug.clone()).chain(again).find(|slug| !found.contains(slug));
+        found.extend(free);
+    }
+    found
 }
