@@ -16,6 +16,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("descriptors", &["limits"]),
     ("heap", &["limits"]),
     ("private", &[]),
+    ("files", &[]),
     ("transport", &["private"]),
     ("secret", &[]),
     ("http", &["limits"]),
@@ -67,9 +68,10 @@ const TABLE: &[(&str, &[&str])] = &[
             "provider",
             "descriptors",
             "private",
+            "files",
         ],
     ),
-    ("context", &["tool", "message", "value", "limits"]),
+    ("context", &["tool", "message", "value", "limits", "files"]),
     ("interaction", KEEPING_OUTSIDE_PROJECTS),
     ("router", &["value", "message", "catalogue", "session", "limits"]),
     ("frame", &["edn", "event", "catalogue", "limits", "value", "message"]),
@@ -121,6 +123,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "auth",
             "descriptors",
             "private",
+            "files",
         ],
     ),
     ("repl", &["value", "edn", "catalogue", "limits", "private"]),
@@ -133,7 +136,7 @@ const BELOW_SESSION: &[&str] =
 
 /// The same, and how folders are made that are the user's alone and on disk.
 const KEEPING_OUTSIDE_PROJECTS: &[&str] =
-    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "private"];
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "private", "files"];
 
 /// The same, and where a project's things are kept.
 const KEEPING: &[&str] = &[
@@ -148,6 +151,7 @@ const KEEPING: &[&str] = &[
     "private",
     "project",
     "descriptors",
+    "files",
 ];
 
 #[test]
