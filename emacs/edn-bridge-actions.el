@@ -65,6 +65,7 @@
     (condition-case err
         (let ((item (edn-bridge-complete-choose
                      (concat (edn-bridge-actions--prompt action) ": ")
+                     (edn-bridge-actions--category action)
                      (edn-bridge-actions--order items action)
                      (lambda (item) (or (plist-get item :ui.item/label) ""))
                      #'edn-bridge-actions--annotate)))
@@ -77,6 +78,14 @@
        (edn-bridge-actions--report
         conn data "failed"
         (list :error-message (error-message-string err)))))))
+
+(defun edn-bridge-actions--category (action)
+  "Return the completion category of what ACTION offers."
+  (pcase (edn-bridge-chat-word (plist-get action :ui/action-name))
+    ("select-model" 'edn-bridge-model)
+    ("select-thinking-level" 'edn-bridge-thinking-level)
+    ((or "select-session" "select-resume-session") 'edn-bridge-session)
+    (_ 'edn-bridge-option)))
 
 (defun edn-bridge-actions--order (items action)
   "Return ITEMS in the order that ACTION wants them in."

@@ -16,63 +16,74 @@
 
 ;;;; Choosing
 
-(defun edn-bridge-complete-choose (prompt items label &optional annotate)
+(defun edn-bridge-complete-choose (prompt category items label
+                                          &optional annotate)
   "Choose one of ITEMS with PROMPT by completion, and return it.
+CATEGORY is the symbol by which completion tells what the items are.
 LABEL is a function that returns what an item is called, and ANNOTATE one
 that returns what is said of it, or nil.  Items of the same name are told
 apart by a number.  The order of ITEMS is kept.  To choose nothing is to
 quit."
-  (let* ((table (edn-bridge-complete--table items label))
-         (names (hash-table-keys table)))
+  (pcase-let ((`(,names . ,table) (edn-bridge-complete--names items label)))
     (or (gethash (completing-read
                   prompt
                   (edn-bridge-complete--collection
                    names
                    (and annotate
                         (lambda (name)
-                          (funcall annotate (gethash name table)))))
+                          (funcall annotate (gethash name table))))
+                   category)
                   nil t)
                  table)
         (signal 'quit nil))))
 
-(defun edn-bridge-complete-choose-several (prompt items label &optional annotate)
+(defun edn-bridge-complete-choose-several (prompt category items label
+                                                  &optional annotate)
   "Choose some of ITEMS with PROMPT by completion, and return them.
-See `edn-bridge-complete-choose' for LABEL and ANNOTATE.  What is chosen
-is written with commas between, and so names have semicolons instead."
-  (let* ((table (edn-bridge-complete--table
-                 items (lambda (item)
-                         (subst-char-in-string ?, ?\; (funcall label item)))))
-         (names (hash-table-keys table)))
+See `edn-bridge-complete-choose' for CATEGORY, LABEL and ANNOTATE.  What
+is chosen is written with commas between, and so names have semicolons
+instead."
+  (pcase-let ((`(,names . ,table)
+               (edn-bridge-complete--names
+                items (lambda (item)
+                        (subst-char-in-string ?, ?\; (funcall label item))))))
     (mapcar (lambda (name) (gethash name table))
             (completing-read-multiple
              prompt
              (edn-bridge-complete--collection
               names
               (and annotate
-                   (lambda (name) (funcall annotate (gethash name table)))))
+                   (lambda (name) (funcall annotate (gethash name table))))
+              category)
              nil t))))
 
-(defun edn-bridge-complete--table (items label)
-  "Return a hash table from names, in the order of ITEMS, to ITEMS.
-LABEL is a function that returns what an item is called."
-  (let ((table (make-hash-table :test #'equal)))
-    (dolist (item items table)
+(defun edn-bridge-complete--names (items label)
+  "Return the names of ITEMS, in their order, and a hash table from them.
+LABEL is a function that returns what an item is called.  The order of a
+hash table's keys is not the same in every version of Emacs."
+  (let ((table (make-hash-table :test #'equal))
+        (names nil))
+    (dolist (item items)
       (let* ((base (let ((text (funcall label item)))
                      (if (equal text "") "(empty)" text)))
              (name base)
              (count 1))
         (while (not (eq (gethash name table table) table))
           (setq name (format "%s <%d>" base (cl-incf count))))
-        (puthash name item table)))))
+        (push name names)
+        (puthash name item table)))
+    (cons (nreverse names) table)))
 
-(defun edn-bridge-complete--collection (names annotate)
+(defun edn-bridge-complete--collection (names annotate &optional category)
   "Return a completion table of NAMES in their order.
-ANNOTATE is nil or a function that returns what is said of a name."
+ANNOTATE is nil or a function that returns what is said of a name,
+CATEGORY nil or what completion takes the names for."
   (lambda (string predicate action)
     (if (eq action 'metadata)
         `(metadata
           (display-sort-function . identity)
           (cycle-sort-function . identity)
+          ,@(and category `((category . ,category)))
           ,@(and annotate
                  `((annotation-function
                     . ,(lambda (name)
@@ -197,9 +208,12 @@ ANNOTATE is nil or a function that returns what is said of a name."
   (let ((from (save-excursion (skip-chars-backward "^ \t\n@" start) (point)))
         (to (save-excursion (skip-chars-forward "^ \t\n") (point))))
     (list from to
-          (completion-table-dynamic
-           (lambda (_prefix) (edn-bridge-complete--project-files)))
-          :annotation-function #'ignore
+          ;; Of this category Emacs finds a name by any part of it.
+          (lambda (string predicate action)
+            (if (eq action 'metadata)
+                '(metadata (category . project-file))
+              (complete-with-action action (edn-bridge-complete--project-files)
+                                    string predicate)))
           :exclusive 'no)))
 
 (defun edn-bridge-complete--project-files ()

@@ -13,6 +13,7 @@
 (require 'subr-x)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
+(require 'edn-bridge-complete)
 
 (defvar-local edn-bridge-input-images nil
   "Images that go with the next message, last first.
@@ -240,8 +241,9 @@ DATA has the `:messages' of the session that is shown."
 (defun edn-bridge-input-search (text)
   "Make TEXT, read with completion from what was sent, the draft."
   (interactive
-   (list (completing-read "Input: "
-                          (ring-elements edn-bridge-input--history) nil t))
+   (list (edn-bridge-complete-choose
+          "Input: " 'edn-bridge-input
+          (ring-elements edn-bridge-input--history) #'identity))
    edn-bridge-chat-mode)
   (edn-bridge-transcript-set-draft text))
 

@@ -490,14 +490,14 @@ A row is a list of a key and of what the user is told that it is."
                          (edn-bridge-interact--prompting
                           question (format "%s (several, with commas): "
                                            (plist-get payload :prompt)))
-                         options label note))))
+                         'edn-bridge-option options label note))))
        (list :index
              (seq-position options
                            (edn-bridge-complete-choose
                             (edn-bridge-interact--prompting
                              question
                              (format "%s: " (plist-get payload :prompt)))
-                            options label note)
+                            'edn-bridge-option options label note)
                            #'eq))))))
 
 (defun edn-bridge-interact--select-answers (payload)

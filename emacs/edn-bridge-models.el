@@ -37,14 +37,16 @@ asked for, and the choice holds for new sessions too."
    (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
                                      "get_available_models" nil))
           (model (edn-bridge-complete-choose
-                  "Model: " (append (plist-get data :models) nil)
+                  "Model: " 'edn-bridge-model
+                  (append (plist-get data :models) nil)
                   #'edn-bridge-models--label
                   #'edn-bridge-models--annotate)))
      (list (edn-bridge-chat-word (plist-get model :provider))
            (plist-get model :id)
            (and current-prefix-arg
-                (completing-read "For: " '("session" "project" "user")
-                                 nil t))))
+                (edn-bridge-complete-choose
+                 "For: " 'edn-bridge-scope '("session" "project" "user")
+                 #'identity))))
    edn-bridge-chat-mode)
   (edn-bridge-rpc-request
    (edn-bridge-chat-current) "set_model"
@@ -66,7 +68,8 @@ asked for, and the choice holds for new sessions too."
   "Have the model think as much as LEVEL says."
   (interactive
    (list (edn-bridge-complete-choose
-          "Thinking: " edn-bridge-constants-thinking-levels #'identity))
+          "Thinking: " 'edn-bridge-thinking-level
+          edn-bridge-constants-thinking-levels #'identity))
    edn-bridge-chat-mode)
   (edn-bridge-rpc-request
    (edn-bridge-chat-current) "set_thinking_level" (list :level level)
@@ -87,7 +90,7 @@ asked for, and the choice holds for new sessions too."
   "Make MODE what the tools may do without asking."
   (interactive
    (list (edn-bridge-complete-choose
-          "Permissions: " edn-bridge-constants-modes
+          "Permissions: " 'edn-bridge-mode edn-bridge-constants-modes
           #'identity #'edn-bridge-models--annotate-mode))
    edn-bridge-chat-mode)
   (edn-bridge-rpc-request

@@ -73,7 +73,7 @@ Interactively, choose it; with a prefix argument, from all projects."
      (unless slots
        (user-error "There is no session yet"))
      (list (plist-get (edn-bridge-complete-choose
-                       "Session: " slots
+                       "Session: " 'edn-bridge-session slots
                        #'edn-bridge-sessions-label
                        #'edn-bridge-sessions--annotate)
                       :id)))
@@ -142,7 +142,7 @@ choose the message."
       (user-error "There is no message to fork at"))
     (plist-get
      (edn-bridge-complete-choose
-      "Fork after: " (nreverse messages)
+      "Fork after: " 'edn-bridge-message (nreverse messages)
       (lambda (message)
         (truncate-string-to-width
          (replace-regexp-in-string

@@ -29,8 +29,8 @@
 ;;   -markdown             faces for markdown as it streams in
 ;;   -chat                 the chat buffer, its connection and state
 ;;   -messages             the messages, streaming and from the journal
-;;   -input                sending, aborting, history
 ;;   -complete             choosing, and completion in the draft
+;;   -input                sending, aborting, history
 ;;   -tools                tool calls, output, diffs
 ;;   -interact             questions of the agent
 ;;   -actions -attention -models -sessions -tree -jobs
@@ -44,8 +44,8 @@
 (require 'project)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
-(require 'edn-bridge-input)
 (require 'edn-bridge-complete)
+(require 'edn-bridge-input)
 (require 'edn-bridge-tools)
 (require 'edn-bridge-interact)
 (require 'edn-bridge-actions)

@@ -234,14 +234,102 @@
                               '("x" "x <2>" "a")))
                "x <2>")))
     (should (equal (edn-bridge-complete-choose
-                    "P: " '((1 "x") (2 "x") (3 "a")) #'cadr)
+                    "P: " 'edn-bridge-option '((1 "x") (2 "x") (3 "a")) #'cadr)
                    '(2 "x")))))
+
+(defconst edn-bridge-beside-tests-pickers
+  '((edn-bridge-models-choose
+     edn-bridge-model ("p/m3" "p/m1" "p/m2")
+     (:models [(:provider "p" :id "m3") (:provider "p" :id "m1")
+               (:provider "p" :id "m2")]))
+    (edn-bridge-models-think edn-bridge-thinking-level
+                             edn-bridge-constants-thinking-levels)
+    (edn-bridge-models-set-mode edn-bridge-mode edn-bridge-constants-modes)
+    (edn-bridge-sessions-switch
+     edn-bridge-session ("new" "old" "middle")
+     (:sessions [(:id "s3" :name "new") (:id "s1" :name "old")
+                 (:id "s2" :name "middle")]))
+    (edn-bridge-sessions-fork
+     edn-bridge-message ("third" "second" "first")
+     (:messages [(:id "e1" :role "user" :content "first")
+                 (:id "e2" :role "assistant" :content "second")
+                 (:id "e3" :role "user" :content "third")]))
+    (edn-bridge-input-search edn-bridge-input ("zz" "aa" "mm"))
+    (edn-bridge-beside-tests-pick-action
+     edn-bridge-session ("b" "c" "a"))
+    (edn-bridge-beside-tests-pick-option edn-bridge-option ("b" "c" "a")))
+  "Commands that have the user choose: category, what is offered, in order.
+The last is what the bridge answers.")
+
+(defun edn-bridge-beside-tests-pick-action ()
+  "Offer a choice that the bridge leaves to Emacs."
+  (interactive)
+  (edn-bridge-actions--choose
+   edn-bridge-chat--conn
+   '(:request-id "r1"
+     :ui/action (:ui/action-name :select-resume-session
+                 :ui/order :preserve
+                 :ui/items [(:ui.item/label "b") (:ui.item/label "c")
+                            (:ui.item/label "a")]))))
+
+(defun edn-bridge-beside-tests-pick-option ()
+  "Answer a question by a choice."
+  (interactive)
+  (edn-bridge-test-ask
+   edn-bridge-chat--conn "select"
+   '(:prompt "Which?" :multi t
+     :options [(:label "b") (:label "c") (:label "a")]))
+  (edn-bridge-test-push "Choose"))
+
+(ert-deftest edn-bridge-complete-pickers-keep-the-order ()
+  (pcase-dolist (`(,command ,category ,names ,answer)
+                 edn-bridge-beside-tests-pickers)
+    (edn-bridge-test-with-chat (conn _sent)
+      (mapc #'edn-bridge-input--remember '("mm" "aa" "zz"))
+      (let* ((offered nil)
+             (look (lambda (_prompt collection &rest _)
+                     (setq offered
+                           (list (completion-metadata-get
+                                  (completion-metadata "" collection nil)
+                                  'category)
+                                 (funcall
+                                  (completion-metadata-get
+                                   (completion-metadata "" collection nil)
+                                   'display-sort-function)
+                                  (all-completions "" collection))))
+                     (signal 'quit nil))))
+        (cl-letf (((symbol-function 'completing-read) look)
+                  ((symbol-function 'completing-read-multiple) look)
+                  ((symbol-function 'edn-bridge-rpc-call)
+                   (lambda (&rest _) answer)))
+          (goto-char (point-max))
+          (condition-case nil
+              (call-interactively command)
+            (quit nil)))
+        (ert-info ((symbol-name command))
+          (should (equal offered
+                         (list category (if (symbolp names)
+                                            (append (symbol-value names) nil)
+                                          names)))))))))
+
+(ert-deftest edn-bridge-complete-finds-files-by-any-part ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (setq edn-bridge-complete--files
+          (cons (float-time) '("src/main.rs" "src/lib.rs" "README.md")))
+    (edn-bridge-transcript-set-draft "see @main")
+    (pcase-let ((`(,start ,end ,table . ,_) (edn-bridge-complete-at-point)))
+      (should (equal (car (completion-try-completion
+                           (buffer-substring start end) table nil
+                           (- end start)
+                           (completion-metadata "main" table nil)))
+                     "src/main.rs")))))
 
 (ert-deftest edn-bridge-complete-chooses-several ()
   (let ((items '((1 "Now") (2 "Then, perhaps") (3 "Never"))))
     (cl-letf (((symbol-function 'read-from-minibuffer)
                (lambda (&rest _) "Never,Then; perhaps")))
-      (should (equal (edn-bridge-complete-choose-several "P: " items #'cadr)
+      (should (equal (edn-bridge-complete-choose-several
+                      "P: " 'edn-bridge-option items #'cadr)
                      '((3 "Never") (2 "Then, perhaps")))))))
 
 ;;;; Log
