@@ -3,6 +3,7 @@
 #
 #   make run [PROMPT="…"]   Emacs on the bridge; with a prompt or without a terminal one turn, printed
 #   make test               every check, in the order in which it pays to fail
+#   make test-emacs         those of the Emacs package alone
 #   make check              the fast inner loop: format, lints, tests of the library
 #   make build              the release binary, with the embedded model where it can be built
 #   make bench              the benchmarks; bench-emacs: those of the Emacs package
@@ -140,6 +141,30 @@ typos_tool() {
   else tool typos "$$1" "$$2"; fi
 }
 
+# The tests of the Emacs package: on this system's Emacs, and on the one that most people have.
+emacs_tests() {
+  if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi
+  local version newer
+  has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
+  has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
+  has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
+  version=$$(emacs -Q --batch --eval '(princ emacs-version)')
+  emacs_tests_on emacs "$$version"
+  case $$version in 2[0-9].*) ;; *) return 0 ;; esac
+  if newer=$$(emacs/test/fetch-emacs.sh '$(CARGO_TARGET_DIR)/emacs-newer' 2>'$(LOGS)/fetch-emacs.log'); then
+    emacs_tests_on "$$newer" "$$("$$newer" -Q --batch --eval '(princ emacs-version)')"
+  else
+    say "-- LEFT OUT: the tests of the Emacs package on Emacs 30: $$(tail -n 1 '$(LOGS)/fetch-emacs.log')"
+  fi
+}
+
+# emacs_tests_on PROGRAM VERSION
+emacs_tests_on() {
+  EDN_BRIDGE_PROGRAM='$(DEBUG)' step "the Emacs package on Emacs $$2" "$$1" -Q --batch -l emacs/test/run-tests.el
+  # Those that cannot run here say so: a test that is passed over silently holds nothing.
+  [ -n '$(V)' ] || sed -n 's/^  SKIPPED  */-- LEFT OUT: /p' '$(LOGS)'/the-emacs-package-on-emacs-*"$${2//./-}".log >&2
+}
+
 # The release binary. Without the C++ tools it is built without the embedded model.
 build_release() {
   has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
@@ -218,14 +243,7 @@ test:
 	fi
 	step 'tests' cargo nextest run --locked $(INNER) --no-fail-fast
 	step 'doc tests' cargo test --locked --doc $(INNER)
-	if has emacs; then
-	  has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
-	  has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
-	  has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
-	  EDN_BRIDGE_PROGRAM='$(DEBUG)' step 'emacs' emacs -Q --batch -l emacs/test/run-tests.el
-	else
-	  say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'
-	fi
+	emacs_tests
 	build_release
 	if has_model_tools; then
 	  # What only this build compiles is linted here, on what it has already built.
@@ -237,6 +255,13 @@ test:
 	  say '-- LEFT OUT: the test of the embedded model, because it could not be built'
 	fi
 	say '== all is well'
+
+.PHONY: test-emacs
+test-emacs:
+	$(SHELL_FUNCTIONS)
+	packages emacs emacs-tests
+	step 'build' cargo build --locked $(INNER)
+	emacs_tests
 
 .PHONY: check
 check:

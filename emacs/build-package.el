@@ -26,6 +26,20 @@
                             "\\`edn-bridge[a-z-]*\\.el\\'"))
           (list (expand-file-name "README.md" build-package-source))))
 
+(defun build-package-describe (description file)
+  "Write DESCRIPTION, of the package, to FILE.
+Emacs 30 warns the user who installs it about a file that does not say how
+its variables are bound."
+  (package-generate-description-file description file)
+  (with-temp-buffer
+    (insert-file-contents file)
+    (end-of-line)
+    (when (and (search-backward "no-byte-compile: t" nil t)
+               (not (save-excursion
+                      (search-backward "lexical-binding" nil t))))
+      (insert "lexical-binding: t; "))
+    (write-region nil nil file nil 'quiet)))
+
 (defun build-package (folder)
   "Write the package's tar into FOLDER and return its name."
   (let* ((description
@@ -44,7 +58,7 @@
           (make-directory folder t)
           (dolist (file (build-package-files))
             (copy-file file (file-name-as-directory content)))
-          (package-generate-description-file
+          (build-package-describe
            description (expand-file-name "edn-bridge-pkg.el" content))
           (unless (zerop (call-process "tar" nil nil nil
                                        "-C" work "-cf" tar name))

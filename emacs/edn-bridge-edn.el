@@ -248,12 +248,14 @@ PLACES descend."
         (edn-bridge-edn--place 0)
         (edn-bridge-edn--depth 0)
         ;; Enough for the depth limit even when this runs interpreted.
-        (max-lisp-eval-depth (max max-lisp-eval-depth 20000))
-        (max-specpdl-size (max (with-no-warnings max-specpdl-size) 20000)))
-    (prog1 (edn-bridge-edn--read-form)
-      (edn-bridge-edn--skip-blank)
-      (when (edn-bridge-edn--peek)
-        (edn-bridge-edn--fail "More than one form" edn-bridge-edn--place)))))
+        (max-lisp-eval-depth (max max-lisp-eval-depth 20000)))
+    ;; Emacs 28 has a second limit, which later versions call obsolete.
+    (cl-progv (and (< emacs-major-version 29) '(max-specpdl-size)) '(20000)
+      (prog1 (edn-bridge-edn--read-form)
+        (edn-bridge-edn--skip-blank)
+        (when (edn-bridge-edn--peek)
+          (edn-bridge-edn--fail "More than one form"
+                                edn-bridge-edn--place))))))
 
 (defun edn-bridge-edn--fail (reason place)
   "Signal that the text is no EDN for REASON at PLACE, a character offset."

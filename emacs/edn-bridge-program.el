@@ -15,7 +15,7 @@
 (require 'compile)
 
 (defcustom edn-bridge-program "edn-bridge"
-  "The edn-bridge program: a name that is searched for, or a file name."
+  "The program that is run: a name that is searched for, or a file name."
   :type 'string
   :risky t
   :group 'edn-bridge)

@@ -106,9 +106,10 @@
 
 (defun run-tests-ert ()
   "Run ERT over the test files."
-  (dolist (file (directory-files run-tests-directory t "-tests\\.el\\'"))
-    (unless (equal file (expand-file-name "run-tests.el" run-tests-directory))
-      (load file nil t)))
+  (dolist (file (directory-files run-tests-directory nil
+                                 "\\`edn-bridge-.*-tests\\.el\\'"))
+    ;; Some use the macros of another: each is loaded once.
+    (require (intern (file-name-sans-extension file))))
   (let* ((selector (or (getenv "EDN_BRIDGE_TESTS") t))
          (stats (ert-run-tests-batch selector)))
     (unless (zerop (ert-stats-completed-unexpected stats))
@@ -129,7 +130,8 @@
           (push compiled load-path)
           (dolist (file (directory-files compiled t "\\.elc\\'"))
             (load file nil t))
-          (run-tests-ert))
+          (run-tests-ert)
+          (message "\nemacs: these were the tests on Emacs %s" emacs-version))
       (delete-directory compiled t)))
   (if run-tests-failures
       (progn
