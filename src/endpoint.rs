@@ -20,13 +20,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
 use crate::clock::{Clock, rfc3339};
-use crate::event::{Body, Cause, Event};
+use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
 use crate::frame::{Line, Splitter, Style};
 use crate::heap;
 use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED};
-use crate::message::{SessionId, count};
+use crate::message::SessionId;
 use crate::router;
 use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
 use crate::transport::{Input, Kind, Transport};
@@ -344,14 +344,7 @@ impl Connection {
     /// Shows the client, which has caught up, what it missed: the history of its session as it is, and all
     /// that a subscription begins with.
     fn show_anew(&self, missed: u64) {
-        let message = format!(
-            "This connection was so slow that {missed} events were left out. Its session follows as it is now."
-        );
-        let mut payload = Map::new();
-        payload.put("code", "delivery/behind");
-        payload.put("message", message);
-        payload.put("detail", Map::new().with("missed", count(missed)));
-        let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
+        let body = Body::Diagnostic(Arc::new(Diagnostic::Behind { missed }));
         self.deliver(&Event { session: None, offset: 0, turn: None, entry: None, cause: None, body });
         self.api.catch_up(self.id);
         self.show_snapshots(&self.focused(), self.topics.load(Ordering::Acquire), None);

@@ -1,15 +1,17 @@
-//! What happens in sessions, as one closed enum.
+//! What happens in sessions, as one closed enum with named fields.
 //!
-//! The runtime makes events, endpoints write them. An event knows its topic (and with it its delivery
-//! class, from the catalogue) and how to lay out its payload, but for the part that differs between
-//! connections, which an endpoint fills in; it knows nothing of seq numbers or bytes.
+//! The runtime makes events, wires lay them out. An event knows its topic, and with it its delivery class. It
+//! knows no wire's keys, no seq numbers and no bytes.
 
-use std::fmt;
+pub mod stage;
+
 use std::sync::Arc;
 
 use crate::catalogue::{Class, ErrorCode, Topic};
-use crate::message::{Block, EntryId, Message, SessionId, TurnId};
+use crate::facts::{JobFacts, SessionFacts, SessionList};
+use crate::message::{Block, EntryId, Message, SessionId, ThinkingLevel, TurnId};
 use crate::value::{Map, Value};
+use stage::{Point, Stage};
 
 /// The request that caused something: which connection sent it, and its id there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,9 @@ pub struct Event {
 #[derive(Debug, Clone)]
 pub enum Body {
     /// The session's state changed; the whole state.
-    SessionUpdated(Arc<Map<'static>>),
+    SessionUpdated(Arc<SessionFacts>),
+    /// What the footer shows of the session's state changed.
+    FooterUpdated(Arc<SessionFacts>),
     /// A connection's focus moved to the session.
     SessionResumed {
         /// The journal's path, where the session has been written.
@@ -54,7 +58,7 @@ pub enum Body {
     /// The live sessions changed.
     ContextUpdated {
         /// All of them.
-        sessions: Arc<dyn LiveSessions>,
+        sessions: Arc<SessionList>,
         /// The one that has the connection's focus; filled in for each connection.
         active: Option<SessionId>,
     },
@@ -79,8 +83,30 @@ pub enum Body {
     ToolUpdate(Arc<ToolOutput>),
     /// A tool call ended.
     ToolResult(Arc<ToolOutput>),
-    /// An event whose payload its maker laid out, of any other topic.
-    Payload(Topic, Arc<Map<'static>>),
+    /// A turn passed a boundary, or a hook ran there.
+    StagePassed(Arc<StagePassed>),
+    /// A background job changed.
+    JobUpdated(Arc<JobFacts>),
+    /// The outcome of a slash command.
+    CommandResult(Arc<CommandOutcome>),
+    /// A command needs a choice, which the frontend offers in its own way.
+    ChoiceRequested(Arc<Choice>),
+    /// A typed question that the runtime waits for.
+    QuestionAsked(Arc<QuestionAsked>),
+    /// The same question, for connections that know only dialogs.
+    DialogRequested(Arc<Dialog>),
+    /// A question was answered or withdrawn.
+    QuestionEnded(Arc<QuestionEnded>),
+    /// The widgets' content changed; all of them.
+    WidgetsUpdated(Arc<[Widget]>),
+    /// Which widgets there are changed; all of them.
+    WidgetSpecsUpdated(Arc<[WidgetSpec]>),
+    /// The status texts changed; all of them.
+    StatusUpdated(Arc<[StatusText]>),
+    /// Something to tell the person.
+    Notification(Arc<Notification>),
+    /// Something that a person may want to know about the bridge's own work.
+    Diagnostic(Arc<Diagnostic>),
     /// Something failed that no request waits for.
     Error {
         /// The code.
@@ -90,20 +116,333 @@ pub enum Body {
     },
 }
 
-/// The live sessions, for `context/updated`. They may be a thousand, and every connection is told them at each
-/// turn's beginning and end: all share one list, and each slot is laid out while it is written.
-pub trait LiveSessions: fmt::Debug + Send + Sync {
-    /// Shows each session's slot, oldest first, without what differs between connections.
-    fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>));
+/// A boundary of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagePassed {
+    /// The stage.
+    pub stage: Stage,
+    /// The side of the stage.
+    pub point: Point,
+    /// The hook that ran there, where the event is about one.
+    pub hook: Option<HookOutcome>,
+}
 
-    /// The widget with the tree that they form.
-    fn tree_widget(&self) -> Map<'_>;
+/// The outcome of one hook at a boundary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookOutcome {
+    /// The hook's name.
+    pub id: Arc<str>,
+    /// The outcome, in a word: `allow`, `deny`, `changed` and so on.
+    pub outcome: Arc<str>,
+    /// The reason that a guard gave.
+    pub reason: Option<Arc<str>>,
+    /// The tool call that it ran for, at `tool-call`.
+    pub tool_id: Option<Arc<str>>,
+}
 
-    /// The newer the list, the greater, in one process.
-    fn version(&self) -> u64;
+/// The outcome of a slash command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOutcome {
+    /// What it is: `text`, `error`, or the name of what was done.
+    pub kind: &'static str,
+    /// The outcome, for a person.
+    pub message: String,
+}
 
-    /// About how many bytes it keeps.
-    fn weight(&self) -> usize;
+impl CommandOutcome {
+    /// The kind of a command that failed.
+    pub const ERROR: &'static str = "error";
+
+    /// Whether the command failed.
+    pub fn is_error(&self) -> bool {
+        self.kind == Self::ERROR
+    }
+}
+
+/// A choice that a frontend is asked to offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// Its id, which the answer names.
+    pub request: Arc<str>,
+    /// What is chosen.
+    pub kind: ChoiceKind,
+    /// The question, for a person.
+    pub prompt: &'static str,
+    /// What there is to choose from, in order.
+    pub items: Vec<ChoiceItem>,
+}
+
+/// What is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChoiceKind {
+    /// A session of any project, to resume.
+    ResumeSession,
+    /// A live session, or a message to fork at.
+    Session,
+    /// A model.
+    Model,
+    /// A thinking level.
+    ThinkingLevel,
+}
+
+impl ChoiceKind {
+    const ALL: [Self; 4] = [Self::ResumeSession, Self::Session, Self::Model, Self::ThinkingLevel];
+
+    /// The name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ResumeSession => "select-resume-session",
+            Self::Session => "select-session",
+            Self::Model => "select-model",
+            Self::ThinkingLevel => "select-thinking-level",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// One thing to choose.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChoiceItem {
+    /// Its id among the items.
+    pub id: String,
+    /// What the person reads.
+    pub label: String,
+    /// What choosing it means.
+    pub pick: Pick,
+    /// Further facts about a session or a message.
+    pub about: About,
+}
+
+/// What choosing an item means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pick {
+    /// Resumes the session of this journal.
+    Journal(String),
+    /// Switches to a live session.
+    Session(SessionId),
+    /// Forks the session at a message.
+    Entry(EntryId),
+    /// Sets the model.
+    Model {
+        /// The provider's name.
+        provider: String,
+        /// The model's id there.
+        id: String,
+    },
+    /// Sets the thinking level.
+    Thinking(ThinkingLevel),
+}
+
+/// Facts that a frontend may show beside an item.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct About {
+    /// When the session was opened, RFC 3339.
+    pub created_at: Option<Arc<str>>,
+    /// The folder that the session works in.
+    pub worktree: Option<Arc<str>>,
+    /// The place that a search found.
+    pub excerpt: Option<String>,
+    /// Whether it is the session that asks, where it is a live one.
+    pub is_active: Option<bool>,
+    /// Whether a turn runs in it, where it is a live one.
+    pub is_streaming: Option<bool>,
+    /// Whether it is a message to fork at.
+    pub is_fork_point: bool,
+}
+
+/// A typed question to a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuestionAsked {
+    /// The question's id.
+    pub id: Arc<str>,
+    /// Its kind, as the catalogue of interactions names it.
+    pub kind: &'static str,
+    /// What threads its events and the audit together.
+    pub correlation: Arc<str>,
+    /// What is asked, in the shape of its kind.
+    pub payload: Map<'static>,
+    /// The parent session and the subagent's name, where a subagent asks.
+    pub child_of: Option<(SessionId, Arc<str>)>,
+}
+
+/// A question as a plain dialog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dialog {
+    /// The question's id.
+    pub id: Arc<str>,
+    /// The dialog's shape.
+    pub shape: DialogShape,
+    /// What is asked, in a line.
+    pub title: String,
+    /// What there is to read before answering.
+    pub message: Option<String>,
+    /// What a text field shows while it is empty.
+    pub placeholder: Option<String>,
+}
+
+/// The shape of a dialog.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DialogShape {
+    /// Yes or no.
+    Confirm,
+    /// A text.
+    Input,
+    /// One of several.
+    Select(Vec<DialogOption>),
+}
+
+/// One of the options of a dialog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DialogOption {
+    /// What the answer names.
+    pub value: String,
+    /// What the person reads.
+    pub label: Value<'static>,
+    /// What it means, where that is said.
+    pub description: Option<Value<'static>>,
+}
+
+/// The end of a question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuestionEnded {
+    /// The question's id.
+    pub id: Arc<str>,
+    /// What threads its events and the audit together.
+    pub correlation: Arc<str>,
+    /// Whether it was answered; else it was cancelled or withdrawn.
+    pub accepted: bool,
+    /// Who ended it.
+    pub by: Arc<str>,
+    /// The answer, where it is no secret.
+    pub value: Option<Map<'static>>,
+}
+
+/// What a widget shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Widget {
+    /// Its id and place.
+    pub spec: WidgetSpec,
+    /// Its lines.
+    pub lines: Vec<String>,
+}
+
+/// A widget that there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WidgetSpec {
+    /// Who shows it.
+    pub extension: &'static str,
+    /// Its id.
+    pub id: &'static str,
+    /// Where it stands: `left` or `bottom`.
+    pub placement: &'static str,
+    /// Its title.
+    pub title: &'static str,
+}
+
+/// A status text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusText {
+    /// Who shows it.
+    pub extension: &'static str,
+    /// The text.
+    pub text: String,
+}
+
+/// Something to tell the person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// Its id.
+    pub id: String,
+    /// How important it is.
+    pub level: Level,
+    /// The text.
+    pub message: String,
+    /// Who tells it, where that is not the session itself.
+    pub extension: Option<&'static str>,
+}
+
+/// How important a notification is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Something may have to be done.
+    Warning,
+}
+
+impl Level {
+    /// The name on every wire: `info` or `warning`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// Something that a person may want to know about the bridge's own work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Diagnostic {
+    /// A session's journal was damaged and was repaired.
+    Repaired {
+        /// What was wrong and what was done.
+        message: String,
+    },
+    /// A hook failed.
+    HookFailed {
+        /// The hook's name.
+        hook: Arc<str>,
+        /// What it does: `guard`, `transform` or `observer`.
+        kind: &'static str,
+        /// Where it stands.
+        stage: Stage,
+        /// On which side of the stage.
+        point: Point,
+        /// What was wrong and what follows.
+        message: String,
+    },
+    /// Events were left out for a connection that was slow.
+    Behind {
+        /// How many.
+        missed: u64,
+    },
+    /// Events were merged and replaced for a connection that was slow.
+    Coalesced {
+        /// Pieces of text that were joined to the one before.
+        joined: u64,
+        /// Snapshots that a newer one replaced.
+        replaced: u64,
+    },
+}
+
+impl Diagnostic {
+    /// The code, for a program.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Repaired { .. } => "session/repaired",
+            Self::HookFailed { .. } => "hook/failed",
+            Self::Behind { .. } => "delivery/behind",
+            Self::Coalesced { .. } => "delivery/coalesced",
+        }
+    }
+
+    /// The text, for a person.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Repaired { message } | Self::HookFailed { message, .. } => message.clone(),
+            Self::Behind { missed } => format!(
+                "This connection was so slow that {missed} events were left out. Its session follows as it is now."
+            ),
+            Self::Coalesced { joined, replaced } => format!(
+                "This connection was slow: {joined} pieces of text were joined to others, {replaced} \
+                 snapshots were replaced by newer ones. No text was lost."
+            ),
+        }
+    }
 }
 
 /// The newest part of a session's history.
@@ -111,12 +450,19 @@ pub trait LiveSessions: fmt::Debug + Send + Sync {
 pub struct Rehydration {
     /// Messages, oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// Tool calls by id, each as `tool/result` shows it.
-    pub tool_calls: Map<'static>,
-    /// The calls' ids, in order.
-    pub tool_order: Vec<Arc<str>>,
+    /// The tool calls of these messages, in order.
+    pub tool_calls: Vec<PastCall>,
     /// Whether there are older messages.
     pub more: bool,
+}
+
+/// A tool call of the history.
+#[derive(Debug, Clone)]
+pub struct PastCall {
+    /// The call; without arguments where it stands on an older page.
+    pub call: ToolCall,
+    /// The message with its result, where it has one.
+    pub result: Option<Arc<Message>>,
 }
 
 /// A tool call, as events show it.
@@ -150,6 +496,9 @@ pub struct ToolOutput {
 /// What a value counts for beside its text: about its place in a collection.
 const VALUE_WEIGHT: usize = 32;
 
+/// What a session's state, or an item of a list, counts for: about its length on the wire.
+const SNAPSHOT_WEIGHT: usize = 512;
+
 fn weight(value: &Value<'_>) -> usize {
     let sum = |weights: &mut dyn Iterator<Item = usize>| weights.fold(0, usize::saturating_add);
     let inner = match value {
@@ -182,7 +531,19 @@ impl Body {
             Self::ToolExecuting(_) => Topic::ToolExecuting,
             Self::ToolUpdate(_) => Topic::ToolUpdate,
             Self::ToolResult(_) => Topic::ToolResult,
-            Self::Payload(topic, _) => *topic,
+            Self::FooterUpdated(_) => Topic::FooterUpdated,
+            Self::StagePassed(_) => Topic::TurnStage,
+            Self::JobUpdated(_) => Topic::JobUpdated,
+            Self::CommandResult(_) => Topic::CommandResult,
+            Self::ChoiceRequested(_) => Topic::FrontendActionRequested,
+            Self::QuestionAsked(_) => Topic::InteractionRequested,
+            Self::DialogRequested(_) => Topic::DialogRequested,
+            Self::QuestionEnded(_) => Topic::InteractionAnswered,
+            Self::WidgetsUpdated(_) => Topic::WidgetsUpdated,
+            Self::WidgetSpecsUpdated(_) => Topic::WidgetSpecsUpdated,
+            Self::StatusUpdated(_) => Topic::StatusUpdated,
+            Self::Notification(_) => Topic::Notification,
+            Self::Diagnostic(_) => Topic::Diagnostic,
             Self::Error { .. } => Topic::Error,
         }
     }
@@ -205,20 +566,43 @@ impl Body {
         match self {
             Self::AssistantMessage(message) => blocks(message),
             Self::SessionRehydrated(history) => {
-                let calls = map_weight(&history.tool_calls);
+                let result = |past: &PastCall| past.result.as_deref().map_or(VALUE_WEIGHT, blocks);
+                let calls = history.tool_calls.iter().map(result).fold(0, usize::saturating_add);
                 history.messages.iter().map(|message| blocks(message)).fold(calls, usize::saturating_add)
             }
             Self::ToolUpdate(output) | Self::ToolResult(output) => {
                 output.text.len().saturating_add(weight(&output.details))
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
-            Self::SessionUpdated(map) | Self::Payload(_, map) => map_weight(map),
+            // Of the facts themselves all share one copy.
+            Self::SessionUpdated(_) | Self::FooterUpdated(_) | Self::SessionResumed { .. } => SNAPSHOT_WEIGHT,
+            Self::JobUpdated(job) => job.command.len().saturating_add(job.output.len()),
+            Self::CommandResult(outcome) => outcome.message.len(),
+            Self::ChoiceRequested(choice) => choice.items.len().saturating_mul(SNAPSHOT_WEIGHT),
+            Self::QuestionAsked(asked) => map_weight(&asked.payload),
+            Self::DialogRequested(dialog) => {
+                dialog.title.len().saturating_add(dialog.message.as_ref().map_or(0, String::len))
+            }
+            Self::QuestionEnded(ended) => ended.value.as_ref().map_or(VALUE_WEIGHT, map_weight),
+            Self::WidgetsUpdated(widgets) => widgets
+                .iter()
+                .flat_map(|widget| &widget.lines)
+                .map(String::len)
+                .fold(0, usize::saturating_add),
+            Self::StatusUpdated(texts) => {
+                texts.iter().map(|status| status.text.len()).fold(0, usize::saturating_add)
+            }
+            Self::Notification(notification) => notification.message.len(),
+            Self::Diagnostic(diagnostic) => match diagnostic.as_ref() {
+                Diagnostic::Repaired { message } | Diagnostic::HookFailed { message, .. } => message.len(),
+                Diagnostic::Behind { .. } | Diagnostic::Coalesced { .. } => VALUE_WEIGHT,
+            },
+            Self::StagePassed(_) | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
             Self::ContextUpdated { sessions, .. } => sessions.weight(),
             Self::Error { message: text, .. }
             | Self::AssistantDelta(text)
             | Self::ThinkingDelta(text)
             | Self::ToolDelta { arguments: text, .. } => text.len(),
-            Self::SessionResumed { .. } => VALUE_WEIGHT,
         }
     }
 
@@ -230,127 +614,5 @@ impl Body {
             | Self::ToolDelta { arguments: text, .. } => Some(text),
             _ => None,
         }
-    }
-}
-
-impl Event {
-    /// The payload as the wire shows it, without the connection's own parts.
-    pub fn payload(&self) -> Map<'static> {
-        let mut map = match &self.body {
-            Body::SessionUpdated(map) | Body::Payload(_, map) => map.as_ref().clone(),
-            Body::ContextUpdated { sessions, .. } => {
-                let mut slots = Vec::new();
-                sessions.each(&mut |_, slot| slots.push(Value::from(slot.into_owned())));
-                let mut map = Map::new();
-                map.put("sessions", Value::vector(slots));
-                map.put("session-tree-widget", sessions.tree_widget().into_owned());
-                map
-            }
-            Body::SessionResumed { session_file, message_count } => {
-                let mut map = Map::new();
-                map.put(
-                    "session-file",
-                    session_file.as_ref().map(|file| Value::from(file.as_ref().to_owned())),
-                );
-                map.put("message-count", Value::from(*message_count));
-                map
-            }
-            Body::SessionRehydrated(history) => {
-                let mut map = Map::new();
-                map.put("messages", Value::vector(history.messages.iter().map(|message| message.to_value())));
-                map.put("tool-calls", history.tool_calls.clone());
-                map.put(
-                    "tool-order",
-                    Value::vector(history.tool_order.iter().map(|id| Value::from(id.as_ref().to_owned()))),
-                );
-                map.put("more", history.more);
-                map
-            }
-            Body::AssistantDelta(text) | Body::ThinkingDelta(text) => {
-                let mut map = Map::new();
-                map.put("text", text.as_ref().to_owned());
-                map
-            }
-            Body::AssistantMessage(message) => assistant_message(message),
-            Body::ToolStart(call) | Body::ToolExecuting(call) => call.payload(),
-            Body::ToolDelta { tool_id, arguments } => {
-                let mut map = Map::new();
-                map.put("tool-id", tool_id.as_ref().to_owned());
-                map.put("arguments", arguments.as_ref().to_owned());
-                map
-            }
-            Body::ToolUpdate(output) | Body::ToolResult(output) => output.payload(),
-            Body::Error { code, message } => {
-                let mut map = Map::new();
-                map.put("error-code", code.as_str());
-                map.put("error-message", message.as_ref().to_owned());
-                map
-            }
-        };
-        if let Some(session) = &self.session {
-            map.put("session-id", session.to_value());
-            map.put("offset", crate::message::count(self.offset));
-        }
-        if let Some(turn) = &self.turn {
-            map.put("turn-id", turn.to_value());
-        }
-        if let Some(entry) = &self.entry {
-            map.put("entry-id", entry.to_value());
-        }
-        map
-    }
-}
-
-fn assistant_message(message: &Message) -> Map<'static> {
-    let mut map = Map::new();
-    map.put("role", message.role.as_str());
-    map.put("content", message.content_value());
-    map.put("text", message.text());
-    if let Some(reason) = message.stop_reason {
-        map.put("stop-reason", reason.as_str());
-    }
-    if let Some(text) = &message.error_message {
-        map.put("error-message", text.as_ref().to_owned());
-    }
-    if let Some(usage) = &message.usage {
-        map.put("usage", usage.to_value());
-    }
-    map
-}
-
-impl ToolCall {
-    fn payload(&self) -> Map<'static> {
-        let mut map = self.head();
-        if !self.arguments.is_empty() {
-            map.put("arguments", self.arguments.as_ref().to_owned());
-            map.put("parsed-args", self.parsed.clone());
-        }
-        map
-    }
-
-    fn head(&self) -> Map<'static> {
-        let mut map = Map::new();
-        map.put("tool-id", self.id.as_ref().to_owned());
-        map.put("tool-name", self.name.as_ref().to_owned());
-        map.put("call-summary", self.summary.as_ref().to_owned());
-        map
-    }
-}
-
-impl ToolOutput {
-    /// The output as `tool/update` and `tool/result` show it.
-    pub fn payload(&self) -> Map<'static> {
-        let mut map = self.call.head();
-        let text = self.text.as_ref().to_owned();
-        let mut block = Map::new();
-        block.put("type", Value::keyword("text"));
-        block.put("text", text.clone());
-        map.put("content", Value::vector([Value::from(block)]));
-        map.put("result-text", text);
-        map.put("is-error", self.is_error);
-        if !self.details.is_nil() {
-            map.put("details", self.details.clone());
-        }
-        map
     }
 }

@@ -1,11 +1,12 @@
 //! Frames: what a line of the wire says.
 //!
 //! [`split`] cuts bytes into lines, [`decode`] turns a line into a [`Request`] or says why it is none,
-//! [`encode`] writes responses, errors and events. This room knows EDN and the catalogue's names; it
+//! [`encode`] writes responses, errors and events, [`payload`] lays events out. This room knows EDN and the catalogue's names; it
 //! knows neither connections nor sessions.
 
 pub mod decode;
 pub mod encode;
+pub mod payload;
 pub mod split;
 
 pub use decode::{Rejection, Request};

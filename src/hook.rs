@@ -12,10 +12,9 @@ use crate::limits::{HOOK_MAX_MS, HOOK_MS, HOOKS};
 use crate::value::Value;
 
 pub mod command;
-mod point;
 
+pub use crate::event::stage::{Point, Stage};
 pub use command::{Failure, call};
-pub use point::{Point, Stage};
 
 /// What a hook does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,6 +16,7 @@ pub mod edn;
 pub mod endpoint;
 pub mod event;
 pub mod export;
+pub mod facts;
 pub mod files;
 pub mod frame;
 pub mod heap;

@@ -7,8 +7,11 @@
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
+use crate::event::{ChoiceKind, Pick};
+use crate::facts::{JobFacts, ListedSession, SessionFacts};
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
+use crate::projection;
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach,
     Reply, Response, Scope, SessionApi, SwitchTarget,
@@ -34,7 +37,12 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
             };
             api.query(call, query, shape(reply, query_answer));
         }
-        Op::GetState => api.state(call, shape(reply, |state| one("state", Value::from(state)))),
+        Op::GetState => api.state(
+            call,
+            shape(reply, |facts: Arc<SessionFacts>| {
+                one("state", projection::session_state(&facts).into_owned())
+            }),
+        ),
         Op::GetMessages => {
             let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
             api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
@@ -58,8 +66,9 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
         Op::ListSessions => {
             let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
             let active = call.session.to_value();
-            let reply = shape(reply, move |sessions| {
+            let reply = shape(reply, move |sessions: Vec<ListedSession>| {
                 let mut data = one("active-session-id", active);
+                let sessions = sessions.iter().map(|session| projection::listed(session).into_owned());
                 data.put("sessions", Value::vector(sessions));
                 data
             });
@@ -84,11 +93,12 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
                 Some("cancelled") => ActionStatus::Cancelled,
                 _ => ActionStatus::Failed,
             };
+            let kind = ChoiceKind::parse(p.owned("action-name").trim_start_matches(':'));
             let result = ActionResult {
                 request_id: p.owned("request-id"),
-                action_name: p.owned("action-name"),
+                kind,
                 status,
-                value: p.value("value").clone().into_owned(),
+                pick: kind.and_then(|kind| pick(kind, p.value("value"))),
                 error_message: p.optional("error-message"),
             };
             api.action_result(call, result, shape(reply, accepted));
@@ -228,13 +238,21 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
                 .get("statuses")
                 .and_then(Value::as_slice)
                 .map(|statuses| statuses.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-            api.jobs(call, statuses, shape(reply, |jobs| one("jobs", Value::vector(jobs))));
+            api.jobs(
+                call,
+                statuses,
+                shape(reply, |jobs: Vec<Arc<JobFacts>>| {
+                    one("jobs", Value::vector(jobs.iter().map(|each| job(each))))
+                }),
+            );
         }
-        Op::InspectBackgroundJob => api.job(call, p.owned("job-id"), shape(reply, |job| one("job", job))),
+        Op::InspectBackgroundJob => {
+            api.job(call, p.owned("job-id"), shape(reply, |found: Arc<JobFacts>| one("job", job(&found))))
+        }
         Op::CancelBackgroundJob => {
-            let reply = shape(reply, |job: Value<'static>| {
+            let reply = shape(reply, |cancelled: Arc<JobFacts>| {
                 let mut data = accepted(());
-                data.put("job", job);
+                data.put("job", job(&cancelled));
                 data
             });
             api.cancel_job(call, p.owned("job-id"), reply);
@@ -261,6 +279,10 @@ fn one(key: &'static str, value: impl Into<Value<'static>>) -> Map<'static> {
     let mut data = Map::new();
     data.put(key, value);
     data
+}
+
+fn job(job: &JobFacts) -> Map<'static> {
+    projection::job(job).into_owned()
 }
 
 fn accepted(_: ()) -> Map<'static> {
@@ -304,6 +326,21 @@ fn query_answer(answer: QueryAnswer) -> Map<'static> {
         data.put("errors", Value::from(errors));
     }
     data
+}
+
+/// What a frontend says was chosen; `None` where it has another shape than the items of that choice.
+fn pick(kind: ChoiceKind, value: &Value<'_>) -> Option<Pick> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    match kind {
+        ChoiceKind::ResumeSession => value.as_str().map(|path| Pick::Journal(path.to_owned())),
+        ChoiceKind::Session => match (text("action/session-id"), text("action/entry-id")) {
+            (Some(id), None) => Some(Pick::Session(SessionId::from(id))),
+            (None, Some(entry)) => Some(Pick::Entry(EntryId::from(entry))),
+            _ => None,
+        },
+        ChoiceKind::Model => Some(Pick::Model { provider: text("provider")?, id: text("id")? }),
+        ChoiceKind::ThinkingLevel => thinking_level(value).map(Pick::Thinking),
+    }
 }
 
 /// Params that were checked against the catalogue.

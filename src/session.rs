@@ -13,7 +13,8 @@ mod tally;
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Topic};
-use crate::event::{Cause, Event};
+use crate::event::{Cause, ChoiceKind, Event, Pick};
+use crate::facts::{JobFacts, ListedSession, SessionFacts};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::value::{Map, Value};
 
@@ -344,8 +345,8 @@ pub trait SessionApi: Send + Sync {
     /// history. What happens from then on is sent after it.
     fn catch_up(&self, connection: u64);
 
-    /// The payload of `session/updated`.
-    fn state(&self, call: Call, reply: Reply<Map<'static>>);
+    /// The session's state.
+    fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>);
     /// Messages before an entry, or the newest, at most `limit` of them.
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>);
     /// Counts, tokens, cost and sizes.
@@ -359,15 +360,15 @@ pub trait SessionApi: Send + Sync {
     /// The slash commands with `:name`, `:usage`, `:description` and `:source`: the program's own, the prompt
     /// templates and the skills.
     fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
-    /// Sessions, live and on disk, as slots, newest first; with a text those with all of its words, the best
-    /// first, each with an `excerpt`.
+    /// Sessions, live and on disk, newest first; with a text those with all of its words, the best first, each
+    /// with an excerpt.
     fn list_sessions(
         &self,
         call: Call,
         text: Option<String>,
         limit: Option<usize>,
         scope: Scope,
-        reply: Reply<Vec<Value<'static>>>,
+        reply: Reply<Vec<ListedSession>>,
     );
     /// A query of the graph.
     fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>);
@@ -444,11 +445,11 @@ pub trait SessionApi: Send + Sync {
     /// Ends that command.
     fn abort_bash(&self, call: Call, reply: Reply<()>);
     /// The background jobs with one of the statuses, or all.
-    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Value<'static>>>);
+    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>);
     /// One background job.
-    fn job(&self, call: Call, id: String, reply: Reply<Value<'static>>);
+    fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
     /// Ends a background job.
-    fn cancel_job(&self, call: Call, id: String, reply: Reply<Value<'static>>);
+    fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
 
     /// Keeps a note for the project's later sessions; answers the note when it is on disk.
     fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>);
@@ -475,12 +476,12 @@ pub enum SwitchTarget {
 pub struct ActionResult {
     /// The action's request.
     pub request_id: String,
-    /// The action's name.
-    pub action_name: String,
+    /// What is chosen, by the action's name; `None` where there is no action of that name.
+    pub kind: Option<ChoiceKind>,
     /// What became of it.
     pub status: ActionStatus,
-    /// What was chosen.
-    pub value: Value<'static>,
+    /// What was chosen; `None` where it is nothing that such an action offers.
+    pub pick: Option<Pick>,
     /// Why it failed.
     pub error_message: Option<String>,
 }

@@ -19,7 +19,7 @@ use edn_bridge::limits::{
 use edn_bridge::session::Client as _;
 use edn_bridge::transport::memory::Writer;
 use edn_bridge::value::{Owned, Value};
-use endpoint_support::double::{Double, Fate, Kept, Listed};
+use endpoint_support::double::{Double, Fate, Kept, told};
 use endpoint_support::{PATIENCE, check, connect, lines};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -300,7 +300,7 @@ fn of_two_lists_of_sessions_the_one_that_was_made_later_is_the_last_one_told() {
     assert_eq!(list(&peer.frame()), "v1");
     // Two tasks make a list at the same time, and who was first comes last.
     for version in [7, 6, 7, 9] {
-        peer.double.tell(Listed(version).told());
+        peer.double.tell(told(version));
     }
     assert_eq!([(); 3].map(|()| list(&peer.frame())), ["v7", "v7", "v9"]);
     assert_eq!(peer.finish(), [] as [Owned; 0]);

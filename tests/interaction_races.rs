@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use edn_bridge::catalogue::{ErrorCode, Topic};
 use edn_bridge::clock::SystemClock;
-use edn_bridge::event::Event;
+use edn_bridge::event::{Body, Event};
 use edn_bridge::interaction::audit::{self, Audit};
 use edn_bridge::interaction::{Audience, Board, Kind, Origin, Question, Resolution};
 use edn_bridge::message::SessionId;
@@ -41,7 +41,11 @@ impl Client for Person {
         true
     }
     fn deliver(&self, event: &Event) -> Pressure {
-        let id = event.payload().get_keyword("interaction-id").and_then(Value::as_str).unwrap().to_owned();
+        let id = match &event.body {
+            Body::QuestionAsked(asked) => asked.id.to_string(),
+            Body::QuestionEnded(ended) => ended.id.to_string(),
+            other => panic!("{other:?}"),
+        };
         self.shown.lock().unwrap().push((event.body.topic(), id));
         Pressure::Fine
     }

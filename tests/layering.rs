@@ -24,15 +24,16 @@ const TABLE: &[(&str, &[&str])] = &[
     ("edn", &["value", "limits"]),
     ("message", &["value"]),
     ("catalogue", &["value", "message"]),
-    ("event", &["value", "message", "catalogue"]),
-    ("session", &["value", "message", "event", "catalogue"]),
+    ("facts", &["value", "message"]),
+    ("event", &["value", "message", "catalogue", "facts"]),
+    ("session", &["value", "message", "event", "catalogue", "facts"]),
     ("config", KEEPING_OUTSIDE_PROJECTS),
     ("project", &[]),
     ("store", KEEPING),
     ("memory", KEEPING),
     ("export", KEEPING),
-    ("query", BELOW_SESSION),
-    ("projection", BELOW_SESSION),
+    ("query", QUERYING),
+    ("projection", &["event", "facts", "message", "value"]),
     ("command", BELOW_SESSION),
     (
         "provider",
@@ -52,7 +53,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
         ],
     ),
-    ("hook", &["edn", "value", "limits", "descriptors"]),
+    ("hook", &["edn", "event", "value", "limits", "descriptors"]),
     ("workflow", &["edn", "value", "limits"]),
     (
         "tool",
@@ -73,8 +74,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("context", &["tool", "message", "value", "limits", "files"]),
     ("interaction", KEEPING_OUTSIDE_PROJECTS),
-    ("router", &["value", "message", "catalogue", "session", "limits"]),
-    ("frame", &["edn", "event", "catalogue", "limits", "value", "message"]),
+    ("router", &["value", "message", "catalogue", "event", "facts", "projection", "session", "limits"]),
+    ("frame", &["edn", "event", "facts", "projection", "catalogue", "limits", "value", "message"]),
     (
         "endpoint",
         &[
@@ -84,6 +85,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "router",
             "session",
             "event",
+            "facts",
             "limits",
             "catalogue",
             "message",
@@ -101,6 +103,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "message",
             "catalogue",
             "event",
+            "facts",
             "session",
             "config",
             "context",
@@ -134,7 +137,11 @@ const TABLE: &[(&str, &[&str])] = &[
 const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
 
-/// The same, and how folders are made that are the user's alone and on disk.
+/// The same, and how facts are laid out as data.
+const QUERYING: &[&str] =
+    &["edn", "session", "event", "facts", "projection", "catalogue", "message", "value", "limits", "clock"];
+
+/// What the rooms below the session API may use, and how folders are made that are the user's alone and on disk.
 const KEEPING_OUTSIDE_PROJECTS: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "private", "files"];
 

@@ -11,7 +11,6 @@ use edn_bridge::event::{Body, Event};
 use edn_bridge::limits::OUTBOX_TEXT_BYTES;
 use edn_bridge::message::{Message, SessionId, StopReason};
 use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Reply, SessionApi};
-use edn_bridge::value::Value;
 
 use tokio::sync::watch;
 
@@ -150,14 +149,10 @@ impl Client for Console {
             Body::AssistantMessage(message) if message.stop_reason != Some(StopReason::ToolUse) => {
                 self.end(Ended::Answer(message.clone()));
             }
-            Body::Payload(Topic::CommandResult, result) => {
-                let text = |key| result.get_keyword(key).and_then(Value::as_str).unwrap_or_default();
-                self.end(Ended::Command {
-                    failed: text("type") == "error",
-                    message: text("message").to_owned(),
-                });
+            Body::CommandResult(outcome) => {
+                self.end(Ended::Command { failed: outcome.is_error(), message: outcome.message.clone() });
             }
-            Body::Payload(Topic::FrontendActionRequested, _) => self.end(Ended::Choice),
+            Body::ChoiceRequested(_) => self.end(Ended::Choice),
             _ => {}
         }
         Pressure::Fine

@@ -407,6 +407,9 @@ mod tests {
     use crate::clock::FixedClock;
     use crate::edn;
     use crate::event::Body;
+    use crate::event::StagePassed;
+    use crate::event::stage::{Point, Stage};
+    use crate::facts::SessionFacts;
     use crate::frame::encode;
     use crate::limits::{FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_TEXT_BYTES};
     use crate::message::{SessionId, TurnId};
@@ -523,9 +526,8 @@ mod tests {
     }
 
     fn state(n: i64) -> Body {
-        let mut map = Map::new();
-        map.put("n", Value::int(n));
-        Body::SessionUpdated(Arc::new(map))
+        let pending_messages = usize::try_from(n).unwrap();
+        Body::SessionUpdated(Arc::new(SessionFacts { pending_messages, ..SessionFacts::empty("s".into()) }))
     }
 
     /// What must not be dropped, and no history tells of.
@@ -535,7 +537,8 @@ mod tests {
 
     /// What must not be dropped, and is not missed by who is shown the session anew.
     fn stage() -> Body {
-        Body::Payload(Topic::TurnStage, Arc::new(Map::new()))
+        let (stage, point) = (Stage::Render, Point::Pre);
+        Body::StagePassed(Arc::new(StagePassed { stage, point, hook: None }))
     }
 
     fn pong(outbox: &Outbox) {
@@ -602,7 +605,7 @@ mod tests {
         assert_eq!(tail, ["error", "session/updated"], "{topics:?}");
         assert!(head.iter().all(|topic| *topic == delta || *topic == "session/updated"), "{topics:?}");
         let last = frames.last().unwrap();
-        assert_eq!(last.get("data").unwrap().get("n"), Some(&Value::int(10)));
+        assert_eq!(last.get("data").unwrap().get("pending-message-count"), Some(&Value::int(10)));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::edn;
-use crate::event::LiveSessions;
+use crate::facts::SessionList;
 use crate::message::SessionId;
+use crate::projection;
 use crate::value::{Map, Value};
 
 /// How collections are written.
@@ -163,24 +164,25 @@ pub fn context(
     out: &mut Vec<u8>,
     style: Style,
     stamp: Stamp<'_>,
-    sessions: &dyn LiveSessions,
+    sessions: &SessionList,
     active: Option<&SessionId>,
 ) {
     event_head(out, style, Topic::ContextUpdated, stamp);
     out.push(style.open());
     out.extend_from_slice(b":sessions [");
     let mut first = true;
-    sessions.each(&mut |id, mut slot| {
+    for slot in sessions.slots() {
         if !std::mem::take(&mut first) {
             out.push(b' ');
         }
+        let mut shown = projection::slot(slot);
         if let Some(active) = active {
-            slot.put("is-active", id == active);
+            shown.put("is-active", slot.id == *active);
         }
-        map(out, style, &slot);
-    });
+        map(out, style, &shown);
+    }
     out.extend_from_slice(b"] :session-tree-widget ");
-    map(out, style, &sessions.tree_widget());
+    map(out, style, &projection::tree_widget(sessions));
     if let Some(active) = active {
         out.extend_from_slice(b" :active-session-id ");
         text(out, active.as_str());
@@ -278,31 +280,16 @@ mod tests {
 
     use super::*;
     use crate::event::{Body, Event};
+    use crate::facts::{SessionFacts, Slot};
+    use crate::frame::payload::payload;
 
-    #[derive(Debug)]
-    struct Listed(Vec<SessionId>);
-
-    impl LiveSessions for Listed {
-        fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
-            for id in &self.0 {
-                show(id, Map::new().with("id", id.as_str()).with("is-streaming", true));
-            }
-        }
-
-        fn tree_widget(&self) -> Map<'_> {
-            Map::new().with("content-lines", Value::vector(["○ a", "○ b"]))
-        }
-
-        fn version(&self) -> u64 {
-            1
-        }
-
-        fn weight(&self) -> usize {
-            0
-        }
+    fn listed(ids: &[&str]) -> SessionList {
+        let slot =
+            |id: &&str| Slot { is_streaming: true, ..Slot::new(&SessionFacts::empty(SessionId::from(*id))) };
+        SessionList::new(1, ids.iter().map(slot).collect())
     }
 
-    fn written(style: Style, sessions: &Listed, active: Option<&str>) -> String {
+    fn written(style: Style, sessions: &SessionList, active: Option<&str>) -> String {
         let mut line = Vec::new();
         let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
         context(&mut line, style, stamp, sessions, active.map(SessionId::from).as_ref());
@@ -312,35 +299,26 @@ mod tests {
     #[test]
     fn a_context_is_written_as_its_payload_is() {
         for ids in [&[][..], &["a"], &["a", "b"]] {
-            let listed = || Listed(ids.iter().map(|id| SessionId::from(*id)).collect());
-            let body = Body::ContextUpdated { sessions: Arc::new(listed()), active: None };
+            let body = Body::ContextUpdated { sessions: Arc::new(listed(ids)), active: None };
             let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
             for style in [Style::Maps, Style::Plists] {
                 let mut whole = Vec::new();
                 let stamp = Stamp { seq: 1, ts: "now", id: Some("x") };
-                super::event(&mut whole, style, Topic::ContextUpdated, stamp, &event.payload());
-                assert_eq!(written(style, &listed(), None), String::from_utf8(whole).unwrap());
+                super::event(&mut whole, style, Topic::ContextUpdated, stamp, &payload(&event));
+                assert_eq!(written(style, &listed(ids), None), String::from_utf8(whole).unwrap());
             }
         }
     }
 
     #[test]
     fn a_context_says_which_session_is_the_connections() {
-        let two = Listed(vec!["a".into(), "b".into()]);
-        for (style, slots, end) in [
-            (
-                Style::Maps,
-                r#"[{:id "a" :is-streaming true :is-active false} {:id "b" :is-streaming true :is-active true}]"#,
-                " :active-session-id \"b\"}}\n",
-            ),
-            (
-                Style::Plists,
-                r#"[(:id "a" :is-streaming t :is-active :false) (:id "b" :is-streaming t :is-active t)]"#,
-                " :active-session-id \"b\"))\n",
-            ),
+        let two = listed(&["a", "b"]);
+        for (style, first, second, end) in [
+            (Style::Maps, ":is-active false}", ":is-active true}]", " :active-session-id \"b\"}}\n"),
+            (Style::Plists, ":is-active :false)", ":is-active t)]", " :active-session-id \"b\"))\n"),
         ] {
             let line = written(style, &two, Some("b"));
-            assert!(line.contains(slots) && line.ends_with(end), "{line}");
+            assert!(line.contains(first) && line.contains(second) && line.ends_with(end), "{line}");
         }
     }
 }

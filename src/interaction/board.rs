@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::audit::Audit;
 use super::dialog;
 use super::kind::Kind;
-use crate::catalogue::{ErrorCode, Topic};
+use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
-use crate::event::{Body, Event};
+use crate::event::{Body, Event, QuestionAsked, QuestionEnded};
 use crate::limits::{CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
 use crate::session::{ApiError, Client, Reply, Response};
@@ -444,20 +444,18 @@ impl State {
     /// The question as a connection is shown it.
     fn event(&self, client: &dyn Client, id: &Arc<str>) -> Option<Event> {
         let question = &self.open.get(id)?.question;
-        if client.dialogs_only() {
-            let payload = dialog::payload(id, question.kind, &question.payload)?;
-            return Some(event(question, Topic::DialogRequested, payload));
-        }
-        let mut payload = Map::new();
-        payload.put("interaction-id", id.to_string());
-        payload.put("kind", question.kind.as_str());
-        payload.put("correlation-id", question.origin.correlation.to_string());
-        payload.put("payload", Value::from(question.payload.clone()));
-        if let Some((parent, subagent)) = &question.origin.child_of {
-            payload.put("parent-session-id", parent.to_value());
-            payload.put("subagent-id", subagent.to_string());
-        }
-        Some(event(question, Topic::InteractionRequested, payload))
+        let body = if client.dialogs_only() {
+            Body::DialogRequested(Arc::new(dialog::dialog(id, question.kind, &question.payload)?))
+        } else {
+            Body::QuestionAsked(Arc::new(QuestionAsked {
+                id: id.clone(),
+                kind: question.kind.as_str(),
+                correlation: question.origin.correlation.clone(),
+                payload: question.payload.clone(),
+                child_of: question.origin.child_of.clone(),
+            }))
+        };
+        Some(event(question, body))
     }
 }
 
@@ -466,34 +464,33 @@ fn can_show(client: &dyn Client, question: &Question) -> bool {
     client.is_interactor() && !(client.dialogs_only() && question.kind == Kind::Password)
 }
 
-fn event(question: &Question, topic: Topic, payload: Map<'static>) -> Event {
+fn event(question: &Question, body: Body) -> Event {
     Event {
         session: Some(question.origin.session.clone()),
         offset: question.origin.offset,
         turn: question.origin.turn.clone(),
         entry: None,
         cause: None,
-        body: Body::Payload(topic, Arc::new(payload)),
+        body,
     }
 }
 
 fn answered(id: &str, question: &Question, by: &str, resolution: &Resolution) -> Event {
-    let mut payload = Map::new();
-    payload.put("interaction-id", id.to_owned());
-    payload.put("correlation-id", question.origin.correlation.to_string());
-    let status = match resolution {
-        Resolution::Accepted { .. } => "accepted",
+    let (accepted, value) = match resolution {
+        Resolution::Accepted { value, .. } => (true, Some(value)),
         Resolution::Cancelled { .. }
         | Resolution::Headless
         | Resolution::Withdrawn
-        | Resolution::TimedOut => "cancelled",
+        | Resolution::TimedOut => (false, None),
     };
-    payload.put("status", status);
-    payload.put("ext-id", by.to_owned());
-    if let (Resolution::Accepted { value, .. }, false) = (resolution, question.kind.is_private()) {
-        payload.put("value", Value::from(value.clone()));
-    }
-    event(question, Topic::InteractionAnswered, payload)
+    let ended = QuestionEnded {
+        id: id.into(),
+        correlation: question.origin.correlation.clone(),
+        accepted,
+        by: by.into(),
+        value: value.filter(|_| !question.kind.is_private()).cloned(),
+    };
+    event(question, Body::QuestionEnded(Arc::new(ended)))
 }
 
 /// The interactor's name in events and in the audit.

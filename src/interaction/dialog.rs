@@ -1,74 +1,67 @@
 //! Questions for connections that know only plain dialogs: confirm, select, input.
 
+use std::sync::Arc;
+
 use super::kind::Kind;
+use crate::event::{Dialog, DialogOption, DialogShape};
 use crate::session::ApiError;
 use crate::value::{Map, Value};
 
-/// The payload of `ui/dialog-requested`; `None` where a dialog must not carry the question, because its
-/// answer is a secret.
-pub(super) fn payload(id: &str, kind: Kind, question: &Map<'static>) -> Option<Map<'static>> {
+/// The question as a dialog; `None` where a dialog must not carry it, because its answer is a secret.
+pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Option<Dialog> {
     let text = |key: &str| question.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut dialog = Map::new();
-    dialog.put("dialog-id", id.to_owned());
+    let select = || DialogShape::Select(options(kind, question));
     let (shape, title, message) = match kind {
         Kind::Password => return None,
-        Kind::Ask => ("input", text("prompt"), None),
-        Kind::Confirm => ("confirm", text("prompt"), None),
-        Kind::Select => ("select", text("prompt"), None),
+        Kind::Ask => (DialogShape::Input, text("prompt"), None),
+        Kind::Confirm => (DialogShape::Confirm, text("prompt"), None),
+        Kind::Select => (select(), text("prompt"), None),
         Kind::DeviceCode => {
             let message = format!("Open {} and enter the code {}, then confirm.", text("url"), text("code"));
-            ("confirm", format!("Log in to {}", text("provider")), Some(message))
+            (DialogShape::Confirm, format!("Log in to {}", text("provider")), Some(message))
         }
         Kind::Approve => {
             let shown = [text("command"), text("diff")].into_iter().find(|text| !text.is_empty());
-            ("select", format!("Allow: {}?", text("call-summary")), shown)
+            (select(), format!("Allow: {}?", text("call-summary")), shown)
         }
         Kind::GrantStageTool => {
-            ("select", format!("Allow {} in this stage?", text("tool")), Some(text("args-summary")))
+            (select(), format!("Allow {} in this stage?", text("tool")), Some(text("args-summary")))
         }
         Kind::ApproveSubagentEnvelope => {
             let tools =
                 question.get_keyword("requested-envelope").map(ToString::to_string).unwrap_or_default();
             let message = format!("{}\nTools: {tools}", text("prompt-summary"));
-            ("select", "Start a subagent?".to_owned(), Some(message))
+            (select(), "Start a subagent?".to_owned(), Some(message))
         }
     };
-    dialog.put("kind", shape);
-    dialog.put("title", title);
-    dialog.put_some("message", message);
-    if shape == "select" {
-        dialog.put("options", options(kind, question));
-    }
-    if let Some(placeholder) = question.get_keyword("placeholder").and_then(Value::as_str) {
-        dialog.put("placeholder", placeholder.to_owned());
-    }
-    Some(dialog)
+    let placeholder = question.get_keyword("placeholder").and_then(Value::as_str).map(str::to_owned);
+    Some(Dialog { id: id.clone(), shape, title, message, placeholder })
 }
 
-fn options(kind: Kind, question: &Map<'static>) -> Value<'static> {
+fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
     if kind == Kind::Select {
         let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
-        return Value::vector(options.iter().enumerate().map(|(place, option)| {
-            let mut shown = Map::new();
-            shown.put("value", place.to_string());
-            shown.put("label", option.get("label").cloned().unwrap_or(Value::Nil));
-            shown.put_some("description", option.get("description").cloned());
-            Value::from(shown)
-        }));
+        let shown = options.iter().enumerate().map(|(place, option)| DialogOption {
+            value: place.to_string(),
+            label: option.get("label").cloned().unwrap_or(Value::Nil),
+            description: option.get("description").cloned(),
+        });
+        return shown.collect();
     }
-    let mut choices = vec![("once", "Allow once".to_owned())];
+    let option = |value: &str, label: String| DialogOption {
+        value: value.to_owned(),
+        label: Value::from(label),
+        description: None,
+    };
+    let mut choices = vec![option("once", "Allow once".to_owned())];
     if kind == Kind::Approve {
-        choices.push(("session", "Allow for this session".to_owned()));
+        choices.push(option("session", "Allow for this session".to_owned()));
         if let Some(rule) = question.get_keyword("suggested-rule") {
-            choices.push(("rule", format!("Always allow: {rule}")));
+            choices.push(option("rule", format!("Always allow: {rule}")));
         }
     }
-    choices.push(("deny", "Deny".to_owned()));
-    Value::vector(
-        choices
-            .into_iter()
-            .map(|(value, label)| Value::from(Map::new().with("value", value).with("label", label))),
-    )
+    choices.push(option("deny", "Deny".to_owned()));
+    choices
 }
 
 /// The answer that a dialog's result stands for.

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::event::{StagePassed, StatusText, Widget, WidgetSpec};
+use crate::facts::JobFacts;
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::query::graph::Failure;
 use crate::query::resolvers::session::SessionFact;
@@ -40,7 +42,7 @@ pub trait World {
     fn counts(&self) -> Counts;
     /// The background jobs of a live session, newest first, each with the keys of
     /// `inspect_background_job`.
-    fn jobs(&self, session: &SessionId) -> Vec<Value<'static>>;
+    fn jobs(&self, session: &SessionId) -> Vec<Arc<JobFacts>>;
     /// The notes that `/remember` keeps for the project, newest first, each a map with `:id`, `:text` and
     /// `:created-at`, and `:session-id` where it is known; `None` where they cannot be read.
     fn notes(&self) -> Option<Vec<Value<'static>>>;
@@ -91,8 +93,8 @@ pub trait SessionView: Send + Sync {
     fn entries(&self) -> Walk<'_, EntryView>;
     /// The messages that wait for the running turn, or for its end, oldest first.
     fn queue(&self) -> Vec<QueuedView>;
-    /// The boundary that the last turn passed last: `:stage` and `:point`; `None` before the first.
-    fn stage(&self) -> Option<Arc<Map<'static>>>;
+    /// The boundary that the last turn passed last; `None` before the first.
+    fn stage(&self) -> Option<Arc<StagePassed>>;
     /// What tools may do without asking and what never, in order, each a map of `:psi.rule/*`.
     fn rules(&self) -> Vec<Value<'static>>;
     /// What frontends show beside the conversation.
@@ -104,12 +106,12 @@ pub trait SessionView: Send + Sync {
 /// What frontends show beside the conversation, each as its event lists it.
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
-    /// `ui/widgets-updated`
-    pub widgets: Vec<Value<'static>>,
-    /// `ui/widget-specs-updated`
-    pub widget_specs: Vec<Value<'static>>,
-    /// `ui/status-updated`
-    pub statuses: Vec<Value<'static>>,
+    /// The widgets with their content.
+    pub widgets: Arc<[Widget]>,
+    /// Which widgets there are.
+    pub widget_specs: Arc<[WidgetSpec]>,
+    /// The status texts.
+    pub statuses: Arc<[StatusText]>,
 }
 
 /// A message that waits.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
+use crate::facts::{JobFacts, ListedSession, SessionFacts};
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::provider::models::{Model, Models};
@@ -102,22 +103,19 @@ impl SessionApi for Runtime {
         let handle = self.shared.session(session).ok()?;
         let facts = handle.snapshot().facts.clone();
         let body = match topic {
-            Topic::SessionUpdated => Body::SessionUpdated(Arc::new(projection::session_state(&facts))),
-            Topic::FooterUpdated => Body::Payload(topic, Arc::new(projection::footer(&facts))),
+            Topic::SessionUpdated => Body::SessionUpdated(facts),
+            Topic::FooterUpdated => Body::FooterUpdated(facts),
             Topic::ContextUpdated => {
                 return Some(Event { cause, ..self.shared.context_event() });
             }
             Topic::WidgetsUpdated | Topic::WidgetSpecsUpdated | Topic::StatusUpdated => {
                 let progress = handle.progress.load();
                 let progress = progress.as_ref()?;
-                Body::Payload(
-                    topic,
-                    match topic {
-                        Topic::WidgetsUpdated => progress.widgets.clone(),
-                        Topic::WidgetSpecsUpdated => progress.specs.clone(),
-                        _ => progress.statuses.clone(),
-                    },
-                )
+                match topic {
+                    Topic::WidgetsUpdated => Body::WidgetsUpdated(progress.widgets.clone()),
+                    Topic::WidgetSpecsUpdated => Body::WidgetSpecsUpdated(progress.specs.clone()),
+                    _ => Body::StatusUpdated(progress.statuses.clone()),
+                }
             }
             Topic::InteractionRequested | Topic::DialogRequested => {
                 let client = self.shared.hub.client(connection)?;
@@ -140,8 +138,8 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn state(&self, call: Call, reply: Reply<Map<'static>>) {
-        self.read(&call, reply, |snapshot| Ok(snapshot.state()));
+    fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>) {
+        self.read(&call, reply, |snapshot| Ok(snapshot.facts.clone()));
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
@@ -193,7 +191,7 @@ impl SessionApi for Runtime {
         text: Option<String>,
         limit: Option<usize>,
         scope: Scope,
-        reply: Reply<Vec<Value<'static>>>,
+        reply: Reply<Vec<ListedSession>>,
     ) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
@@ -504,13 +502,13 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Value<'static>>>) {
+    fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>) {
         self.with(&call, reply, |handle, reply| {
             handle.tell(move |live| Box::pin(async move { reply.ok(live.jobs.list(statuses.as_deref())) }));
         });
     }
 
-    fn job(&self, call: Call, id: String, reply: Reply<Value<'static>>) {
+    fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
         self.with(&call, reply, |handle, reply| {
             handle.tell(move |live| {
                 Box::pin(async move {
@@ -520,7 +518,7 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn cancel_job(&self, call: Call, id: String, reply: Reply<Value<'static>>) {
+    fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
         self.with(&call, reply, |handle, reply| {
             handle.tell(move |live| Box::pin(async move { live.cancel_job(&id, reply) }));
         });

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 pub(super) use choice::PendingAction;
 
-use crate::catalogue::{COMMANDS, ErrorCode, Topic};
+use crate::catalogue::{COMMANDS, ErrorCode};
 use crate::command::{self, Command, Line};
 use crate::context::Project;
-use crate::event::Body;
+use crate::event::{Body, CommandOutcome};
+use crate::facts::JobFacts;
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::Handle;
@@ -169,21 +170,17 @@ impl Runtime {
             }
             Command::Worktree => self.tell(&call, "text", text::worktree(&snapshot)),
             Command::Jobs => {
-                let reply = self.text(&call, |jobs: Vec<Value<'static>>| match jobs.len() {
+                let reply = self.text(&call, |jobs: Vec<Arc<JobFacts>>| match jobs.len() {
                     0 => "There are no background jobs.".to_owned(),
-                    _ => jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+                    _ => jobs.iter().map(|job| text::job_line(job)).collect::<Vec<_>>().join("\n"),
                 });
                 self.jobs(call.clone(), None, reply);
             }
             Command::Job(id) => {
-                self.job(
-                    call.clone(),
-                    id.to_owned(),
-                    self.text(&call, |job: Value<'static>| job.to_string()),
-                );
+                self.job(call.clone(), id.to_owned(), self.text(&call, |job: Arc<JobFacts>| text::job(&job)));
             }
             Command::CancelJob(id) => {
-                let reply = self.text(&call, |_: Value<'static>| "The job was told to end.".to_owned());
+                let reply = self.text(&call, |_: Arc<JobFacts>| "The job was told to end.".to_owned());
                 self.cancel_job(call.clone(), id.to_owned(), reply);
             }
             Command::Tools => {
@@ -288,13 +285,10 @@ impl Runtime {
 
     /// Tells a command's outcome to the connection that gave it.
     pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
-        let mut payload = Map::new();
-        payload.put("type", kind);
-        payload.put("message", message);
         let Some(client) = self.shared.hub.client(call.connection) else { return };
         // After a switch the outcome belongs to where the person now is.
         let Ok(handle) = self.shared.session(&client.focused()) else { return };
-        let body = Body::Payload(Topic::CommandResult, Arc::new(payload));
+        let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
         let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
     }
 

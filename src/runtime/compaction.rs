@@ -7,8 +7,8 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
+use crate::facts::Phase;
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
-use crate::projection::Phase;
 use crate::provider::{Chunk, Request};
 use crate::runtime::conversation::{self, Compaction};
 use crate::runtime::mailbox::Handle;

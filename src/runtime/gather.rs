@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::context::{Places, Project, reference};
-use crate::event::{Body, Cause};
+use crate::event::{Body, Cause, Level, Notification};
+use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
 use crate::runtime::Shared;
@@ -18,7 +18,6 @@ use crate::runtime::live::{Live, user_message};
 use crate::session::{ApiError, Reply};
 use crate::store::EntryBody;
 use crate::tool::permission::{self, Access, Verdict};
-use crate::value::{Map, Value};
 
 /// The entries of a user's message, and what could not be attached, for the person.
 pub(super) struct Gathered {
@@ -46,8 +45,7 @@ impl Live {
     /// Notes the prompt templates that were found; tells frontends when they have changed.
     pub(super) fn found(&mut self, project: &Project) {
         self.look_at_branch();
-        let names: Arc<[Value<'static>]> = project.templates.values().map(described).collect();
-        self.set_templates(names);
+        self.set_templates(project.templates.values().map(described).collect());
     }
 
     /// The entries of a message: the configuration that it is the first under, what goes with it, where there
@@ -106,26 +104,27 @@ impl Live {
     /// Tells the person what could not be attached.
     pub(super) fn tell_failures(&self, failures: Vec<Arc<str>>, cause: Option<&Cause>) {
         for failure in failures {
-            let mut payload = Map::new();
-            payload.put("id", self.shared.clock.id("n-"));
-            payload.put("message", failure.to_string());
-            payload.put("level", "warning");
-            let body = Body::Payload(Topic::Notification, Arc::new(payload));
+            let body = Body::Notification(Arc::new(Notification {
+                id: self.shared.clock.id("n-"),
+                level: Level::Warning,
+                message: failure.to_string(),
+                extension: None,
+            }));
             let _ = self.handle.show(&self.shared.hub, self.event(body, cause.cloned()));
         }
     }
 }
 
 /// A template as frontends see it.
-fn described(template: &crate::context::template::Template) -> Value<'static> {
-    let mut map = Map::new();
-    map.put("name", template.name.clone());
-    map.put("usage", template.usage());
-    map.put("description", template.description.clone());
-    map.put_some("argument-hint", template.hint.clone());
-    map.put("scope", template.scope.as_str());
-    map.put("path", template.path.to_string_lossy().into_owned());
-    Value::from(map)
+fn described(template: &crate::context::template::Template) -> TemplateFacts {
+    TemplateFacts {
+        name: template.name.clone(),
+        usage: template.usage(),
+        description: template.description.clone(),
+        hint: template.hint.clone(),
+        scope: template.scope.as_str(),
+        path: template.path.to_string_lossy().into_owned(),
+    }
 }
 
 /// What is wrong with the params of `context_update`.

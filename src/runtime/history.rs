@@ -3,13 +3,13 @@
 //! Reads a snapshot. Pages are bounded in messages and in bytes, so that coming into a session
 //! costs the same however long it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::event::Rehydration;
+use crate::event::{PastCall, Rehydration, ToolCall};
 use crate::export::{self, Format, Transcript};
 use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, count};
@@ -65,44 +65,43 @@ impl Snapshot {
     /// What a frontend needs to show the session from nothing: its newest part.
     pub fn rehydration(&self) -> Rehydration {
         let page = self.page(None, None).unwrap_or(Page { messages: Vec::new(), more: false });
-        let mut calls: BTreeMap<Arc<str>, Map<'static>> = BTreeMap::new();
-        let mut tool_order: Vec<Arc<str>> = Vec::new();
+        let mut tool_calls: Vec<PastCall> = Vec::new();
+        let mut places: HashMap<Arc<str>, usize> = HashMap::new();
         for message in &page.messages {
             for block in &message.content {
                 if let Block::ToolCall { id, name, arguments } = block {
-                    let mut call = Map::new();
-                    call.put("tool-id", id.as_ref().to_owned());
-                    call.put("tool-name", name.as_ref().to_owned());
-                    call.put("call-summary", name.as_ref().to_owned());
-                    call.put("arguments", arguments.to_string());
-                    call.put("parsed-args", arguments.clone());
-                    if calls.insert(id.clone(), call).is_none() {
-                        tool_order.push(id.clone());
+                    let call = ToolCall {
+                        id: id.clone(),
+                        name: name.clone(),
+                        summary: name.clone(),
+                        arguments: arguments.to_string().into(),
+                        parsed: arguments.clone(),
+                    };
+                    let past = PastCall { call, result: None };
+                    // A call that came with an id once more is the newer one, in the first one's place.
+                    match places.get(id).and_then(|place| tool_calls.get_mut(*place)) {
+                        Some(known) => *known = past,
+                        None => {
+                            places.insert(id.clone(), tool_calls.len());
+                            tool_calls.push(past);
+                        }
                     }
                 }
             }
             let Some(id) = &message.tool_call_id else { continue };
-            let call = calls.entry(id.clone()).or_insert_with(|| {
+            let place = *places.entry(id.clone()).or_insert_with(|| {
                 // The call itself is on an older page.
-                tool_order.push(id.clone());
-                let name = message.tool_name.as_deref().unwrap_or_default();
-                let mut call = Map::new();
-                call.put("tool-id", id.as_ref().to_owned());
-                call.put("tool-name", name.to_owned());
-                call.put("call-summary", name.to_owned());
-                call
+                let name = message.tool_name.clone().unwrap_or_default();
+                let (arguments, parsed) = (Arc::default(), Value::Nil);
+                let call = ToolCall { id: id.clone(), summary: name.clone(), name, arguments, parsed };
+                tool_calls.push(PastCall { call, result: None });
+                tool_calls.len().saturating_sub(1)
             });
-            call.put("content", message.content_value());
-            call.put("result-text", message.text());
-            call.put("is-error", message.is_error.unwrap_or(false));
-        }
-        let mut tool_calls = Map::new();
-        for id in &tool_order {
-            if let Some(call) = calls.remove(id) {
-                tool_calls.insert(Value::from(id.as_ref().to_owned()), Value::from(call));
+            if let Some(past) = tool_calls.get_mut(place) {
+                past.result = Some(message.clone());
             }
         }
-        Rehydration { messages: page.messages, tool_calls, tool_order, more: page.more }
+        Rehydration { messages: page.messages, tool_calls, more: page.more }
     }
 
     /// The payload of `get_session_stats`. `bytes` is the file's size, 0 where there is none.
@@ -151,7 +150,7 @@ impl Snapshot {
         stats.put("turns-stopped", count(stopped));
         stats.put("tool-calls", counts(tools.into_iter().map(|(tool, n)| (name(&tool), n))));
         stats.put("tool-errors", counts(failed.into_iter().map(|(tool, n)| (name(&tool), n))));
-        stats.put("tokens", Value::from(projection::usage(&self.facts)));
+        stats.put("tokens", projection::usage(&self.facts));
         stats.put("cost", Value::from(self.facts.usage.cost));
         stats.put("duration-ms", Value::int(age));
         stats.put("working-ms", Value::int(working));

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use crate::catalogue::Topic;
-use crate::event::Body;
+use crate::event::{Body, Diagnostic};
 use crate::hook::{self, Failure, Hook, Kind};
 use crate::runtime::stage::{self, Point, Stage};
 use crate::runtime::turn::Turn;
@@ -215,16 +214,14 @@ impl Turn {
             Kind::Transform => "it is skipped",
             Kind::Observer => "it is ignored",
         };
-        let mut payload = Map::new();
-        payload.put("code", "hook/failed");
-        payload.put("message", format!("The hook {:?} failed and {what}: {wrong}.", hook.id));
-        let mut detail = Map::new();
-        detail.put("hook", hook.id.to_string());
-        detail.put("kind", hook.kind.as_str());
-        detail.put("stage", hook.stage.as_str());
-        detail.put("point", hook.point.as_str());
-        payload.put("detail", Value::from(detail));
-        self.publish(Body::Payload(Topic::Diagnostic, Arc::new(payload))).await;
+        let failed = Diagnostic::HookFailed {
+            hook: hook.id.clone(),
+            kind: hook.kind.as_str(),
+            stage: hook.stage,
+            point: hook.point,
+            message: format!("The hook {:?} failed and {what}: {wrong}.", hook.id),
+        };
+        self.publish(Body::Diagnostic(Arc::new(failed))).await;
     }
 }
 

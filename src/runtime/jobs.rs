@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::{ErrorCode, Topic};
+use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
-use crate::event::{Body, Event};
+use crate::event::{Body, Event, Level};
+use crate::facts::{JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, ENDED_JOBS, RUNNING_JOBS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::runtime::live::Live;
@@ -28,58 +29,20 @@ pub struct Jobs(VecDeque<Job>);
 
 /// A background job.
 struct Job {
-    id: Arc<str>,
-    command: String,
-    turn: Option<TurnId>,
-    started_at: Arc<str>,
-    ended_at: Option<Arc<str>>,
-    status: Status,
-    exit_code: Option<i32>,
-    output: String,
-    handle: Option<String>,
+    facts: Arc<JobFacts>,
     stop: CancellationToken,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
-    Running,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl Status {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 impl Job {
-    fn to_value(&self) -> Value<'static> {
-        let mut map = Map::new();
-        map.put("id", self.id.to_string());
-        map.put("kind", "bash");
-        map.put("command", self.command.clone());
-        map.put("status", self.status.as_str());
-        map.put("started-at", self.started_at.to_string());
-        map.put_some("ended-at", self.ended_at.as_deref().map(str::to_owned));
-        map.put_some("exit-code", self.exit_code);
-        map.put_some("turn-id", self.turn.as_ref().map(TurnId::to_value));
-        map.put("output", self.output.clone());
-        map.put_some("handle", self.handle.clone());
-        Value::from(map)
+    fn is_running(&self) -> bool {
+        self.facts.status == JobStatus::Running
     }
 }
 
 impl Jobs {
     /// Whether one runs.
     pub fn any_running(&self) -> bool {
-        self.0.iter().any(|job| job.status == Status::Running)
+        self.0.iter().any(Job::is_running)
     }
 
     /// Ends all.
@@ -90,15 +53,15 @@ impl Jobs {
     }
 
     /// Those with one of the statuses, or all; newest first.
-    pub fn list(&self, statuses: Option<&[String]>) -> Vec<Value<'static>> {
-        let wanted =
-            |job: &&Job| statuses.is_none_or(|names| names.iter().any(|name| name == job.status.as_str()));
-        self.0.iter().rev().filter(wanted).map(Job::to_value).collect()
+    pub fn list(&self, statuses: Option<&[String]>) -> Vec<Arc<JobFacts>> {
+        let named = |names: &[String], job: &Job| names.iter().any(|name| name == job.facts.status.as_str());
+        let wanted = |job: &&Job| statuses.is_none_or(|names| named(names, job));
+        self.0.iter().rev().filter(wanted).map(|job| job.facts.clone()).collect()
     }
 
     /// One of them.
-    pub fn get(&self, id: &str) -> Option<Value<'static>> {
-        self.0.iter().find(|job| &*job.id == id).map(Job::to_value)
+    pub fn get(&self, id: &str) -> Option<Arc<JobFacts>> {
+        self.0.iter().find(|job| &*job.facts.id == id).map(|job| job.facts.clone())
     }
 }
 
@@ -121,27 +84,27 @@ pub async fn start(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
 
 impl Live {
     fn start_job(&mut self, id: Arc<str>, turn: TurnId, job: process::Job) -> Result<(), ApiError> {
-        let running = self.jobs.0.iter().filter(|job| job.status == Status::Running).count();
+        let running = self.jobs.0.iter().filter(|job| job.is_running()).count();
         if running >= RUNNING_JOBS {
             return Err(ApiError::failed(format!(
                 "{RUNNING_JOBS} background jobs run already; end one first."
             )));
         }
         let stop = CancellationToken::new();
-        self.jobs.0.push_back(Job {
+        let facts = JobFacts {
             id: id.clone(),
-            command: job.command.clone(),
+            command: job.command.as_str().into(),
             turn: Some(turn),
             started_at: rfc3339(self.shared.clock.now()),
             ended_at: None,
-            status: Status::Running,
+            status: JobStatus::Running,
             exit_code: None,
-            output: String::new(),
+            output: Arc::default(),
             handle: None,
-            stop: stop.clone(),
-        });
+        };
+        self.jobs.0.push_back(Job { facts: Arc::new(facts), stop: stop.clone() });
         if self.jobs.0.len() > ENDED_JOBS.saturating_add(RUNNING_JOBS)
-            && let Some(oldest) = self.jobs.0.iter().position(|job| job.status != Status::Running)
+            && let Some(oldest) = self.jobs.0.iter().position(|job| !job.is_running())
         {
             self.jobs.0.remove(oldest);
         }
@@ -153,7 +116,7 @@ impl Live {
             let progress = {
                 let (session, id) = (session.clone(), id.clone());
                 move |newest: &str| {
-                    let (id, newest) = (id.clone(), newest.to_owned());
+                    let (id, newest) = (id.clone(), Arc::from(newest));
                     session.tell(move |live| {
                         Box::pin(async move {
                             live.change_job(&id, |job| job.output = newest);
@@ -174,57 +137,56 @@ impl Live {
             match ended {
                 Ok((end, kept)) => {
                     job.status = match end {
-                        End::Exit(0) => Status::Completed,
-                        End::Stopped => Status::Cancelled,
-                        End::Exit(_) | End::Signal(_) | End::TimedOut => Status::Failed,
+                        End::Exit(0) => JobStatus::Completed,
+                        End::Stopped => JobStatus::Cancelled,
+                        End::Exit(_) | End::Signal(_) | End::TimedOut => JobStatus::Failed,
                     };
                     if let End::Exit(code) = end {
                         job.exit_code = Some(code);
                     }
-                    job.handle = kept.handle;
-                    job.output = newest(kept.text);
+                    job.handle = kept.handle.map(Arc::from);
+                    job.output = newest(kept.text).into();
                 }
                 Err(error) => {
-                    job.status = Status::Failed;
-                    job.output = format!("The command cannot be started: {error}.");
+                    job.status = JobStatus::Failed;
+                    job.output = format!("The command cannot be started: {error}.").into();
                 }
             }
         });
-        if let Some(job) = self.jobs.0.iter().find(|job| &*job.id == id) {
-            let level = if job.status == Status::Failed { "warning" } else { "info" };
+        if let Some(job) = self.jobs.get(id) {
+            let level = if job.status == JobStatus::Failed { Level::Warning } else { Level::Info };
             let command = crate::tool::one_line(&job.command, 80);
             self.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
         }
         self.check_idle();
     }
 
-    fn change_job(&mut self, id: &str, change: impl FnOnce(&mut Job)) {
-        if let Some(job) = self.jobs.0.iter_mut().find(|job| &*job.id == id) {
-            change(job);
+    fn change_job(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) {
+        if let Some(job) = self.jobs.0.iter_mut().find(|job| &*job.facts.id == id) {
+            change(Arc::make_mut(&mut job.facts));
             self.announce_job(id);
         }
     }
 
     fn announce_job(&self, id: &str) {
         let Some(job) = self.jobs.get(id) else { return };
-        let payload = Map::new().with("job", job);
         let event = Event {
             session: Some(self.id().clone()),
             offset: self.handle.snapshot().offset,
             turn: None,
             entry: None,
             cause: None,
-            body: Body::Payload(Topic::JobUpdated, Arc::new(payload)),
+            body: Body::JobUpdated(job),
         };
         let _ = self.handle.show(&self.shared.hub, event);
     }
 
     /// Ends a job.
-    pub fn cancel_job(&mut self, id: &str, reply: Reply<Value<'static>>) {
-        match self.jobs.0.iter().find(|job| &*job.id == id) {
+    pub fn cancel_job(&mut self, id: &str, reply: Reply<Arc<JobFacts>>) {
+        match self.jobs.0.iter().find(|job| &*job.facts.id == id) {
             Some(job) => {
                 job.stop.cancel();
-                reply.ok(job.to_value());
+                reply.ok(job.facts.clone());
             }
             None => reply.fail(ApiError::not_found("job", id)),
         }

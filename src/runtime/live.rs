@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::rfc3339;
 use crate::context::editor::Editor;
-use crate::event::{Body, Cause, Event};
+use crate::event::{Body, Cause, Event, Level};
+use crate::facts::{SessionFacts, TemplateFacts};
 use crate::heap;
 use crate::limits::{LET_GO_TRIES, MAILBOX};
-use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
-use crate::projection::{self, Phase, SessionFacts};
+use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId};
 use crate::runtime::Shared;
 use crate::runtime::conversation::{self, Compaction, Told};
 use crate::runtime::jobs::Jobs;
@@ -118,7 +118,6 @@ impl Live {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
             offset: 0,
-            state: Arc::default(),
             queue: Queue::default(),
         };
         let handle = Handle::new(header.session.clone(), sender, empty, manifest);
@@ -204,13 +203,12 @@ impl Live {
         if let Err(error) = self.append(vec![workflow::cut_off(&self.handle.id, begun)]).await {
             tracing::warn!(%error, "the journal does not say that a workflow was interrupted");
         }
-        self.notify("warning", &begun.report());
+        self.notify(Level::Warning, &begun.report());
     }
 
     /// Tells the person something.
-    pub(super) fn notify(&self, level: &str, message: &str) {
-        let payload = workflow::notification(self.shared.clock.id("n-"), level, message);
-        let body = Body::Payload(crate::catalogue::Topic::Notification, Arc::new(payload));
+    pub(super) fn notify(&self, level: Level, message: &str) {
+        let body = Body::Notification(workflow::notification(self.shared.clock.id("n-"), level, message));
         let _ = self.handle.show(&self.shared.hub, self.event(body, None));
     }
 
@@ -400,7 +398,6 @@ impl Live {
             branch: self.branch.clone(),
             offset,
             queue: self.queue.clone(),
-            state: Arc::default(),
         };
         self.handle.publish(snapshot);
     }
@@ -409,8 +406,8 @@ impl Live {
     pub fn changed(&mut self, cause: Option<Cause>) {
         self.publish();
         for body in [
-            Body::SessionUpdated(Arc::new(self.handle.snapshot().state())),
-            Body::Payload(crate::catalogue::Topic::FooterUpdated, Arc::new(projection::footer(&self.facts))),
+            Body::SessionUpdated(self.handle.snapshot().facts.clone()),
+            Body::FooterUpdated(self.handle.snapshot().facts.clone()),
         ] {
             let event = self.event(body, cause.clone());
             let _ = self.handle.show(&self.shared.hub, event);
@@ -448,7 +445,7 @@ impl Live {
         }
     }
 
-    pub(super) fn set_templates(&mut self, templates: Arc<[Value<'static>]>) {
+    pub(super) fn set_templates(&mut self, templates: Arc<[TemplateFacts]>) {
         if self.facts.prompt_templates != templates {
             self.facts.prompt_templates = templates;
             self.changed(None);
@@ -534,34 +531,14 @@ fn initial_facts(
     written: bool,
 ) -> SessionFacts {
     let mut facts = SessionFacts {
-        id: header.session.clone(),
         file: written.then(|| journal.path().to_string_lossy().into()),
-        name: None,
-        first_message: None,
         cwd: header.cwd.clone(),
         git_branch: git_branch(Path::new(&*header.cwd)),
         parent: header.parent.as_ref().map(|parent| parent.session.clone()),
         created_at: header.created_at.clone(),
-        phase: Phase::Idle,
-        pending_messages: 0,
-        retry_attempt: 0,
-        retry_deadline_ms: None,
-        interrupt_pending: false,
         sandboxed: sandbox::state() == sandbox::State::Enforced,
-        prompt_templates: Arc::default(),
-        editor: None,
-        model_provider: Arc::from(""),
-        model_id: Arc::from(""),
-        model_reasoning: false,
-        thinking_levels: Arc::from([]),
-        context_window: 0,
-        thinking: ThinkingLevel::Off,
         mode: manifest.settings.mode,
-        auto_compaction: true,
-        auto_retry: true,
-        usage: Usage::default(),
-        context_tokens: 0,
-        message_count: 0,
+        ..SessionFacts::empty(header.session.clone())
     };
     let (provider, model) = shared.usual_model.load().as_ref().clone();
     manifest.describe_model(&mut facts, provider, model);

@@ -6,16 +6,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::Topic;
-use crate::event::{Body, Event};
+use crate::event::{Body, Event, StagePassed};
+use crate::facts::SessionFacts;
 use crate::message::{EntryId, SessionId};
-use crate::projection::{self, SessionFacts};
 use crate::runtime::hub::{Full, Hub};
 use crate::runtime::live::Live;
 use crate::runtime::manifest::Manifest;
@@ -25,7 +24,6 @@ use crate::runtime::workflow::Progress;
 use crate::session::ApiError;
 use crate::store::Entry;
 use crate::tool::permission::Rule;
-use crate::value::Map;
 
 /// What a session is told to do.
 pub type Work = Box<dyn for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send>;
@@ -41,17 +39,9 @@ pub struct Snapshot {
     pub offset: u64,
     /// The messages that wait.
     pub queue: Queue,
-    /// What a person sees of the facts; made for the first who asks.
-    pub(super) state: Arc<OnceLock<Map<'static>>>,
 }
 
 impl Snapshot {
-    /// The payload of `session/updated`.
-    pub fn state(&self) -> Map<'static> {
-        // Texts are shared, so that a copy costs no more than the map itself.
-        self.state.get_or_init(|| projection::session_state(&self.facts)).clone()
-    }
-
     /// Where an entry stands on the branch. Identifiers sort by time, so that the place is found by halving;
     /// one that another program made is looked for from the newest on.
     pub(super) fn place(&self, entry: &EntryId) -> Option<usize> {
@@ -85,8 +75,8 @@ pub struct Handle {
     manifest: watch::Sender<Arc<Manifest>>,
     /// When it was last asked for, as a number that grows with each lookup of any session.
     used: Arc<AtomicU64>,
-    /// The boundary that the last turn passed last, as `turn/stage` told it.
-    stage: Arc<ArcSwapOption<Map<'static>>>,
+    /// The boundary that the last turn passed last.
+    stage: Arc<ArcSwapOption<StagePassed>>,
     /// What the person allowed for this session, by answers to questions. Children share their parent's.
     pub(super) rules: Arc<Mutex<Vec<Rule>>>,
     /// Who asks the person: one at a time, of a session and all its children.
@@ -211,7 +201,7 @@ impl Handle {
     /// session go out one at a time, so that offsets never run backwards, whichever task speaks. Who came
     /// in meanwhile and was told the event's entry with the history is not told it again. Says who is full.
     pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<Full> {
-        if let Body::Payload(Topic::TurnStage, stage) = &event.body {
+        if let Body::StagePassed(stage) = &event.body {
             self.stage.store(Some(stage.clone()));
         }
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,8 +234,8 @@ impl Handle {
         showing.told.push((connection, snapshot.branch.len()));
     }
 
-    /// The boundary that the last turn passed last: `:stage` and `:point`.
-    pub fn stage(&self) -> Option<Arc<Map<'static>>> {
+    /// The boundary that the last turn passed last.
+    pub fn stage(&self) -> Option<Arc<StagePassed>> {
         self.stage.load_full()
     }
 
@@ -262,6 +252,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::catalogue::Topic;
     use crate::message::{Block, Message, Role};
     use crate::session::{Client, Pressure};
     use crate::store::EntryBody;
@@ -303,13 +294,12 @@ mod tests {
             let body = EntryBody::Message(message(number));
             Arc::new(Entry { id: format!("e-{number}").into(), parent: None, ts: "".into(), body })
         };
-        let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1") };
+        let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1".into()) };
         Snapshot {
             facts: Arc::new(facts),
             branch: (0..messages).map(entry).collect(),
             offset: u64::try_from(messages).unwrap_or(0),
             queue: Queue::default(),
-            state: Arc::default(),
         }
     }
 

@@ -16,10 +16,12 @@ use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
 use crate::context::skill::Skill;
 use crate::context::{Problem, Project};
+use crate::event::StagePassed;
+use crate::facts::{JobFacts, Phase};
 use crate::hook::Stage;
 use crate::interaction::audit;
 use crate::message::{Message, SessionId, count};
-use crate::projection::{self, Phase};
+use crate::projection;
 use crate::provider::ToolSpec;
 use crate::query::graph::Failure;
 use crate::query::resolvers::session::SessionFact;
@@ -56,7 +58,7 @@ pub(super) struct Moment {
 struct View {
     handle: Handle,
     snapshot: Arc<Snapshot>,
-    stage: Option<Arc<Map<'static>>>,
+    stage: Option<Arc<StagePassed>>,
     manifest: Arc<Manifest>,
     shared: Arc<Shared>,
 }
@@ -85,7 +87,7 @@ impl Moment {
     }
 
     /// Asks the session API for a list.
-    fn ask(&self, ask: impl FnOnce(Call, Reply<Vec<Value<'static>>>)) -> Vec<Value<'static>> {
+    fn ask<T: Send + 'static>(&self, ask: impl FnOnce(Call, Reply<Vec<T>>)) -> Vec<T> {
         let (sender, receiver) = channel();
         ask(
             self.call.clone(),
@@ -242,7 +244,7 @@ impl World for Moment {
         self.counts.get_or_init(|| self.runtime.shared.tally.read()).clone()
     }
 
-    fn jobs(&self, session: &SessionId) -> Vec<Value<'static>> {
+    fn jobs(&self, session: &SessionId) -> Vec<Arc<JobFacts>> {
         self.ask(|call, reply| {
             self.runtime.jobs(Call { session: session.clone(), ..call }, None, reply);
         })
@@ -413,7 +415,7 @@ impl SessionView for View {
         self.snapshot.queue.iter().map(view).collect()
     }
 
-    fn stage(&self) -> Option<Arc<Map<'static>>> {
+    fn stage(&self) -> Option<Arc<StagePassed>> {
         self.stage.clone()
     }
 
@@ -426,13 +428,10 @@ impl SessionView for View {
     fn shown(&self) -> Shown {
         let progress = self.handle.progress.load();
         let Some(progress) = progress.as_ref() else { return Shown::default() };
-        let list = |payload: &Map<'static>, key: &str| {
-            payload.get_keyword(key).and_then(Value::as_slice).unwrap_or_default().to_vec()
-        };
         Shown {
-            widgets: list(&progress.widgets, "widgets"),
-            widget_specs: list(&progress.specs, "widget-specs"),
-            statuses: list(&progress.statuses, "statuses"),
+            widgets: progress.widgets.clone(),
+            widget_specs: progress.specs.clone(),
+            statuses: progress.statuses.clone(),
         }
     }
 
@@ -508,7 +507,7 @@ impl SessionView for View {
                 let manifest = self.shared.manifest.load();
                 Value::vector(manifest.providers.ready().into_iter().map(text))
             }
-            F::PromptTemplates => Value::vector(facts.prompt_templates.iter().cloned()),
+            F::PromptTemplates => projection::templates(&facts.prompt_templates).into_owned(),
             F::EditorContext => facts.editor.as_deref().cloned().into(),
             F::MessageCount => facts.message_count.into(),
             F::FirstMessage => optional(&facts.first_message),
@@ -533,8 +532,8 @@ impl SessionView for View {
             F::CreatedAt => text(&facts.created_at),
             F::Offset => count(self.snapshot.offset),
             F::ConfigRevision => count(self.manifest.revision),
-            F::Footer => projection::footer(facts).into(),
-            F::State => projection::session_state(facts).into(),
+            F::Footer => projection::footer(facts).into_owned().into(),
+            F::State => projection::session_state(facts).into_owned().into(),
         }
     }
 }

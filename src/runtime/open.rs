@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::rfc3339;
-use crate::event::{Body, Cause, Event};
+use crate::event::{Body, Cause, Diagnostic, Event};
+use crate::facts::{ListedSession, SessionFacts, Slot};
 use crate::limits::{LET_GO_TRIES, LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{EntryId, SessionId};
-use crate::projection::{self, SessionFacts, Slot};
 use crate::runtime::Shared;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::session::{ApiError, Call, Client, Opened, Reply, Scope, SwitchTarget};
 use crate::store::{Header, Loaded, Parent, SessionInfo, StoreError};
-use crate::value::{Map, Value};
 
 impl Shared {
     /// A session's handle.
@@ -67,10 +66,7 @@ impl Shared {
     /// Says what had to be repaired in a session that was opened.
     fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
         for message in repairs {
-            let mut payload = Map::new();
-            payload.put("code", "session/repaired");
-            payload.put("message", message);
-            let body = Body::Payload(crate::catalogue::Topic::Diagnostic, Arc::new(payload));
+            let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
             let _ = handle.show(&self.hub, session_event(handle, body, Some(call.cause())));
         }
     }
@@ -212,13 +208,8 @@ impl Shared {
             let file = snapshot.facts.file.as_deref().map(str::to_owned);
             reply.ok(Opened { session: handle.id.clone(), file });
             let Some(client) = &client else { return };
-            let state = [
-                Body::SessionUpdated(Arc::new(snapshot.state())),
-                Body::Payload(
-                    crate::catalogue::Topic::FooterUpdated,
-                    Arc::new(projection::footer(&snapshot.facts)),
-                ),
-            ];
+            let facts = snapshot.facts.clone();
+            let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts)];
             let bodies = history(snapshot).into_iter().chain(state);
             show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
         });
@@ -280,17 +271,14 @@ impl Shared {
         asking: &SessionFacts,
         limit: Option<usize>,
         scope: Scope,
-    ) -> Result<Vec<Value<'static>>, ApiError> {
+    ) -> Result<Vec<ListedSession>, ApiError> {
         let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
-        let mut slots: Vec<Value<'static>> = Vec::new();
+        let mut slots: Vec<ListedSession> = Vec::new();
         let live = self.live();
         for handle in live.iter().rev() {
             let facts = handle.snapshot().facts.clone();
             if scope == Scope::All || facts.cwd == asking.cwd {
-                let shown = Slot::new(&facts);
-                let mut slot = shown.to_map();
-                slot.put("is-active", facts.id == asking.id);
-                slots.push(Value::from(slot.into_owned()));
+                slots.push(live_slot(&facts, asking));
             }
         }
         let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
@@ -299,7 +287,7 @@ impl Shared {
         if room > 0 {
             let on_disk = self.read_store(|store| store.list(project)).map_err(|error| refused(&error))?;
             let on_disk = on_disk.into_iter().filter(|info| !known.contains(&info.header.session));
-            slots.extend(on_disk.take(room).map(|info| Value::from(disk_slot(info))));
+            slots.extend(on_disk.take(room).map(disk_slot));
         }
         slots.truncate(limit);
         Ok(slots)
@@ -318,44 +306,41 @@ impl Shared {
         text: &str,
         limit: Option<usize>,
         scope: Scope,
-    ) -> Result<Vec<Value<'static>>, ApiError> {
+    ) -> Result<Vec<ListedSession>, ApiError> {
         let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
         let limit = limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
         let hits = self.read_store(|store| store.search(project, text, limit));
         let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
-            let mut slot = disk_slot(hit.info);
-            let id = slot.get_keyword("id").and_then(Value::as_str).map(SessionId::from);
+            let mut listed = disk_slot(hit.info);
             // One that is live is shown as it is now.
-            if let Some(Ok(live)) = id.map(|id| self.session(&id)) {
-                let facts = live.snapshot().facts.clone();
-                for (key, value) in Slot::new(&facts).to_map().into_owned() {
-                    slot.insert(key, value);
-                }
-                slot.put("is-active", facts.id == asking.id);
+            if let Ok(live) = self.session(&listed.slot.id) {
+                listed =
+                    ListedSession { modified: listed.modified, ..live_slot(&live.snapshot().facts, asking) };
             }
-            slot.put("excerpt", hit.excerpt);
-            Value::from(slot)
+            listed.excerpt = Some(hit.excerpt);
+            listed
         });
         Ok(hits.collect())
     }
 }
 
-fn disk_slot(info: SessionInfo) -> Map<'static> {
-    let mut slot = Map::new();
-    slot.put("id", info.header.session.to_value());
-    slot.put("display-name", info.display_name().to_owned());
-    slot.put("name", info.name);
-    slot.put("worktree-path", info.header.cwd.to_string());
-    slot.put("is-streaming", false);
-    slot.put("is-active", false);
-    slot.put("parent-session-id", info.header.parent.map(|parent| parent.session.to_value()));
-    slot.put("created-at", info.header.created_at.to_string());
-    if let Some(messages) = info.messages {
-        slot.put("message-count", crate::message::count(messages));
-    }
-    if let Ok(modified) = jiff::Timestamp::try_from(info.modified) {
-        slot.put("modified", rfc3339(modified).as_ref().to_owned());
-    }
-    slot.put("session-file", info.path.to_string_lossy().into_owned());
-    slot
+fn live_slot(facts: &SessionFacts, asking: &SessionFacts) -> ListedSession {
+    let is_active = facts.id == asking.id;
+    ListedSession { slot: Slot::new(facts), is_active, modified: None, excerpt: None }
+}
+
+fn disk_slot(info: SessionInfo) -> ListedSession {
+    let slot = Slot {
+        name: info.name.map(Arc::from),
+        first_message: info.first_message.map(Arc::from),
+        cwd: info.header.cwd,
+        is_streaming: false,
+        parent: info.header.parent.map(|parent| parent.session),
+        created_at: info.header.created_at,
+        message_count: info.messages,
+        file: Some(info.path.to_string_lossy().into()),
+        id: info.header.session,
+    };
+    let modified = jiff::Timestamp::try_from(info.modified).ok().map(rfc3339);
+    ListedSession { slot, is_active: false, modified, excerpt: None }
 }

@@ -2,9 +2,9 @@
 
 use crate::context::Project;
 use crate::context::instructions::Instructions;
+use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
 use crate::message::{Mode, count};
-use crate::projection::SessionFacts;
 use crate::runtime::conversation;
 use crate::value::{Map, Value};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::{MemoryError, Note};
-use crate::projection::SessionFacts;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 
+use crate::facts::Phase;
 use crate::heap;
 use crate::limits::{LET_GO, LET_GO_TRIES, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
-use crate::projection::Phase;
 use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::ApiError;

@@ -20,8 +20,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalogue::Topic;
-use crate::event::{Body, Cause, Event};
+use crate::event::{Body, Cause, Event, Level};
 use crate::hook::command::{self, Failure};
 use crate::interaction::{Kind, Origin, Question, Resolution};
 use crate::limits::{STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
@@ -33,7 +32,7 @@ use crate::runtime::subagent::Child;
 use crate::runtime::turn::{Control, End, Turn};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
-use progress::{Line, mark, specs};
+use progress::{Line, SPEC, mark};
 
 /// A run.
 pub(super) struct Run {
@@ -87,7 +86,7 @@ impl Run {
         record.put("arguments", self.arguments.clone());
         record.put_some("resumes", self.from.as_ref().map(|begun| begun.id.clone()));
         self.write(record).await;
-        self.publish(Topic::WidgetSpecsUpdated, specs()).await;
+        self.publish(Body::WidgetSpecsUpdated([SPEC].into())).await;
         let (mut outcome, mut why) = (Arc::<str>::from(DONE), None);
         for taken in 0.. {
             let Some(step) = self.workflow.step(&at).filter(|_| *at != *END) else { break };
@@ -124,7 +123,11 @@ impl Run {
         record.put_some("why", why.clone());
         self.write(record).await;
         self.show(&lines, "").await;
-        let level = if matches!(&*outcome, FAILED | "aborted" | "interrupted") { "warning" } else { "info" };
+        let level = if matches!(&*outcome, FAILED | "aborted" | "interrupted") {
+            Level::Warning
+        } else {
+            Level::Info
+        };
         let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
         self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
         let end = if matches!(&*outcome, "aborted" | "interrupted") { End::Stopped } else { End::Finished };
@@ -488,14 +491,14 @@ impl Run {
         })
     }
 
-    async fn publish(&self, topic: Topic, payload: Map<'static>) {
+    async fn publish(&self, body: Body) {
         let event = Event {
             session: Some(self.session.id.clone()),
             offset: self.session.snapshot().offset,
             turn: None,
             entry: None,
             cause: self.cause.clone(),
-            body: Body::Payload(topic, Arc::new(payload)),
+            body,
         };
         let full = self.session.show(&self.shared.hub, event);
         tokio::select! {

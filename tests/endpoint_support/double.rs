@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::catalogue::Topic;
-use edn_bridge::event::{Body, Cause, Event, LiveSessions};
+use edn_bridge::event::{Body, Cause, Event};
+use edn_bridge::facts::{JobFacts, JobStatus, ListedSession, SessionFacts, SessionList, Slot};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
@@ -43,35 +44,25 @@ impl Kept {
 /// What a request becomes, by its op and how many came before it.
 type Policy = Box<dyn Fn(&'static str, usize) -> Fate + Send + Sync>;
 
-/// A list of two sessions, of which one is named by its version.
-#[derive(Debug)]
-pub struct Listed(pub u64);
-
-impl Listed {
-    /// As an event tells it.
-    pub fn told(self) -> Body {
-        Body::ContextUpdated { sessions: Arc::new(self), active: None }
-    }
+/// The event that tells a list of two sessions, of which one is named by the list's version.
+pub fn told(version: u64) -> Body {
+    let names = ["s".to_owned(), format!("v{version}")];
+    let slots = names.map(|id| Slot::new(&SessionFacts::empty(id.as_str().into())));
+    Body::ContextUpdated { sessions: Arc::new(SessionList::new(version, slots.into())), active: None }
 }
 
-impl LiveSessions for Listed {
-    fn each(&self, show: &mut dyn FnMut(&SessionId, Map<'_>)) {
-        for id in ["s".to_owned(), format!("v{}", self.0)] {
-            show(&SessionId::from(id.as_str()), Map::new().with("id", id.as_str()));
-        }
-    }
-
-    fn tree_widget(&self) -> Map<'_> {
-        Map::new().with("content-lines", Value::vector(["○ s"]))
-    }
-
-    fn version(&self) -> u64 {
-        self.0
-    }
-
-    fn weight(&self) -> usize {
-        100
-    }
+fn job() -> Arc<JobFacts> {
+    Arc::new(JobFacts {
+        id: "j".into(),
+        command: "true".into(),
+        status: JobStatus::Running,
+        started_at: "".into(),
+        ended_at: None,
+        exit_code: None,
+        turn: None,
+        output: "".into(),
+        handle: None,
+    })
 }
 
 /// The session API.
@@ -108,8 +99,8 @@ impl Double {
     }
 
     /// The list of the sessions as it is now.
-    fn list(&self) -> Listed {
-        Listed(self.lists.fetch_add(1, Ordering::Relaxed) + 1)
+    fn list(&self) -> Body {
+        told(self.lists.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Waits until so many requests are kept, and takes them all.
@@ -201,8 +192,10 @@ impl SessionApi for Double {
 
     fn snapshot(&self, _: u64, session: &SessionId, topic: Topic, cause: Option<Cause>) -> Option<Event> {
         let (session, body) = match topic {
-            Topic::SessionUpdated => (Some(session.clone()), Body::SessionUpdated(Arc::new(Map::new()))),
-            Topic::ContextUpdated => (None, self.list().told()),
+            Topic::SessionUpdated => {
+                (Some(session.clone()), Body::SessionUpdated(Arc::new(SessionFacts::empty("s".into()))))
+            }
+            Topic::ContextUpdated => (None, self.list()),
             _ => return None,
         };
         Some(Event { session, offset: 0, turn: None, entry: None, cause, body })
@@ -219,20 +212,20 @@ impl SessionApi for Double {
         for _ in 0..3 {
             self.tell(Body::AssistantDelta(text.clone()));
         }
-        self.tell(Body::SessionUpdated(Arc::new(Map::new())));
-        self.tell(self.list().told());
+        self.tell(Body::SessionUpdated(Arc::new(SessionFacts::empty("s".into()))));
+        self.tell(self.list());
         self.tell(Body::Error { code: edn_bridge::catalogue::ErrorCode::Failed, message: "end".into() });
     }
 
     kept! {
-        state() -> Map<'static> = Map::new();
+        state() -> Arc<SessionFacts> = Arc::new(SessionFacts::empty("s".into()));
         messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
         stats() -> Map<'static> = Map::new();
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
         commands() -> Vec<Value<'static>> = Vec::new();
         models() -> Vec<Value<'static>> = Vec::new();
-        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<Value<'static>> = Vec::new();
+        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
         query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
         read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
             OutputPart { text: String::new(), offset: 0, size: 0 };
@@ -263,9 +256,9 @@ impl SessionApi for Double {
         logout(provider: String) -> bool = true;
         bash(command: String, timeout_seconds: Option<u64>) -> Map<'static> = Map::new();
         abort_bash() -> () = ();
-        jobs(statuses: Option<Vec<String>>) -> Vec<Value<'static>> = Vec::new();
-        job(id: String) -> Value<'static> = Value::Nil;
-        cancel_job(id: String) -> Value<'static> = Value::Nil;
+        jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
+        job(id: String) -> Arc<JobFacts> = job();
+        cancel_job(id: String) -> Arc<JobFacts> = job();
         remember(text: String) -> Map<'static> = Map::new();
         forget(note: String) -> bool = true;
         export_html(path: Option<String>) -> String = String::new();

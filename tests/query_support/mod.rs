@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use edn_bridge::event::StagePassed;
+use edn_bridge::facts::JobFacts;
 use edn_bridge::message::{Message, SessionId};
 use edn_bridge::query::graph::Failure;
 use edn_bridge::query::resolvers::session::SessionFact;
@@ -73,7 +75,7 @@ impl SessionView for Talk {
     fn queue(&self) -> Vec<QueuedView> {
         Vec::new()
     }
-    fn stage(&self) -> Option<Arc<Map<'static>>> {
+    fn stage(&self) -> Option<Arc<StagePassed>> {
         None
     }
     fn rules(&self) -> Vec<Owned> {
@@ -124,7 +126,7 @@ impl World for Process {
     fn counts(&self) -> Counts {
         Counts::default()
     }
-    fn jobs(&self, _: &SessionId) -> Vec<Owned> {
+    fn jobs(&self, _: &SessionId) -> Vec<Arc<JobFacts>> {
         Vec::new()
     }
     fn tools(&self) -> Vec<Owned> {

@@ -25,14 +25,13 @@ use std::sync::Arc;
 use super::Depth;
 use crate::catalogue::{Class, Topic};
 use crate::clock::{Clock, rfc3339};
-use crate::event::{Body, Event};
+use crate::event::{Body, Diagnostic, Event};
 use crate::frame::encode::{self, Delta, Stamp, Style};
+use crate::frame::payload::payload;
 use crate::limits::{
     COALESCED_PAUSE_MS, FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES,
     OUTBOX_TEXT_BYTES,
 };
-use crate::message::count;
-use crate::value::{Map, Value};
 
 /// Frames that are encoded, and behind them those that are not yet.
 pub(super) struct Queue {
@@ -353,9 +352,9 @@ impl Queue {
                 encode::context(&mut self.ready, self.style, stamp, sessions.as_ref(), active.as_ref());
             }
             _ => {
-                let mut payload = event.payload();
+                let mut payload = payload(event);
                 if let Some(text) = joined {
-                    payload.put("arguments", text.to_owned());
+                    payload.put("arguments", text);
                 }
                 encode::event(&mut self.ready, self.style, topic, stamp, &payload);
             }
@@ -457,20 +456,7 @@ impl Queue {
             return;
         }
         self.coalesced = Some(Coalesced { told: Some(now), ..Coalesced::default() });
-        let mut detail = Map::new();
-        detail.put("joined", count(joined));
-        detail.put("replaced", count(replaced));
-        let mut payload = Map::new();
-        payload.put("code", "delivery/coalesced");
-        payload.put(
-            "message",
-            format!(
-                "This connection was slow: {joined} pieces of text were joined to others, {replaced} \
-                 snapshots were replaced by newer ones. No text was lost."
-            ),
-        );
-        payload.put("detail", Value::from(detail));
-        let body = Body::Payload(Topic::Diagnostic, Arc::new(payload));
+        let body = Body::Diagnostic(Arc::new(Diagnostic::Coalesced { joined, replaced }));
         let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
         self.encode(&event, None);
     }
@@ -489,9 +475,7 @@ fn same_stream(older: &Event, newer: &Event) -> bool {
         Body::ToolDelta { tool_id, .. } => Some(tool_id.clone()),
         Body::ToolUpdate(output) => Some(output.call.id.clone()),
         // Each job has a stream of its own.
-        Body::Payload(crate::catalogue::Topic::JobUpdated, map) => {
-            map.get_keyword("job").and_then(|job| job.get("id")?.as_str().map(Arc::from))
-        }
+        Body::JobUpdated(job) => Some(job.id.clone()),
         _ => None,
     };
     // Text belongs to a turn and to the request that began it; a snapshot replaces any older one.

@@ -1,7 +1,10 @@
 //! `:psi.job/*`: what runs in the background.
 
+use crate::facts::JobFacts;
+use crate::projection;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, names, out, picked};
+use crate::value::Map;
 use crate::value::Value;
 
 /// The attributes of a job, and the keys of `inspect_background_job` that they come from.
@@ -71,16 +74,20 @@ pub(super) const PART: Namespace = Namespace {
     mutations: &[],
 };
 
+fn entity(job: &JobFacts) -> Map<'static> {
+    picked(&projection::job(job).into_owned().into(), JOB)
+}
+
 fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let jobs = env.world.jobs(env.world.focus());
-    let entities = jobs.iter().map(|job| Value::from(picked(job, JOB)));
+    let entities = jobs.iter().map(|job| Value::from(entity(job)));
     Ok(vec![("psi.job/count", jobs.len().into()), ("psi.job/list", Value::vector(entities).into())])
 }
 
 fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let id = inputs.text("psi.agent-session/session-id").unwrap_or_default();
     let jobs = env.world.jobs(&id.into());
-    let entities = jobs.iter().map(|job| Value::from(picked(job, JOB)));
+    let entities = jobs.iter().map(|job| Value::from(entity(job)));
     Ok(vec![("psi.agent-session/jobs", Value::vector(entities).into())])
 }
 
@@ -88,6 +95,6 @@ fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 fn by_id(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let id = inputs.text("psi.job/id");
     let jobs = env.world.jobs(env.world.focus());
-    let job = jobs.iter().find(|job| id.is_some() && job.get("id").and_then(Value::as_str) == id);
-    Ok(job.map(|job| super::answers(picked(job, JOB), NAMES)).unwrap_or_default())
+    let job = jobs.iter().find(|job| id == Some(&*job.id));
+    Ok(job.map(|job| super::answers(entity(job), NAMES)).unwrap_or_default())
 }

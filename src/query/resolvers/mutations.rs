@@ -1,7 +1,11 @@
 //! What a query can change. Each mutation is an op under another name: the same checks, the same call.
 
+use std::sync::Arc;
+
 use crate::catalogue::{ErrorCode, Op, thinking_level};
+use crate::facts::JobFacts;
 use crate::message::Mode;
+use crate::projection;
 use crate::query::graph::{Mutation, Namespace};
 use crate::session::{ApiError, Call, Reach, Reply, SessionApi};
 use crate::value::{Map, Value};
@@ -119,10 +123,10 @@ pub(super) const PART: Namespace = Namespace {
             output: &["psi.job/id", "psi.agent-session/session-id"],
             run: |api, call, params, reply| {
                 let session = call.session.to_value();
-                let answer = Reply::new(move |result: Result<Value<'static>, ApiError>| {
+                let answer = Reply::new(move |result: Result<Arc<JobFacts>, ApiError>| {
                     reply.send(result.map(|job| {
-                        let id = Value::from(job.get("id").cloned());
-                        let answer = Map::new().with("psi.job/id", id).with("job", job);
+                        let shown = projection::job(&job).into_owned();
+                        let answer = Map::new().with("psi.job/id", job.id.to_string()).with("job", shown);
                         answer.with("psi.agent-session/session-id", session)
                     }));
                 });

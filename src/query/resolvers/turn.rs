@@ -118,15 +118,11 @@ fn last(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 fn now(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
     let stage = session.stage();
-    let keyword = |key: &str| -> Value<'static> {
-        let name = stage.as_ref().and_then(|stage| stage.get_keyword(key)?.as_str().map(str::to_owned));
-        name.map(Value::keyword).into()
-    };
     Ok(vec![
         ("psi.turn/phase", session.fact(SessionFact::Phase).into()),
         ("psi.turn/is-streaming", session.fact(SessionFact::IsStreaming).into()),
-        ("psi.turn/stage", keyword("stage").into()),
-        ("psi.turn/point", keyword("point").into()),
+        ("psi.turn/stage", stage.as_ref().map(|passed| Value::keyword(passed.stage.as_str())).into()),
+        ("psi.turn/point", stage.as_ref().map(|passed| Value::keyword(passed.point.as_str())).into()),
     ])
 }
 

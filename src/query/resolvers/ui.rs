@@ -3,6 +3,7 @@
 //! Workflows show widgets and status texts. What extends a session are files: prompt templates and skills are
 //! slash commands beside the program's own.
 
+use crate::projection;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
 use crate::query::resolvers::out;
 use crate::value::Value;
@@ -40,9 +41,9 @@ fn shown(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
     let shown = session.shown();
     Ok(vec![
-        ("psi.ui/statuses", Value::vector(shown.statuses).into()),
-        ("psi.ui/widgets", Value::vector(shown.widgets).into()),
-        ("psi.ui/widget-specs", Value::vector(shown.widget_specs).into()),
+        ("psi.ui/statuses", projection::statuses(&shown.statuses).into_owned().into()),
+        ("psi.ui/widgets", projection::widgets(&shown.widgets).into_owned().into()),
+        ("psi.ui/widget-specs", projection::widget_specs(&shown.widget_specs).into_owned().into()),
     ])
 }
 

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{Topic, thinking_level};
-use crate::event::Body;
+use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
+use crate::facts::ListedSession;
 use crate::limits::MAX_FRONTEND_ACTIONS;
-use crate::message::{EntryId, Role, SessionId, ThinkingLevel};
+use crate::message::{Role, SessionId, ThinkingLevel};
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::Snapshot;
 use crate::runtime::open::session_event;
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, SessionApi as _, SwitchTarget,
 };
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// A choice that a frontend was asked for.
 pub(crate) struct PendingAction {
     connection: u64,
     session: SessionId,
-    name: &'static str,
+    kind: ChoiceKind,
 }
 
 impl Runtime {
     /// Asks the frontend to let the person choose.
-    fn ask(&self, call: &Call, name: &'static str, prompt: &str, items: Vec<Value<'static>>) {
+    fn ask(&self, call: &Call, kind: ChoiceKind, prompt: &'static str, items: Vec<ChoiceItem>) {
         if items.is_empty() {
             return self.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
@@ -37,21 +37,11 @@ impl Runtime {
             while pending.len() >= MAX_FRONTEND_ACTIONS {
                 pending.pop_front();
             }
-            let action = PendingAction { connection: call.connection, session: call.session.clone(), name };
+            let action = PendingAction { connection: call.connection, session: call.session.clone(), kind };
             pending.push_back((request.clone(), action));
         }
-        let mut action = Map::new();
-        action.put("ui/action-id", request.clone());
-        action.put("ui/action-kind", Value::keyword("select"));
-        action.put("ui/action-name", Value::keyword(name));
-        action.put("ui/prompt", prompt.to_owned());
-        action.put("ui/order", Value::keyword("preserve"));
-        action.put("ui/items", Value::vector(items));
-        action.put("ui/on-submit", Value::keyword("frontend-action-result"));
-        let mut payload = Map::new();
-        payload.put("request-id", request);
-        payload.put("ui/action", Value::from(action));
-        let body = Body::Payload(Topic::FrontendActionRequested, Arc::new(payload));
+        let choice = Choice { request: request.into(), kind, prompt, items };
+        let body = Body::ChoiceRequested(Arc::new(choice));
         let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
     }
 
@@ -59,20 +49,21 @@ impl Runtime {
     pub(super) fn ask_resume(&self, call: Call, text: Option<&str>) {
         let runtime = self.clone();
         let asked = call.clone();
-        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
-            Ok(slots) => {
-                let items = slots.iter().filter_map(|slot| {
-                    let path = slot.get("session-file")?.as_str()?.to_owned();
-                    let label = slot.get("display-name")?.as_str()?.to_owned();
-                    let mut meta = Map::new();
-                    for key in ["created-at", "worktree-path", "excerpt"] {
-                        if let Some(value) = slot.get(key) {
-                            meta.put(key, value.clone());
-                        }
-                    }
-                    Some(item(path.clone(), label, Value::from(path), meta))
+        let reply = Reply::new(move |result: Result<Vec<ListedSession>, ApiError>| match result {
+            Ok(listed) => {
+                let items = listed.into_iter().filter_map(|ListedSession { slot, excerpt, .. }| {
+                    let path = slot.file.as_deref()?.to_owned();
+                    let about = About {
+                        created_at: Some(slot.created_at.clone()),
+                        worktree: Some(slot.cwd.clone()),
+                        excerpt,
+                        ..About::default()
+                    };
+                    let (id, label) = (path.clone(), slot.display_name().to_owned());
+                    Some(ChoiceItem { id, label, pick: Pick::Journal(path), about })
                 });
-                runtime.ask(&asked, "select-resume-session", "Select a session to resume", items.collect());
+                let items = items.collect();
+                runtime.ask(&asked, ChoiceKind::ResumeSession, "Select a session to resume", items);
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
@@ -84,35 +75,23 @@ impl Runtime {
         if !forks_only {
             for handle in self.shared.live() {
                 let facts = handle.snapshot().facts.clone();
-                let mut value = Map::new();
-                value.put("action/kind", Value::keyword("switch-session"));
-                value.put("action/session-id", facts.id.to_value());
-                let mut meta = Map::new();
-                meta.put("is-active", facts.id == call.session);
-                meta.put("is-streaming", facts.is_streaming());
-                items.push(item(
-                    facts.id.to_string(),
-                    facts.display_name().to_owned(),
-                    Value::from(value),
-                    meta,
-                ));
+                let about = About {
+                    is_active: Some(facts.id == call.session),
+                    is_streaming: Some(facts.is_streaming()),
+                    ..About::default()
+                };
+                let (id, label) = (facts.id.to_string(), facts.display_name().to_owned());
+                items.push(ChoiceItem { id, label, pick: Pick::Session(facts.id.clone()), about });
             }
         }
         for message in snapshot.messages().filter(|message| message.role == Role::User) {
-            let mut value = Map::new();
-            value.put("action/kind", Value::keyword("fork-session"));
-            value.put("action/entry-id", message.id.to_value());
             let start: String = message.text().chars().take(80).collect();
-            let mut meta = Map::new();
-            meta.put("fork-point", true);
-            items.push(item(
-                message.id.to_string(),
-                format!("⑂ {}", start.replace('\n', " ")),
-                Value::from(value),
-                meta,
-            ));
+            let label = format!("⑂ {}", start.replace('\n', " "));
+            let about = About { is_fork_point: true, ..About::default() };
+            let pick = Pick::Entry(message.id.clone());
+            items.push(ChoiceItem { id: message.id.to_string(), label, pick, about });
         }
-        self.ask(call, "select-session", "Select a live session", items);
+        self.ask(call, ChoiceKind::Session, "Select a live session", items);
     }
 
     pub(super) fn ask_model(&self, call: Call) {
@@ -123,17 +102,14 @@ impl Runtime {
                 let items = models.iter().filter_map(|model| {
                     let provider = model.get("provider")?.as_str()?;
                     let id = model.get("id")?.as_str()?;
-                    let mut value = Map::new();
-                    value.put("provider", provider.to_owned());
-                    value.put("id", id.to_owned());
-                    Some(item(
-                        format!("{provider}/{id}"),
-                        format!("{provider} {id}"),
-                        Value::from(value),
-                        Map::new(),
-                    ))
+                    Some(ChoiceItem {
+                        id: format!("{provider}/{id}"),
+                        label: format!("{provider} {id}"),
+                        pick: Pick::Model { provider: provider.to_owned(), id: id.to_owned() },
+                        about: About::default(),
+                    })
                 });
-                runtime.ask(&asked, "select-model", "Select a model", items.collect());
+                runtime.ask(&asked, ChoiceKind::Model, "Select a model", items.collect());
             }
             Err(error) => runtime.tell(&asked, "error", error.message),
         });
@@ -142,14 +118,10 @@ impl Runtime {
 
     pub(super) fn ask_thinking(&self, call: &Call) {
         let items = ThinkingLevel::ALL.map(|level| {
-            item(
-                level.as_str().to_owned(),
-                level.as_str().to_owned(),
-                Value::from(level.as_str()),
-                Map::new(),
-            )
+            let name = level.as_str().to_owned();
+            ChoiceItem { id: name.clone(), label: name, pick: Pick::Thinking(level), about: About::default() }
         });
-        self.ask(call, "select-thinking-level", "Select a thinking level", items.to_vec());
+        self.ask(call, ChoiceKind::ThinkingLevel, "Select a thinking level", items.to_vec());
     }
 
     /// Does what was chosen.
@@ -159,13 +131,13 @@ impl Runtime {
             let place = actions
                 .iter()
                 .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
-            let Some((place, name)) = place.and_then(|place| Some((place, actions.get(place)?.1.name)))
+            let Some((place, kind)) = place.and_then(|place| Some((place, actions.get(place)?.1.kind)))
             else {
                 return reply.fail(ApiError::not_found("frontend action", &result.request_id));
             };
             // A mistake in the answer leaves the question open.
-            if result.action_name.trim_start_matches(':') != name {
-                let expected = format!("{name:?}, the name of that action");
+            if result.kind != Some(kind) {
+                let expected = format!("{:?}, the name of that action", kind.as_str());
                 return reply.fail(ApiError::invalid_param("action-name", &expected));
             }
             actions.remove(place)
@@ -183,53 +155,29 @@ impl Runtime {
             }
             ActionStatus::Submitted => {}
         }
-        let value = &result.value;
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        match action.name {
-            "select-resume-session" => match value.as_str() {
-                Some(path) => {
-                    let target = SwitchTarget::Path(path.to_owned());
-                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
-                }
-                None => self.no_choice(&call),
-            },
-            "select-session" => match (text("action/session-id"), text("action/entry-id")) {
-                (Some(id), None) => {
-                    let target = SwitchTarget::Id(SessionId::from(id));
-                    self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
-                }
-                (None, Some(entry)) => {
-                    self.fork(call.clone(), EntryId::from(entry), self.opened(&call, "session_switch"));
-                }
-                _ => self.no_choice(&call),
-            },
-            "select-model" => match (text("provider"), text("id")) {
-                (Some(provider), Some(id)) => {
-                    let reply = self.outcome(&call, "model_set", |(provider, id)| {
-                        format!("Model set to {provider} {id}")
-                    });
-                    self.set_model(call.clone(), provider, id, Reach::Session, reply);
-                }
-                _ => self.no_choice(&call),
-            },
-            _ => match thinking_level(value) {
-                Some(level) => self.set_thinking(call, level),
-                None => self.no_choice(&call),
-            },
+        match result.pick {
+            Some(Pick::Journal(path)) => {
+                let target = SwitchTarget::Path(path);
+                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+            }
+            Some(Pick::Session(id)) => {
+                let target = SwitchTarget::Id(id);
+                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+            }
+            Some(Pick::Entry(entry)) => {
+                self.fork(call.clone(), entry, self.opened(&call, "session_switch"));
+            }
+            Some(Pick::Model { provider, id }) => {
+                let reply = self
+                    .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
+                self.set_model(call.clone(), provider, id, Reach::Session, reply);
+            }
+            Some(Pick::Thinking(level)) => self.set_thinking(call, level),
+            None => self.no_choice(&call),
         }
     }
 
     fn no_choice(&self, call: &Call) {
         self.tell(call, "error", "The choice has another shape than the items that were offered.".to_owned());
     }
-}
-
-/// One thing to choose.
-fn item(id: String, label: String, value: Value<'static>, meta: Map<'static>) -> Value<'static> {
-    let mut item = Map::new();
-    item.put("ui.item/id", id);
-    item.put("ui.item/label", label);
-    item.put("ui.item/value", value);
-    item.put("ui.item/meta", Value::from(meta));
-    Value::from(item)
 }

@@ -2,6 +2,7 @@
 
 use crate::catalogue::COMMANDS;
 use crate::context::Project;
+use crate::facts::JobFacts;
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
 use crate::runtime::mailbox::Snapshot;
@@ -68,8 +69,8 @@ pub(super) fn tools(offered: bool, model: &str) -> String {
 
 pub(super) fn status(snapshot: &Snapshot) -> String {
     let facts = &snapshot.facts;
-    let tokens = projection::footer(facts);
-    let stats = tokens.get_keyword("stats-line").and_then(Value::as_str).unwrap_or_default();
+    let footer = projection::footer(facts);
+    let stats = footer.get_keyword("stats-line").and_then(Value::as_str).unwrap_or_default();
     format!(
         "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
         facts.display_name(),
@@ -80,6 +81,19 @@ pub(super) fn status(snapshot: &Snapshot) -> String {
         facts.phase.as_str(),
         facts.message_count,
     )
+}
+
+/// A background job in a line.
+pub(super) fn job_line(job: &JobFacts) -> String {
+    let exit = job.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
+    format!("{}  {}{exit}  {}", job.id, job.status.as_str(), tool::one_line(&job.command, 100))
+}
+
+/// A background job with its times and the newest part of its output.
+pub(super) fn job(job: &JobFacts) -> String {
+    let ended = job.ended_at.as_deref().map(|at| format!("\nEnded: {at}")).unwrap_or_default();
+    let output = if job.output.is_empty() { "(no output yet)" } else { &*job.output };
+    format!("{}\nStarted: {}{ended}\n\n{output}", job_line(job), job.started_at)
 }
 
 pub(super) fn history(snapshot: &Snapshot) -> String {

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{Ended, Run};
-use crate::catalogue::Topic;
-use crate::value::{Map, Value};
+use crate::event::{Body, Level, Notification, StatusText, Widget, WidgetSpec};
 use crate::workflow::{FAILED, Step};
-
-/// The widget that shows a run.
-const WIDGET: &str = "workflow";
 
 /// What widgets and notifications of the runtime are from.
 const EXTENSION: &str = "edn-bridge";
+
+/// The widget that shows a run.
+pub(super) const SPEC: WidgetSpec =
+    WidgetSpec { extension: EXTENSION, id: "workflow", placement: "bottom", title: "Workflow" };
 
 /// What a widget shows of a step.
 #[derive(Clone)]
@@ -22,14 +22,13 @@ pub(super) struct Line {
 }
 
 /// What frontends show of a session's newest run.
-#[derive(Default)]
 pub struct Progress {
-    /// The payload of `ui/widgets-updated`.
-    pub widgets: Arc<Map<'static>>,
-    /// The payload of `ui/widget-specs-updated`.
-    pub specs: Arc<Map<'static>>,
-    /// The payload of `ui/status-updated`.
-    pub statuses: Arc<Map<'static>>,
+    /// The widgets with their content.
+    pub widgets: Arc<[Widget]>,
+    /// Which widgets there are.
+    pub specs: Arc<[WidgetSpec]>,
+    /// The status texts.
+    pub statuses: Arc<[StatusText]>,
 }
 
 impl Run {
@@ -59,32 +58,21 @@ impl Run {
                 _ => "✓",
             };
             let state = if line.state.is_empty() { String::new() } else { format!("  {}", line.state) };
-            Value::from(format!("{}{mark} {}{state}", "  ".repeat(line.depth.saturating_add(1)), line.id))
+            format!("{}{mark} {}{state}", "  ".repeat(line.depth.saturating_add(1)), line.id)
         });
-        let mut widget = Map::new();
-        widget.put("placement", "bottom");
-        widget.put("extension-id", EXTENSION);
-        widget.put("widget-id", WIDGET);
-        widget.put("content-lines", Value::vector(std::iter::once(Value::from(title)).chain(shown)));
-        let widgets = Map::new().with("widgets", Value::vector([Value::from(widget)]));
-        let mut statuses = Vec::new();
-        if !status.is_empty() {
-            let status = Map::new().with("extension-id", EXTENSION).with("text", status.to_owned());
-            statuses.push(Value::from(status));
-        }
-        let statuses = Map::new().with("statuses", Value::vector(statuses));
-        let progress = Progress {
-            widgets: Arc::new(widgets.clone()),
-            specs: Arc::new(specs()),
-            statuses: Arc::new(statuses.clone()),
-        };
+        let widget = Widget { spec: SPEC, lines: std::iter::once(title).chain(shown).collect() };
+        let text = || StatusText { extension: EXTENSION, text: status.to_owned() };
+        let widgets: Arc<[Widget]> = [widget].into();
+        let statuses: Arc<[StatusText]> = (!status.is_empty()).then(text).into_iter().collect();
+        let progress =
+            Progress { widgets: widgets.clone(), specs: [SPEC].into(), statuses: statuses.clone() };
         self.session.progress.store(Some(Arc::new(progress)));
-        self.publish(Topic::WidgetsUpdated, widgets).await;
-        self.publish(Topic::StatusUpdated, statuses).await;
+        self.publish(Body::WidgetsUpdated(widgets)).await;
+        self.publish(Body::StatusUpdated(statuses)).await;
     }
 
-    pub(super) async fn notify(&self, level: &str, message: &str) {
-        self.publish(Topic::Notification, notification(self.shared.clock.id("n-"), level, message)).await;
+    pub(super) async fn notify(&self, level: Level, message: &str) {
+        self.publish(Body::Notification(notification(self.shared.clock.id("n-"), level, message))).await;
     }
 }
 
@@ -105,23 +93,9 @@ impl Ended {
     }
 }
 
-/// What a person is told, as the payload of `ui/notification`.
-pub(in crate::runtime) fn notification(id: String, level: &str, message: &str) -> Map<'static> {
-    let mut payload = Map::new();
-    payload.put("id", id);
-    payload.put("message", message.to_owned());
-    payload.put("level", level.to_owned());
-    payload.put("extension-id", EXTENSION);
-    payload
-}
-
-pub(super) fn specs() -> Map<'static> {
-    let mut spec = Map::new();
-    spec.put("extension-id", EXTENSION);
-    spec.put("widget-id", WIDGET);
-    spec.put("placement", "bottom");
-    spec.put("title", "Workflow");
-    Map::new().with("widget-specs", Value::vector([Value::from(spec)]))
+/// What the runtime tells a person.
+pub(in crate::runtime) fn notification(id: String, level: Level, message: &str) -> Arc<Notification> {
+    Arc::new(Notification { id, level, message: message.to_owned(), extension: Some(EXTENSION) })
 }
 
 pub(super) fn mark(lines: &mut [Line], id: &str, state: &str) {

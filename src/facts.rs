@@ -1,0 +1,438 @@
+//! What is known of sessions at one moment: plain data that every wire, the graph and the runtime share.
+//!
+//! Pure. Does not know how a session lives, nor how a wire lays its facts out.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::message::{Mode, SessionId, ThinkingLevel, TurnId, Usage};
+use crate::value::Value;
+
+/// What is known of a session at one moment.
+#[derive(Debug, Clone)]
+pub struct SessionFacts {
+    /// The session.
+    pub id: SessionId,
+    /// Its journal's path, once it was written.
+    pub file: Option<Arc<str>>,
+    /// The name that the person gave it.
+    pub name: Option<Arc<str>>,
+    /// The start of the first message, for sessions without a name.
+    pub first_message: Option<Arc<str>>,
+    /// The folder it works in.
+    pub cwd: Arc<str>,
+    /// The branch of the repository there, if there is one.
+    pub git_branch: Option<Arc<str>>,
+    /// The session that it was forked from.
+    pub parent: Option<SessionId>,
+    /// When it was opened.
+    pub created_at: Arc<str>,
+    /// What it does.
+    pub phase: Phase,
+    /// Messages that wait for the running turn, or for after it.
+    pub pending_messages: usize,
+    /// Which try of a failed model call is waited for; 0 when none is.
+    pub retry_attempt: u32,
+    /// When that try begins, in milliseconds since the epoch.
+    pub retry_deadline_ms: Option<i64>,
+    /// Whether the turn ends after the tool call that runs.
+    pub interrupt_pending: bool,
+    /// Whether the kernel can keep commands from writing outside the workspace.
+    pub sandboxed: bool,
+    /// The prompt templates that were found.
+    pub prompt_templates: Arc<[TemplateFacts]>,
+    /// What the editor shows, if it said so.
+    pub editor: Option<Arc<Value<'static>>>,
+    /// The provider's name.
+    pub model_provider: Arc<str>,
+    /// The model's id there.
+    pub model_id: Arc<str>,
+    /// Whether the model can think.
+    pub model_reasoning: bool,
+    /// The thinking levels that the model has.
+    pub thinking_levels: Arc<[ThinkingLevel]>,
+    /// The model's window in tokens.
+    pub context_window: u64,
+    /// The chosen thinking level.
+    pub thinking: ThinkingLevel,
+    /// What tools may do without asking.
+    pub mode: Mode,
+    /// Whether the conversation is compacted by itself.
+    pub auto_compaction: bool,
+    /// Whether failed model calls are tried again by themselves.
+    pub auto_retry: bool,
+    /// The sum over all model calls.
+    pub usage: Usage,
+    /// Tokens in the window at the last model call.
+    pub context_tokens: u64,
+    /// Messages on the current branch.
+    pub message_count: usize,
+}
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing: a prompt would start a turn.
+    Idle,
+    /// A turn runs.
+    Streaming,
+    /// The conversation is being compacted.
+    Compacting,
+    /// A failed model call waits to be tried again.
+    Retrying,
+}
+
+impl Phase {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Streaming => "streaming",
+            Self::Compacting => "compacting",
+            Self::Retrying => "retrying",
+        }
+    }
+}
+
+impl SessionFacts {
+    /// A session that nothing has happened to.
+    pub fn empty(id: SessionId) -> Self {
+        Self {
+            id,
+            file: None,
+            name: None,
+            first_message: None,
+            cwd: "/".into(),
+            git_branch: None,
+            parent: None,
+            created_at: "".into(),
+            phase: Phase::Idle,
+            pending_messages: 0,
+            retry_attempt: 0,
+            retry_deadline_ms: None,
+            interrupt_pending: false,
+            model_provider: "".into(),
+            model_id: "".into(),
+            thinking_levels: Arc::from([]),
+            model_reasoning: false,
+            context_window: 0,
+            thinking: ThinkingLevel::Off,
+            mode: Mode::Ask,
+            sandboxed: false,
+            prompt_templates: Arc::default(),
+            editor: None,
+            auto_compaction: true,
+            auto_retry: true,
+            usage: Usage::default(),
+            context_tokens: 0,
+            message_count: 0,
+        }
+    }
+
+    /// The name, else the start of the first message, else what a list shows for an empty session.
+    pub fn display_name(&self) -> &str {
+        display_name(self.name.as_deref(), self.first_message.as_deref())
+    }
+
+    /// The thinking level that the model really has.
+    pub fn effective_thinking(&self) -> ThinkingLevel {
+        if self.model_reasoning { self.thinking.within(&self.thinking_levels) } else { ThinkingLevel::Off }
+    }
+
+    /// The thinking level after the chosen one, of those that the model has.
+    pub fn next_thinking(&self) -> ThinkingLevel {
+        if !self.model_reasoning {
+            return self.thinking.next();
+        }
+        let mut after = self.effective_thinking();
+        // At most once round: the model has at least one level.
+        for _ in ThinkingLevel::ALL {
+            after = after.next();
+            if self.thinking_levels.contains(&after) {
+                break;
+            }
+        }
+        after
+    }
+
+    /// Whether commands are kept from writing outside the workspace: `enforced`, `unavailable`, or `off`.
+    pub fn sandbox(&self) -> &'static str {
+        match (self.mode, self.sandboxed) {
+            (Mode::Yolo, _) => "off",
+            (_, true) => "enforced",
+            (_, false) => "unavailable",
+        }
+    }
+
+    /// Whether a turn runs.
+    pub fn is_streaming(&self) -> bool {
+        matches!(self.phase, Phase::Streaming | Phase::Retrying)
+    }
+
+    /// The part of the window that is used, 0 to 1; `None` before the first model call.
+    pub fn context_fraction(&self) -> Option<f64> {
+        if self.context_window == 0 || self.context_tokens == 0 {
+            return None;
+        }
+        // Token counts are far below 2^52, where a float still tells all integers apart.
+        Some(precise(self.context_tokens) / precise(self.context_window))
+    }
+}
+
+fn display_name<'f>(name: Option<&'f str>, first_message: Option<&'f str>) -> &'f str {
+    name.or(first_message).unwrap_or("New session")
+}
+
+fn precise(count: u64) -> f64 {
+    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// A background job, or one that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFacts {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The command.
+    pub command: Arc<str>,
+    /// How far it is.
+    pub status: JobStatus,
+    /// When it began, RFC 3339.
+    pub started_at: Arc<str>,
+    /// When it ended, where it has.
+    pub ended_at: Option<Arc<str>>,
+    /// Its exit status, where it ended by itself.
+    pub exit_code: Option<i32>,
+    /// The turn that started it.
+    pub turn: Option<TurnId>,
+    /// The newest part of its output.
+    pub output: Arc<str>,
+    /// The handle of the whole output, where not all is here.
+    pub handle: Option<Arc<str>>,
+}
+
+/// How far a background job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobStatus {
+    /// It runs.
+    Running,
+    /// It ended with status 0.
+    Completed,
+    /// It could not be started, ended with another status, or by a signal.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl JobStatus {
+    /// The name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A prompt template, as frontends list it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFacts {
+    /// Its slash command's name.
+    pub name: String,
+    /// How it is called, such as `/review [file]`.
+    pub usage: String,
+    /// What it is for.
+    pub description: String,
+    /// What its arguments mean, where it says so.
+    pub hint: Option<String>,
+    /// Whose it is: `project` or `user`.
+    pub scope: &'static str,
+    /// Its file.
+    pub path: String,
+}
+
+/// One session in a list: of its facts those that a list shows, whose text it shares.
+#[derive(Debug)]
+pub struct Slot {
+    /// The session.
+    pub id: SessionId,
+    /// The name that the person gave it.
+    pub name: Option<Arc<str>>,
+    /// The start of the first message.
+    pub first_message: Option<Arc<str>>,
+    /// The folder it works in.
+    pub cwd: Arc<str>,
+    /// Whether a turn runs.
+    pub is_streaming: bool,
+    /// The session that it was forked from.
+    pub parent: Option<SessionId>,
+    /// When it was opened, RFC 3339.
+    pub created_at: Arc<str>,
+    /// Messages on the current branch; `None` where that is not known.
+    pub message_count: Option<u64>,
+    /// Its journal's path, once it was written.
+    pub file: Option<Arc<str>>,
+}
+
+impl Slot {
+    /// Of a session.
+    pub fn new(facts: &SessionFacts) -> Self {
+        Self {
+            id: facts.id.clone(),
+            name: facts.name.clone(),
+            first_message: facts.first_message.clone(),
+            cwd: facts.cwd.clone(),
+            is_streaming: facts.is_streaming(),
+            parent: facts.parent.clone(),
+            created_at: facts.created_at.clone(),
+            message_count: u64::try_from(facts.message_count).ok(),
+            file: facts.file.clone(),
+        }
+    }
+
+    /// The name, else the start of the first message, else what a list shows for an empty session.
+    pub fn display_name(&self) -> &str {
+        display_name(self.name.as_deref(), self.first_message.as_deref())
+    }
+
+    /// About how many bytes it keeps if it is the last to hold its texts.
+    fn weight(&self) -> usize {
+        let texts = [self.name.as_deref(), self.first_message.as_deref(), self.file.as_deref()];
+        let text: usize = texts.into_iter().flatten().map(str::len).sum();
+        text.saturating_add(self.cwd.len()).saturating_add(size_of::<Self>())
+    }
+}
+
+/// A session in a list of those that are live and on disk.
+#[derive(Debug)]
+pub struct ListedSession {
+    /// What any list shows.
+    pub slot: Slot,
+    /// Whether it is the session that asks.
+    pub is_active: bool,
+    /// When its journal was written last, RFC 3339; `None` for one that is live.
+    pub modified: Option<Arc<str>>,
+    /// The place that a search found.
+    pub excerpt: Option<String>,
+}
+
+/// The live sessions and the tree that they form, of which `context/updated` tells.
+#[derive(Debug)]
+pub struct SessionList {
+    version: u64,
+    slots: Vec<Slot>,
+    tree: Lines,
+}
+
+impl SessionList {
+    /// Of the live sessions, oldest first. A newer list has a greater version.
+    pub fn new(version: u64, slots: Vec<Slot>) -> Self {
+        Self { version, tree: tree_lines(&slots), slots }
+    }
+}
+
+impl SessionList {
+    /// The sessions, oldest first.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// The tree that they form, a line each, without a line end.
+    pub fn tree(&self) -> impl Iterator<Item = &str> {
+        self.tree.iter()
+    }
+
+    /// The newer the list, the greater, in one process.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// About how many bytes it keeps.
+    pub fn weight(&self) -> usize {
+        self.slots.iter().map(Slot::weight).fold(self.tree.text.len(), usize::saturating_add)
+    }
+}
+
+/// Lines one behind the other, without an allocation for each.
+#[derive(Debug, Default)]
+struct Lines {
+    text: String,
+    /// Where each line ends.
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    fn iter(&self) -> impl Iterator<Item = &str> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).filter_map(|(begin, end)| self.text.get(begin..*end))
+    }
+}
+
+/// Each session a line, children below their parent and indented. A session whose parent is not live
+/// stands at the margin. Linear in the number of sessions; the indentation has a bound for that.
+fn tree_lines(slots: &[Slot]) -> Lines {
+    const DEEPEST: usize = 16;
+    let live: HashSet<&SessionId> = slots.iter().map(|slot| &slot.id).collect();
+    let mut children: HashMap<&SessionId, Vec<&Slot>> = HashMap::new();
+    let mut open: Vec<(&Slot, usize)> = Vec::new();
+    // From the last to the first: what is put down last is taken up first.
+    for slot in slots.iter().rev() {
+        match slot.parent.as_ref().filter(|parent| live.contains(parent)) {
+            Some(parent) => children.entry(parent).or_default().push(slot),
+            None => open.push((slot, 0)),
+        }
+    }
+    let mut lines = Lines::default();
+    while let Some((slot, depth)) = open.pop() {
+        for _ in 0..depth.min(DEEPEST) {
+            lines.text.push_str("  ");
+        }
+        lines.text.push_str(if slot.is_streaming { "● " } else { "○ " });
+        lines.text.push_str(slot.display_name());
+        lines.ends.push(lines.text.len());
+        // Taken out, so that two sessions with one id in a damaged file do not both have them.
+        let below = children.remove(&slot.id).unwrap_or_default();
+        open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(id: &str, parent: Option<&str>) -> Slot {
+        let parent = parent.map(SessionId::from);
+        Slot::new(&SessionFacts { name: Some(id.into()), parent, ..SessionFacts::empty(id.into()) })
+    }
+
+    #[test]
+    fn children_stand_below_their_parent_in_the_order_of_the_list() {
+        let sessions = [
+            ("a", None),
+            ("b", Some("a")),
+            ("c", None),
+            ("d", Some("b")),
+            ("e", Some("a")),
+            ("f", Some("gone")),
+        ];
+        let lines = tree_lines(&sessions.map(|(id, parent)| slot(id, parent)));
+        assert_eq!(lines.iter().collect::<Vec<_>>(), ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
+        // Two that claim to be each other's parent are no root; nothing hangs on them.
+        assert_eq!(tree_lines(&[slot("x", Some("y")), slot("y", Some("x"))]).iter().next(), None);
+    }
+
+    #[test]
+    fn a_long_chain_of_sessions_costs_no_more_than_their_number() {
+        let names: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+        let chain: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(at, name)| slot(name, at.checked_sub(1).map(|at| names[at].as_str())))
+            .collect();
+        let lines = tree_lines(&chain);
+        assert_eq!(lines.iter().count(), chain.len());
+        assert!(lines.text.len() < 60 * chain.len());
+    }
+}

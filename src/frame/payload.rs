@@ -1,0 +1,267 @@
+//! An event's `:data` as the EDN wire shows it.
+//!
+//! The one place that gives the events of the domain their keys. What differs between connections is added by
+//! the endpoint.
+
+use crate::event::stage::{Point, Stage};
+use crate::event::{
+    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, StagePassed, ToolCall,
+    ToolOutput,
+};
+use crate::message::{Message, count};
+use crate::projection;
+use crate::value::{Map, Value};
+
+/// The payload of an event: the parts of its topic, then its place in its session.
+pub fn payload(event: &Event) -> Map<'_> {
+    let mut map = body(&event.body);
+    if let Some(session) = &event.session {
+        map.put("session-id", session.as_str());
+        map.put("offset", count(event.offset));
+    }
+    if let Some(turn) = &event.turn {
+        map.put("turn-id", turn.as_str());
+    }
+    if let Some(entry) = &event.entry {
+        map.put("entry-id", entry.as_str());
+    }
+    map
+}
+
+fn body(body: &Body) -> Map<'_> {
+    match body {
+        Body::SessionUpdated(facts) => projection::session_state(facts),
+        Body::FooterUpdated(facts) => projection::footer(facts),
+        Body::ContextUpdated { sessions, .. } => {
+            let slots = sessions.slots().iter().map(projection::slot);
+            let mut map = Map::new().with("sessions", Value::vector(slots));
+            map.put("session-tree-widget", projection::tree_widget(sessions));
+            map
+        }
+        Body::SessionResumed { session_file, message_count } => Map::new()
+            .with("session-file", session_file.as_deref())
+            .with("message-count", Value::from(*message_count)),
+        Body::SessionRehydrated(history) => rehydration(history),
+        Body::AssistantDelta(text) | Body::ThinkingDelta(text) => Map::new().with("text", text.as_ref()),
+        Body::AssistantMessage(message) => assistant_message(message),
+        Body::ToolStart(call) | Body::ToolExecuting(call) => tool_call(call),
+        Body::ToolDelta { tool_id, arguments } => {
+            Map::new().with("tool-id", tool_id.as_ref()).with("arguments", arguments.as_ref())
+        }
+        Body::ToolUpdate(output) | Body::ToolResult(output) => tool_output(output),
+        Body::StagePassed(passed) => stage(passed),
+        Body::JobUpdated(job) => Map::new().with("job", projection::job(job)),
+        Body::CommandResult(outcome) => {
+            Map::new().with("type", outcome.kind).with("message", outcome.message.as_str())
+        }
+        Body::ChoiceRequested(choice) => {
+            Map::new().with("request-id", choice.request.as_ref()).with("ui/action", action(choice))
+        }
+        Body::QuestionAsked(asked) => {
+            let mut map = Map::new();
+            map.put("interaction-id", asked.id.as_ref());
+            map.put("kind", asked.kind);
+            map.put("correlation-id", asked.correlation.as_ref());
+            map.put("payload", asked.payload.clone());
+            if let Some((parent, subagent)) = &asked.child_of {
+                map.put("parent-session-id", parent.as_str());
+                map.put("subagent-id", subagent.as_ref());
+            }
+            map
+        }
+        Body::DialogRequested(asked) => dialog(asked),
+        Body::QuestionEnded(ended) => {
+            let mut map = Map::new();
+            map.put("interaction-id", ended.id.as_ref());
+            map.put("correlation-id", ended.correlation.as_ref());
+            map.put("status", if ended.accepted { "accepted" } else { "cancelled" });
+            map.put("ext-id", ended.by.as_ref());
+            map.put_some("value", ended.value.clone());
+            map
+        }
+        Body::WidgetsUpdated(widgets) => Map::new().with("widgets", projection::widgets(widgets)),
+        Body::WidgetSpecsUpdated(specs) => Map::new().with("widget-specs", projection::widget_specs(specs)),
+        Body::StatusUpdated(statuses) => Map::new().with("statuses", projection::statuses(statuses)),
+        Body::Notification(notification) => {
+            let mut map = Map::new();
+            map.put("id", notification.id.as_str());
+            map.put("message", notification.message.as_str());
+            map.put("level", notification.level.as_str());
+            map.put_some("extension-id", notification.extension);
+            map
+        }
+        Body::Diagnostic(diagnostic) => {
+            let mut map = Map::new().with("code", diagnostic.code()).with("message", diagnostic.message());
+            map.put_some("detail", detail(diagnostic));
+            map
+        }
+        Body::Error { code, message } => {
+            Map::new().with("error-code", code.as_str()).with("error-message", message.as_ref())
+        }
+    }
+}
+
+fn rehydration(history: &Rehydration) -> Map<'_> {
+    let mut calls = Map::new();
+    for past in &history.tool_calls {
+        let mut call = tool_call(&past.call);
+        if let Some(result) = &past.result {
+            call.put("content", result.content_value());
+            call.put("result-text", result.text());
+            call.put("is-error", result.is_error.unwrap_or(false));
+        }
+        calls.insert(past.call.id.as_ref(), call);
+    }
+    let mut map = Map::new();
+    map.put("messages", Value::vector(history.messages.iter().map(|message| message.to_value())));
+    map.put("tool-calls", calls);
+    map.put("tool-order", Value::vector(history.tool_calls.iter().map(|past| past.call.id.as_ref())));
+    map.put("more", history.more);
+    map
+}
+
+fn assistant_message(message: &Message) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("role", message.role.as_str());
+    map.put("content", message.content_value());
+    map.put("text", message.text());
+    map.put_some("stop-reason", message.stop_reason.map(|reason| reason.as_str()));
+    map.put_some("error-message", message.error_message.as_deref());
+    map.put_some("usage", message.usage.as_ref().map(|usage| usage.to_value()));
+    map
+}
+
+fn tool_call(call: &ToolCall) -> Map<'_> {
+    let mut map = tool_head(call);
+    if !call.arguments.is_empty() {
+        map.put("arguments", call.arguments.as_ref());
+        map.put("parsed-args", call.parsed.clone());
+    }
+    map
+}
+
+fn tool_head(call: &ToolCall) -> Map<'_> {
+    Map::new()
+        .with("tool-id", call.id.as_ref())
+        .with("tool-name", call.name.as_ref())
+        .with("call-summary", call.summary.as_ref())
+}
+
+fn tool_output(output: &ToolOutput) -> Map<'_> {
+    let mut map = tool_head(&output.call);
+    let text = output.text.as_ref();
+    let block = Map::new().with("type", Value::keyword("text")).with("text", text);
+    map.put("content", Value::vector([block]));
+    map.put("result-text", text);
+    map.put("is-error", output.is_error);
+    if !output.details.is_nil() {
+        map.put("details", output.details.clone());
+    }
+    map
+}
+
+/// `:stage` and `:point`: a boundary of a turn.
+fn boundary(stage: Stage, point: Point) -> Map<'static> {
+    Map::new().with("stage", stage.as_str()).with("point", point.as_str())
+}
+
+fn stage(passed: &StagePassed) -> Map<'_> {
+    let mut map = boundary(passed.stage, passed.point);
+    if let Some(hook) = &passed.hook {
+        map.put("hook", hook.id.as_ref());
+        map.put("outcome", hook.outcome.as_ref());
+        map.put_some("reason", hook.reason.as_deref());
+        map.put_some("tool-id", hook.tool_id.as_deref());
+    }
+    map
+}
+
+fn detail(diagnostic: &Diagnostic) -> Option<Map<'_>> {
+    Some(match diagnostic {
+        Diagnostic::Repaired { .. } => return None,
+        Diagnostic::HookFailed { hook, kind, stage, point, .. } => {
+            let mut detail = Map::new().with("hook", hook.as_ref()).with("kind", *kind);
+            detail.put("stage", stage.as_str());
+            detail.put("point", point.as_str());
+            detail
+        }
+        Diagnostic::Behind { missed } => Map::new().with("missed", count(*missed)),
+        Diagnostic::Coalesced { joined, replaced } => {
+            Map::new().with("joined", count(*joined)).with("replaced", count(*replaced))
+        }
+    })
+}
+
+fn action(choice: &Choice) -> Map<'_> {
+    let items = choice.items.iter().map(|item| {
+        Map::new()
+            .with("ui.item/id", item.id.as_str())
+            .with("ui.item/label", item.label.as_str())
+            .with("ui.item/value", pick(&item.pick))
+            .with("ui.item/meta", about(&item.about))
+    });
+    let mut action = Map::new();
+    action.put("ui/action-id", choice.request.as_ref());
+    action.put("ui/action-kind", Value::keyword("select"));
+    action.put("ui/action-name", Value::keyword(choice.kind.as_str()));
+    action.put("ui/prompt", choice.prompt);
+    action.put("ui/order", Value::keyword("preserve"));
+    action.put("ui/items", Value::vector(items));
+    action.put("ui/on-submit", Value::keyword("frontend-action-result"));
+    action
+}
+
+fn pick(pick: &Pick) -> Value<'_> {
+    match pick {
+        Pick::Journal(path) => Value::from(path.as_str()),
+        Pick::Session(id) => Value::from(
+            Map::new()
+                .with("action/kind", Value::keyword("switch-session"))
+                .with("action/session-id", id.as_str()),
+        ),
+        Pick::Entry(id) => Value::from(
+            Map::new()
+                .with("action/kind", Value::keyword("fork-session"))
+                .with("action/entry-id", id.as_str()),
+        ),
+        Pick::Model { provider, id } => {
+            Value::from(Map::new().with("provider", provider.as_str()).with("id", id.as_str()))
+        }
+        Pick::Thinking(level) => Value::from(level.as_str()),
+    }
+}
+
+fn about(about: &About) -> Map<'_> {
+    let mut map = Map::new();
+    map.put_some("created-at", about.created_at.as_deref());
+    map.put_some("worktree-path", about.worktree.as_deref());
+    map.put_some("excerpt", about.excerpt.as_deref());
+    map.put_some("is-active", about.is_active);
+    map.put_some("is-streaming", about.is_streaming);
+    map.put_some("fork-point", about.is_fork_point.then_some(true));
+    map
+}
+
+fn dialog(dialog: &Dialog) -> Map<'_> {
+    let mut map = Map::new().with("dialog-id", dialog.id.as_ref());
+    map.put(
+        "kind",
+        match dialog.shape {
+            DialogShape::Confirm => "confirm",
+            DialogShape::Input => "input",
+            DialogShape::Select(_) => "select",
+        },
+    );
+    map.put("title", dialog.title.as_str());
+    map.put_some("message", dialog.message.as_deref());
+    if let DialogShape::Select(options) = &dialog.shape {
+        let options = options.iter().map(|option| {
+            let mut map = Map::new().with("value", option.value.as_str()).with("label", option.label.clone());
+            map.put_some("description", option.description.clone());
+            map
+        });
+        map.put("options", Value::vector(options));
+    }
+    map.put_some("placeholder", dialog.placeholder.as_deref());
+    map
+}
