@@ -147,6 +147,7 @@ emacs_tests() {
   local version newer
   has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
   has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
+  [ -x /usr/sbin/sshd ] || has sshd || say '-- LEFT OUT: the test of the Emacs package over ssh (Debian: openssh-server), because sshd is missing'
   has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
   version=$$(emacs -Q --batch --eval '(princ emacs-version)')
   emacs_tests_on emacs "$$version"

@@ -408,14 +408,24 @@ BUTTONS are lists of a label and a command, shown after it."
   "Start the bridge of this chat buffer again, with the same session.
 The draft is kept.  The transcript is built again from the journal."
   (interactive nil edn-bridge-chat-mode)
-  (let ((old edn-bridge-chat--conn))
+  (let ((old edn-bridge-chat--conn)
+        (buffer (current-buffer)))
     (setq edn-bridge-chat--cut (or edn-bridge-chat--cut
                                    (edn-bridge-chat-running-p)))
     (when (edn-bridge-rpc-live-p old)
       (setf (edn-bridge-rpc-connection-on-close old) #'ignore)
       (edn-bridge-rpc-close old "connecting again"))
     (edn-bridge-chat-settle 'end)
-    (edn-bridge-chat-connect)))
+    (if (not (and old (edn-bridge-rpc-connection-process old)))
+        (edn-bridge-chat-connect)
+      ;; The session is the old process's as long as that runs.
+      (edn-bridge-rpc-when-ended
+       old (lambda ()
+             (when (buffer-live-p buffer)
+               (with-current-buffer buffer
+                 ;; The command may have been called twice.
+                 (when (eq edn-bridge-chat--conn old)
+                   (edn-bridge-chat-connect)))))))))
 
 (defmacro edn-bridge-chat-with-buffer (conn &rest body)
   "Run BODY in the chat buffer of CONN, if it is live and CONN is its own."

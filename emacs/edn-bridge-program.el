@@ -13,6 +13,7 @@
 
 (require 'seq)
 (require 'compile)
+(require 'edn-bridge-rpc)
 
 (defcustom edn-bridge-program "edn-bridge"
   "The program that is run: a name that is searched for, or a file name."
@@ -46,7 +47,7 @@ Nil means the checkout that this package is in, where it is in one."
 
 (defun edn-bridge-program-find ()
   "Return the program's file for `default-directory', or nil."
-  (or (executable-find edn-bridge-program t)
+  (or (edn-bridge-rpc-executable edn-bridge-program)
       (and (not (file-remote-p default-directory))
            ;; Who names a file means that file.
            (not (file-name-directory edn-bridge-program))

@@ -158,6 +158,18 @@ before this function returns."
                                                    edn-bridge-edn-empty-map))))
     id))
 
+(defun edn-bridge-rpc-executable (program)
+  "Return the file of PROGRAM on the host of `default-directory', or nil.
+PROGRAM is a name that is searched for, or a file name of that host."
+  (let ((host (file-remote-p default-directory)))
+    (if (and host (file-name-absolute-p program))
+        ;; `executable-find' looks for a whole file name on this host.
+        (let ((file (expand-file-name (concat host program))))
+          (and (file-executable-p file)
+               (not (file-directory-p file))
+               (file-local-name file)))
+      (executable-find program t))))
+
 (defun edn-bridge-rpc-call (conn op params)
   "Send to CONN the request OP with PARAMS, wait, and return the data.
 For commands that cannot go on without the answer.  Events that come
@@ -204,7 +216,28 @@ REASON is what ON-CLOSE is told, by default \"closed\"."
     (when (process-live-p process)
       (condition-case nil
           (process-send-eof process)
-        (error (delete-process process))))))
+        (error (delete-process process)))
+      ;; The end of the input may not reach another host.
+      (when (process-get process 'edn-bridge-rpc-remote)
+        (edn-bridge-rpc-when-ended conn #'ignore)))))
+
+(defvar edn-bridge-rpc--grace 5
+  "How many seconds a process has to end when its connection is closed.")
+
+(defun edn-bridge-rpc-when-ended (conn function)
+  "Call FUNCTION when the process of CONN, which is closed, has ended.
+One that does not end by itself is ended."
+  (let* ((process (edn-bridge-rpc-connection-process conn))
+         (deadline (+ (float-time) edn-bridge-rpc--grace)))
+    (cl-labels ((look ()
+                  (cond ((not (process-live-p process))
+                         (funcall function))
+                        ((< (float-time) deadline)
+                         (run-at-time 0.05 nil #'look))
+                        (t
+                         (delete-process process)
+                         (funcall function)))))
+      (look))))
 
 (defun edn-bridge-rpc-stderr (conn &optional lines)
   "Return the last LINES (default: 5) that the process of CONN wrote on stderr."
@@ -243,30 +276,81 @@ passed on to the debugger."
 (defun edn-bridge-rpc--start (conn command)
   "Start COMMAND as the process of CONN."
   ;; Emacs would start the process and have it fail.
-  (unless (executable-find (car command) t)
+  (unless (edn-bridge-rpc-executable (car command))
     (signal 'file-missing (list "Searching for program"
                                 "No such program" (car command))))
   (let* ((errors (edn-bridge-rpc-connection-errors conn))
          (process-adaptive-read-buffering nil)
          (process
-          (make-process
-           :name (edn-bridge-rpc-connection-name conn)
-           :command command
-           :connection-type 'pipe
-           :coding '(binary . utf-8-unix)
-           :noquery t
-           :file-handler t
-           :stderr errors
-           :filter (lambda (_process chunk)
-                     (edn-bridge-rpc--receive conn chunk))
-           :sentinel (lambda (process _change)
-                       (unless (process-live-p process)
-                         (edn-bridge-rpc--ended conn process))))))
+          (edn-bridge-rpc--direct
+           (lambda ()
+             (make-process
+              :name (edn-bridge-rpc-connection-name conn)
+              :command command
+              :connection-type 'pipe
+              :coding '(binary . utf-8-unix)
+              :noquery t
+              :file-handler t
+              :stderr errors
+              :filter (lambda (_process chunk)
+                        (edn-bridge-rpc--receive conn chunk))
+              :sentinel (lambda (process _change)
+                          (unless (process-live-p process)
+                            (edn-bridge-rpc--ended conn process))))))))
+    (process-put process 'edn-bridge-rpc-remote
+                 (file-remote-p default-directory))
     (setf (edn-bridge-rpc-connection-process conn) process)
     (when-let ((pipe (get-buffer-process errors)))
       (set-process-query-on-exit-flag pipe nil)
       (set-process-sentinel pipe (lambda (_pipe _change)
                                    (edn-bridge-rpc--look conn '(0.02 0.2 1)))))))
+
+(defvar tramp-methods)
+(defvar tramp-direct-async-process)
+(defvar connection-local-profile-alist)
+(defvar connection-local-criteria-alist)
+(declare-function tramp-tramp-file-p "tramp")
+(declare-function tramp-dissect-file-name "tramp")
+(declare-function tramp-get-connection-property "tramp-cache")
+(declare-function tramp-set-connection-property "tramp-cache")
+
+(defun edn-bridge-rpc--direct (start)
+  "Call START, which starts a process in `default-directory'.
+Where that is remote and its method can, the process gets a pipe of its
+own to the host.  By default Tramp types the command into a shell on a
+terminal there, which may swallow what is sent to it first, and keeps the
+end of the input to itself: the program would run on for ever."
+  (if (not (and (file-remote-p default-directory)
+                (fboundp 'tramp-tramp-file-p)
+                (tramp-tramp-file-p default-directory)))
+      (funcall start)
+    (let ((tramp-methods
+           (mapcar (lambda (method)
+                     (if (assq 'tramp-direct-async (cdr method))
+                         ;; In Emacs 30 this asks for a terminal after all.
+                         `(,(car method) (tramp-direct-async t)
+                           ,@(assq-delete-all 'tramp-direct-async
+                                              (copy-sequence (cdr method))))
+                       method))
+                   tramp-methods)))
+      (if (boundp 'tramp-direct-async-process)
+          ;; From Emacs 30 on.
+          (let ((connection-local-profile-alist
+                 (cons '(edn-bridge-rpc (tramp-direct-async-process . t))
+                       connection-local-profile-alist))
+                (connection-local-criteria-alist
+                 (cons '((:application tramp) edn-bridge-rpc)
+                       connection-local-criteria-alist)))
+            (funcall start))
+        (let* ((host (tramp-dissect-file-name default-directory))
+               (before (tramp-get-connection-property
+                        host "direct-async-process" nil)))
+          (unwind-protect
+              (progn
+                (tramp-set-connection-property host "direct-async-process" t)
+                (funcall start))
+            (tramp-set-connection-property host "direct-async-process"
+                                           before)))))))
 
 (defun edn-bridge-rpc--look (conn delays)
   "Look after each of DELAYS, in seconds, whether the process of CONN ended.
@@ -348,32 +432,67 @@ A process that it started may go on writing: that is not waited for."
        ;; The sentinel, which comes next, fails what is pending.
        (edn-bridge-rpc--log conn 'note (error-message-string err))))))
 
+(defvar edn-bridge-rpc--handshake-again 3
+  "After how many seconds without an answer the handshake is sent again.
+What is sent to a host before its shell has started the program may get
+lost.  The program takes a second handshake like the first.")
+
 (defun edn-bridge-rpc--handshake (conn client-name features)
   "Shake hands on CONN as CLIENT-NAME, asking for FEATURES."
-  (edn-bridge-rpc-request
-   conn "handshake"
-   (list :client-info
-         (list :name client-name
-               :version emacs-version
-               :protocol-version edn-bridge-constants-protocol-version
-               :features (vconcat features)))
-   :on-success
-   (lambda (data)
-     (let* ((server (plist-get data :server-info))
-            (agreed (append (plist-get server :features) nil)))
-       (setf (edn-bridge-rpc-connection-server conn) server
-             (edn-bridge-rpc-connection-features conn)
-             (seq-intersection features agreed)
-             (edn-bridge-rpc-connection-plist-frames conn)
-             (and (member "plist-frames" agreed) t)
-             (edn-bridge-rpc-connection-state conn) 'ready)
-       (funcall (edn-bridge-rpc-connection-on-ready conn) conn)))
-   :on-error
-   (lambda (frame)
-     (when (edn-bridge-rpc-live-p conn)
-       (edn-bridge-rpc-close
-        conn (format "handshake refused: %s"
-                     (plist-get frame :error-message)))))))
+  (let* ((params
+          (list :client-info
+                (list :name client-name
+                      :version emacs-version
+                      :protocol-version edn-bridge-constants-protocol-version
+                      :features (vconcat features))))
+         (id
+          (edn-bridge-rpc-request
+           conn "handshake" params
+           :on-success
+           (lambda (data)
+             (let* ((server (plist-get data :server-info))
+                    (agreed (append (plist-get server :features) nil)))
+               (setf (edn-bridge-rpc-connection-server conn) server
+                     (edn-bridge-rpc-connection-features conn)
+                     (seq-intersection features agreed)
+                     (edn-bridge-rpc-connection-plist-frames conn)
+                     (and (member "plist-frames" agreed) t)
+                     (edn-bridge-rpc-connection-state conn) 'ready)
+               (funcall (edn-bridge-rpc-connection-on-ready conn) conn)))
+           :on-error
+           (lambda (frame)
+             (when (edn-bridge-rpc-live-p conn)
+               (edn-bridge-rpc-close
+                conn (format "handshake refused: %s"
+                             (plist-get frame :error-message))))))))
+    (edn-bridge-rpc--await-handshake
+     conn (list :id id :kind :request :op "handshake" :params params)
+     (file-remote-p default-directory))))
+
+(defun edn-bridge-rpc--await-handshake (conn frame host)
+  "Send FRAME, the handshake of CONN, again where no answer comes.
+After `edn-bridge-rpc-request-timeout' seconds CONN is closed; HOST, where
+the program runs, or nil, tells what to say then."
+  (cl-flet ((later (seconds function)
+              (run-at-time seconds nil
+                           (lambda ()
+                             (when (eq (edn-bridge-rpc-connection-state conn)
+                                       'starting)
+                               (funcall function))))))
+    (later edn-bridge-rpc--handshake-again
+           (lambda () (edn-bridge-rpc--send conn frame)))
+    (later edn-bridge-rpc-request-timeout
+           (lambda ()
+             (edn-bridge-rpc-close
+              conn
+              (format "no answer to the handshake within %s seconds%s"
+                      edn-bridge-rpc-request-timeout
+                      (if host
+                          (format "; see whether %s runs the program by hand, or forget the connection by M-x tramp-cleanup-connection and connect again"
+                                  host)
+                        "")))
+             ;; It does not answer, and so it will not end by itself either.
+             (edn-bridge-rpc-when-ended conn #'ignore)))))
 
 ;;;; Lines in
 

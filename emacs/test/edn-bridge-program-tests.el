@@ -139,8 +139,9 @@
 
 ;;;; Remote folders
 
-(defconst edn-bridge-program-tests-method "edn-bridge-test"
-  "A method of Tramp whose remote host is this one, in a shell of its own.")
+(defconst edn-bridge-program-tests-method "telnet"
+  "A method of Tramp, redefined so that its host is this one, in a shell.
+Emacs 30 takes no name for remote that is not of a method it knows.")
 
 (ert-deftest edn-bridge-program-runs-in-remote-folders ()
   (edn-bridge-live-tests-with-program "hello.edn"
@@ -160,10 +161,10 @@
            (process-environment (cons "PS1=$ " process-environment))
            (prefix (format "/%s::" edn-bridge-program-tests-method))
            (default-directory (concat prefix default-directory)))
-      (skip-unless (ignore-errors (file-directory-p default-directory)))
+      (should (file-directory-p default-directory))
       (let ((edn-bridge-program "/no/such/program"))
         (should-not (edn-bridge-program-find))
-        (should (string-match-p "was not found on /edn-bridge-test:"
+        (should (string-match-p "was not found on /telnet:"
                                 (edn-bridge-program-tests-doctor))))
       (unwind-protect
           (with-current-buffer (edn-bridge-chat-buffer)

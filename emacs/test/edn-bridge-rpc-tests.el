@@ -182,6 +182,45 @@
                        '("a" "b" "c") ""))
       (should (equal (nreverse seen) '("a" "b" "c"))))))
 
+;;;; The handshake
+
+(defmacro edn-bridge-rpc-tests-with-script (spec &rest body)
+  "Run BODY with a connection to a shell script.
+SPEC is (CONN REASON LINE...): REASON is bound to why CONN was closed, or
+nil; the LINEs are those of the script."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,reason . ,lines) spec))
+    `(let* ((,reason nil)
+            (,conn (edn-bridge-rpc-connect
+                    :command (list "sh" "-c" (string-join (list ,@lines) "\n"))
+                    :on-close (lambda (_conn why) (setq ,reason why)))))
+       (unwind-protect (progn ,@body)
+         (edn-bridge-rpc-close ,conn)
+         (delete-process (edn-bridge-rpc-connection-process ,conn))
+         (edn-bridge-rpc-forget ,conn)))))
+
+(ert-deftest edn-bridge-rpc-handshake-lost-is-sent-again ()
+  (let ((edn-bridge-rpc--handshake-again 0.1))
+    (edn-bridge-rpc-tests-with-script
+        (conn reason
+              "read lost"
+              "read handshake"
+              "echo '{:kind :response :id \"1\" :op \"handshake\" :ok true :data {:server-info {:features []}}}'"
+              "read rest")
+      (edn-bridge-test-wait (edn-bridge-rpc-ready-p conn))
+      (should-not reason))))
+
+(ert-deftest edn-bridge-rpc-handshake-unanswered-ends-with-a-reason ()
+  (let ((edn-bridge-rpc-request-timeout 0.1)
+        (edn-bridge-rpc--grace 0.1))
+    ;; It reads nothing, and does not see the end of its input either.
+    (edn-bridge-rpc-tests-with-script (conn reason "exec sleep 600")
+      (edn-bridge-test-wait reason)
+      (should (equal reason
+                     "no answer to the handshake within 0.1 seconds"))
+      (edn-bridge-test-wait
+       (not (process-live-p (edn-bridge-rpc-connection-process conn)))))))
+
 (provide 'edn-bridge-rpc-tests)
 
 ;;; edn-bridge-rpc-tests.el ends here
