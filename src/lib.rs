@@ -40,4 +40,5 @@ pub mod store;
 pub mod tool;
 pub mod transport;
 pub mod value;
+pub mod visible;
 pub mod workflow;

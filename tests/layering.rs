@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 const TABLE: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("value", &[]),
+    ("visible", &[]),
     ("clock", &[]),
     ("descriptors", &["limits"]),
     ("heap", &["limits"]),
@@ -31,7 +32,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("project", &[]),
     ("store", KEEPING),
     ("memory", KEEPING),
-    ("export", KEEPING),
+    ("export", SHOWING),
     ("query", QUERYING),
     ("projection", &["event", "facts", "message", "value"]),
     ("command", BELOW_SESSION),
@@ -73,7 +74,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("context", &["tool", "message", "value", "limits", "files"]),
-    ("interaction", KEEPING_OUTSIDE_PROJECTS),
+    ("interaction", SHOWING),
     ("router", &["value", "message", "catalogue", "event", "facts", "projection", "session", "limits"]),
     ("frame", &["edn", "event", "facts", "projection", "catalogue", "limits", "value", "message"]),
     (
@@ -127,10 +128,27 @@ const TABLE: &[(&str, &[&str])] = &[
             "descriptors",
             "private",
             "files",
+            "visible",
         ],
     ),
-    ("repl", &["value", "edn", "catalogue", "limits", "private"]),
+    ("repl", &["value", "visible", "edn", "catalogue", "limits", "private"]),
     ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
+];
+
+/// What the rooms that show untrusted text to people may use beside what they keep.
+const SHOWING: &[&str] = &[
+    "edn",
+    "session",
+    "event",
+    "catalogue",
+    "message",
+    "value",
+    "limits",
+    "clock",
+    "private",
+    "project",
+    "descriptors",
+    "visible",
 ];
 
 /// What the rooms that keep things may use: the codec, the session API and below.
