@@ -3,6 +3,7 @@
 mod client;
 mod doctor;
 mod log;
+mod out;
 mod repl;
 mod serve;
 mod sessions;
@@ -24,13 +25,17 @@ use edn_bridge::store::Durability;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
-#[command(name = "edn-bridge", version, about, max_term_width = 100)]
+#[command(name = "edn-bridge", version, about, max_term_width = 100, after_help = SHOWN)]
 struct Arguments {
     #[command(flatten)]
     options: Options,
     #[command(subcommand)]
     command: Command,
 }
+
+/// What every command but `serve` does with text that is not its own.
+const SHOWN: &str = "On a terminal, what could steer it or is not seen (control, bidirectional, zero-width and private-use \
+                     characters) is shown as a code such as \\u{202E}. A pipe or a file gets the text as it is.";
 
 /// Options common to all commands.
 #[derive(Args, Clone)]
@@ -189,7 +194,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            let _ = writeln!(std::io::stderr(), "edn-bridge: {message}");
+            let _ = writeln!(out::stderr(), "edn-bridge: {message}");
             ExitCode::from(FAILED)
         }
     }

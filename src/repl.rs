@@ -88,7 +88,7 @@ impl Repl {
         let (changes, changed) = channel();
         let watch = Arc::new(Mutex::new(None));
         let on_change = changes.clone();
-        let show = aside.clone();
+        let (show, shown) = (aside.clone(), layout.clone());
         // Ends with the connection, whose other end it holds.
         let _ = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             for event in events {
@@ -96,7 +96,7 @@ impl Repl {
                 if CHANGES.contains(&topic) {
                     let _ = on_change.send(());
                 }
-                show(&show::event(&event));
+                show(&shown.event(&event));
             }
         });
         Self { wire, layout, session: None, watch, changes, watcher: Some((changed, aside)) }
@@ -124,15 +124,15 @@ impl Repl {
     pub fn evaluate(&mut self, text: &str) -> Outcome {
         let forms = match edn::read_all(text.as_bytes()) {
             Ok(forms) => forms,
-            Err(error) => return Outcome::Refused(format!("{error}")),
+            Err(error) => return Outcome::Refused(self.layout.text(error.to_string())),
         };
         let rest: Vec<Owned> = forms.into_iter().map(Value::into_owned).collect();
         let Some((first, arguments)) = rest.split_first() else { return Outcome::Text(String::new()) };
         let answer = match first.as_keyword() {
             Some("quit" | "exit") => return Outcome::Quit,
             Some("help") => Ok(HELP.to_owned()),
-            Some("doc") => self.doc(arguments),
-            Some("apropos") => self.apropos(arguments),
+            Some("doc") => self.doc(arguments).map(|text| self.layout.text(text)),
+            Some("apropos") => self.apropos(arguments).map(|text| self.layout.text(text)),
             Some("plan") => self.plan(arguments),
             Some("watch") => self.start_watch(arguments),
             Some("unwatch") => {
@@ -150,7 +150,7 @@ impl Repl {
                     match self.form(form) {
                         Ok(text) => shown.push(text),
                         Err(refused) => {
-                            shown.push(refused.to_string());
+                            shown.push(self.layout.text(refused.to_string()));
                             return Outcome::Refused(shown.join("\n"));
                         }
                     }
@@ -158,7 +158,7 @@ impl Repl {
                 Ok(shown.join("\n"))
             }
         };
-        answer.map_or_else(|refused| Outcome::Refused(refused.to_string()), Outcome::Text)
+        answer.map_or_else(|refused| Outcome::Refused(self.layout.text(refused.to_string())), Outcome::Text)
     }
 
     /// A query, a mutation or an op.

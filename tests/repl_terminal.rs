@@ -1,4 +1,5 @@
-//! The REPL on a terminal: a pseudo terminal of our own, whose keys are pressed and whose screen is read.
+//! The REPL and the commands that print on a terminal: a pseudo terminal of our own, whose keys are pressed and
+//! whose screen is read.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,6 +41,13 @@ struct Terminal {
 impl Terminal {
     /// Starts the REPL; `None`, and a word on standard error, where this system has no terminals for it.
     fn start(setup: &Setup) -> Option<Self> {
+        let mut terminal = Self::open(setup, &["repl"])?;
+        terminal.wait_for("eql> ");
+        Some(terminal)
+    }
+
+    /// Starts a command of the program, as [`Self::start`] does the REPL.
+    fn open(setup: &Setup, words: &[&str]) -> Option<Self> {
         if Command::new("setsid").arg("--version").output().is_err() {
             eprintln!("setsid is not installed: not run");
             return None;
@@ -53,7 +61,7 @@ impl Terminal {
         // The terminal is the program's own, so that nothing reaches for the one that the tests run on.
         let repl = setup.command();
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg("--wait").arg(repl.get_program()).args(repl.get_args()).arg("repl");
+        command.arg("--ctty").arg("--wait").arg(repl.get_program()).args(repl.get_args()).args(words);
         for (name, value) in repl.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -81,9 +89,19 @@ impl Terminal {
                 }
             }
         });
-        let mut terminal = Self { keys, child, output, seen: Vec::new(), from: 0 };
-        terminal.wait_for("eql> ");
-        Some(terminal)
+        Some(Self { keys, child, output, seen: Vec::new(), from: 0 })
+    }
+
+    /// All that a command writes until it ends.
+    fn all(mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(part) => self.seen.extend(part),
+                Err(RecvTimeoutError::Disconnected) => return String::from_utf8(self.seen.clone()).unwrap(),
+                Err(RecvTimeoutError::Timeout) => panic!("the command did not end:\n{}", plain(&self.seen)),
+            }
+        }
     }
 
     fn press(&mut self, keys: &str) {
@@ -221,5 +239,93 @@ fn inputs_are_remembered_from_one_run_to_the_next() {
     terminal.press(ENTER);
     terminal.wait_for("{:psi.process/version \"");
     terminal.wait_for("eql> ");
+    terminal.leave();
+}
+
+/// What an answer or a name may hold: the title, the clipboard, a link, the cursor, colours, characters that are
+/// gone over, and text that reads otherwise than it stands there.
+const TRICKS: &str = "a\u{1b}]0;title\u{7}b\u{1b}]52;c;QUFB\u{7}c\u{1b}]8;;http://x.example\u{1b}\\d\u{1b}[2Je\u{9b}31mf\
+                      \u{9d}0;t\u{9c}g\u{8}\u{8}h\ri\u{202e}j\u{2066}k\u{2069}l\u{200b}m\u{feff}n\u{e000}o\u{7f}p";
+
+/// What a person reads in their place.
+const CODES: &str = "a\\u{1B}]0;title\\u{7}b\\u{1B}]52;c;QUFB\\u{7}c\\u{1B}]8;;http://x.example\\u{1B}\\d\\u{1B}[2Je\\u{9B}31mf\
+                     \\u{9D}0;t\\u{9C}g\\u{8}\\u{8}h\\u{D}i\\u{202E}j\\u{2066}k\\u{2069}l\\u{200B}m\\u{FEFF}n\\u{E000}o\\u{7F}p";
+
+/// The tricks as EDN writes them in a string.
+fn in_edn() -> String {
+    TRICKS.replace('\\', "\\\\").replace('\r', "\\r").replace('\u{8}', "\\b")
+}
+
+/// Whether anything is left that a terminal would take for more than text.
+fn assert_harmless(shown: &str, what: &str) {
+    let left: Vec<char> = shown
+        .replace("\r\n", "\n")
+        .chars()
+        .filter(|c| {
+            (c.is_control() && !matches!(c, '\n' | '\t'))
+                || "\u{202e}\u{2066}\u{2069}\u{200b}\u{feff}\u{e000}".contains(*c)
+        })
+        .collect();
+    assert!(left.is_empty(), "{what}: {left:?} in {shown:?}");
+}
+
+#[test]
+fn commands_on_a_terminal_show_hidden_characters_as_codes() {
+    // The answer comes cut within its sequences.
+    let cut: String =
+        in_edn().split_inclusive([']', '[', ';']).map(|part| format!("{{:delta \"{part}\"}}")).collect();
+    let setup = Setup::new().script(&format!("{{:turns [{{:steps [{cut}]}}]}}"));
+    let Some(answer) = Terminal::open(&setup, &["prompt", TRICKS]) else { return };
+    let answer = answer.all();
+    assert_harmless(&answer, "prompt");
+    assert!(answer.contains(CODES), "{answer:?}");
+    let list = setup.command().args(["sessions", "list"]).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains("\u{1b}]52;c;QUFB\u{7}"), "a pipe is sent the text as it is: {list:?}");
+    let id = list.split(' ').next().unwrap();
+    for words in [
+        &["sessions", "list"][..],
+        &["sessions", "list", "title"],
+        &["sessions", "show", id],
+        &["sessions", "export", id, "--format", "markdown"],
+        &["sessions", "export", id, "--format", "html"],
+        &["sessions", "export", id, "--format", "edn"],
+        &["query", "[{:psi.agent-session/messages [:psi.message/text]}]", "--session", id],
+        &["sessions", "show", TRICKS],
+    ] {
+        let shown = Terminal::open(&setup, words).unwrap().all();
+        assert_harmless(&shown, &format!("{words:?}"));
+        assert!(shown.contains("u{9D}0;t") && shown.contains("u{202E}"), "{words:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn the_repl_shows_hidden_characters_as_codes() {
+    let setup = Setup::new().script(&format!("{{:turns [{{:steps [{{:delta \"{}\"}}]}}]}}", in_edn()));
+    let Some(mut terminal) = Terminal::start(&setup) else { return };
+    terminal.line("(prompt {:message \"hi\"})");
+    // An event beside the line, a value, a table, and a refusal.
+    terminal.wait_for("c\\u{1B}]8;;http://x.example");
+    terminal.line("[{:psi.agent-session/messages [:psi.message/text]}]");
+    terminal.wait_for("────");
+    terminal.wait_for("\\u{1B}]52;c;QUFB");
+    terminal.wait_for("eql> ");
+    terminal.line("(get_last_assistant_text)");
+    terminal.wait_for("\\u{202E}j");
+    terminal.wait_for("eql> ");
+    let raw = String::from_utf8_lossy(&terminal.seen).into_owned();
+    for never in [
+        "\u{1b}]52",
+        "\u{1b}]0;",
+        "\u{1b}]8;",
+        "\u{9b}",
+        "\u{9d}",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{200b}",
+        "\u{e000}",
+    ] {
+        assert!(!raw.contains(never), "{never:?} in {raw:?}");
+    }
     terminal.leave();
 }

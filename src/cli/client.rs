@@ -15,7 +15,7 @@ use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Reply, Sessi
 use tokio::sync::watch;
 
 use super::serve::Process;
-use super::{FAILED, Options};
+use super::{FAILED, Options, out};
 
 const CONNECTION: u64 = 1;
 
@@ -27,7 +27,7 @@ pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String
     client.focus(session.clone());
     let prompt = Prompt { message: text, ..Prompt::default() };
     wait(|reply| process.runtime.prompt(call(&session), prompt, reply))?;
-    let mut out = std::io::stdout();
+    let mut out = out::stdout();
     let ended = loop {
         match listen.recv().map_err(|_| "the turn did not end".to_owned())? {
             Said::Text(text) => {

@@ -25,7 +25,7 @@ use edn_bridge::tool::sandbox;
 use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Value};
 
-use super::{FAILED, Options};
+use super::{FAILED, Options, out};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Result<ExitCode, String> {
     emacs(&mut found);
     let well = found.0.iter().all(|finding| finding.state != State::Broken);
     let text = if as_edn { as_value(&held, &found, well) } else { as_text(&held, &found, well) };
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
     out.write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

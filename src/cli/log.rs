@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 
+use super::out;
 use edn_bridge::limits::{LOG_END_WAIT, LOG_LINES};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -51,7 +52,8 @@ impl Log {
 fn run(lines: &Receiver<Message>) {
     for message in lines {
         match message {
-            Message::Line(line) => drop(io::stderr().write_all(&line)),
+            // Locked for one line: others write there as well.
+            Message::Line(line) => drop(out::stderr().write_all(&line)),
             Message::End(written) => drop(written.send(())),
         }
     }

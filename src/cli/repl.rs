@@ -16,7 +16,7 @@ use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Owned, Value};
 
 use super::serve::Own;
-use super::{FAILED, Options};
+use super::{FAILED, Options, out};
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;
@@ -81,10 +81,10 @@ pub(super) fn query(
         result = result.get("psi.query/plan").unwrap_or(result);
     }
     let layout = Layout { width: WIDTH, terminal: false };
-    writeln!(std::io::stdout().lock(), "{}", layout.value(result)).map_err(|error| error.to_string())?;
+    writeln!(out::stdout(), "{}", layout.value(result)).map_err(|error| error.to_string())?;
     for (key, what) in [("missing", "not resolved"), ("errors", "failed")] {
         if let Some(rest) = data.get(key) {
-            let _ = writeln!(std::io::stderr(), "edn-bridge: {what}: {rest}");
+            let _ = writeln!(out::stderr(), "edn-bridge: {what}: {rest}");
         }
     }
     Ok(if data.get("errors").is_some() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
@@ -111,12 +111,12 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
         repl.focus(session);
         repl.begin();
         let names = repl.names().unwrap_or_default();
-        terminal::run(repl, screen, names, &history, print).map_err(|error| error.to_string())?;
+        terminal::run(repl, screen, names, &history, show).map_err(|error| error.to_string())?;
         ExitCode::SUCCESS
     } else {
         tracing::info!("{told}");
         let aside: Aside = Arc::new(|text: &str| {
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(out::stderr(), "{text}");
         });
         let mut repl = Repl::new(wire, events, Layout { width: WIDTH, terminal: false }, aside);
         repl.focus(session);
@@ -160,11 +160,21 @@ fn lines(mut repl: Repl) -> Result<ExitCode, String> {
 fn print(outcome: &Outcome) {
     match outcome {
         Outcome::Text(text) if !text.is_empty() => {
-            let _ = writeln!(std::io::stdout().lock(), "{text}");
+            let _ = writeln!(out::stdout(), "{text}");
         }
         Outcome::Refused(text) => {
-            let _ = writeln!(std::io::stderr(), "{text}");
+            let _ = writeln!(out::stderr(), "{text}");
         }
         _ => {}
+    }
+}
+
+/// The same at the terminal, where the colours are the layout's own: it has written codes before it painted.
+fn show(outcome: &Outcome) {
+    match outcome {
+        Outcome::Text(text) if !text.is_empty() => {
+            let _ = writeln!(std::io::stdout().lock(), "{text}");
+        }
+        outcome => print(outcome),
     }
 }

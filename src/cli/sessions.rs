@@ -1,5 +1,6 @@
 //! `edn-bridge sessions`: what is on disk, without running any of it.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, Content, EntryBody, Repaired, SessionInfo, Store};
+use edn_bridge::visible;
 
-use super::{FAILED, Options};
+use super::{FAILED, Options, out};
 
 #[derive(Subcommand)]
 pub(super) enum SessionsCommand {
@@ -98,9 +100,10 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<
         let modified =
             modified.as_deref().ok().and_then(|ts| ts.get(..16)).unwrap_or_default().replace('T', " ");
         let messages = info.messages.map_or_else(|| "?".to_owned(), |messages| messages.to_string());
-        let _ = write!(text, "{}  {modified}  {messages:>5}  {}", info.header.session, info.display_name());
+        let name = row(info.display_name());
+        let _ = write!(text, "{}  {modified}  {messages:>5}  {name}", info.header.session);
         if cwd.is_none() {
-            let _ = write!(text, "  ({})", info.header.cwd);
+            let _ = write!(text, "  ({})", row(&info.header.cwd));
         }
         let _ = writeln!(text, "{more}");
     };
@@ -117,6 +120,11 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<
         text.push_str("There are none. --all looks in all folders.\n");
     }
     print(&text)
+}
+
+/// A text that has to stay in its row where a person reads the list.
+fn row(text: &str) -> Cow<'_, str> {
+    if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
 }
 
 fn read(store: &Store, session: &str) -> Result<Content, String> {
@@ -177,7 +185,7 @@ fn transcript(content: &Content) -> Transcript {
 
 fn warn(content: &Content) {
     for fault in &content.faults {
-        let _ = writeln!(std::io::stderr(), "edn-bridge: {fault}");
+        let _ = writeln!(out::stderr(), "edn-bridge: {fault}");
     }
 }
 
@@ -264,7 +272,7 @@ fn verify_audit(path: &Path, checked: ExitCode) -> Result<ExitCode, String> {
 }
 
 fn print(text: &str) -> Result<ExitCode, String> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    match out::stdout().write_all(text.as_bytes()) {
         // Who reads only the beginning has what they want.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(format!("standard output: {error}"))

@@ -13,7 +13,7 @@ use edn_bridge::edn::cli::canonical_forms;
 use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
 
-use super::Options;
+use super::{Options, out};
 
 /// Whether a server keeps the contract: exit status 0 where all that applies holds.
 pub(super) fn contract(
@@ -23,7 +23,7 @@ pub(super) fn contract(
     patience: Duration,
 ) -> Result<ExitCode, String> {
     let options = contract::Options { only, patience };
-    let mut out = std::io::stdout().lock();
+    let mut out = out::stdout();
     let holds = contract::execute(server, format, &options, &mut out).map_err(|error| error.to_string())?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
@@ -66,7 +66,7 @@ pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
             }
         };
         if shown.as_ref() != Some(&line) {
-            let _ = writeln!(std::io::stderr(), "edn-bridge: {line}");
+            let _ = writeln!(out::stderr(), "edn-bridge: {line}");
             shown = Some(line);
         }
     };
@@ -76,8 +76,8 @@ pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
 }
 
 pub(super) fn edn() -> Result<ExitCode, String> {
-    let output = BufWriter::new(std::io::stdout().lock());
-    let outcome = canonical_forms(std::io::stdin().lock(), output, std::io::stderr().lock());
+    let output = BufWriter::new(out::stdout());
+    let outcome = canonical_forms(std::io::stdin().lock(), output, out::stderr());
     outcome.map(|outcome| ExitCode::from(outcome.exit_status())).map_err(|error| error.to_string())
 }
 
@@ -93,9 +93,6 @@ pub(super) fn generate(root: &Path) -> Result<ExitCode, String> {
 }
 
 fn print(text: &str) -> Result<ExitCode, String> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(|error| format!("standard output: {error}"))?;
+    out::stdout().write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 use crate::edn;
 use crate::value::{Map, Owned, Value};
+use crate::visible;
 
 /// How values are laid out.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ impl Layout {
         let mut out = Vec::new();
         edn::write_pretty(value, self.width, &mut out);
         let out = String::from_utf8_lossy(&out);
-        if self.terminal { paint(&out) } else { out.into_owned() }
+        if self.terminal { paint(&visible::text(&out)) } else { out.into_owned() }
     }
 
     /// The `:data` of a query's answer: the result, and what is not in it.
@@ -33,7 +34,7 @@ impl Layout {
         };
         for key in ["missing", "errors"] {
             if let Some(rest) = data.get(key) {
-                text.push_str(&format!("\n;; {key}: {rest}"));
+                text.push_str(&self.text(format!("\n;; {key}: {rest}")));
             }
         }
         text
@@ -45,18 +46,24 @@ impl Layout {
         let (key, rows) = entries.next()?;
         let rows = rows.as_slice().filter(|rows| rows.len() > 1 && entries.next().is_none())?;
         let rows: Vec<&Map<'static>> = rows.iter().map(Value::as_map).collect::<Option<_>>()?;
-        Some(format!("{}\n{}", paint(&key.to_string()), table(&rows, self.width)))
+        Some(format!("{}\n{}", paint(&visible::text(&key.to_string())), table(&rows, self.width)))
     }
-}
 
-/// An event in a line, as a comment.
-pub fn event(event: &Owned) -> String {
-    let topic = event.get("event").and_then(Value::as_str).unwrap_or_default();
-    let payload = event.get("data").or(event.get("payload")).unwrap_or(&Value::Nil);
-    let text = payload.get("text").or(payload.get("message")).and_then(Value::as_str);
-    match text {
-        Some(text) => format!(";; {topic} {}", text.replace('\n', "\n;;   ")),
-        None => format!(";; {topic} {payload}"),
+    /// An event in a line, as a comment.
+    pub fn event(&self, event: &Owned) -> String {
+        let topic = event.get("event").and_then(Value::as_str).unwrap_or_default();
+        let payload = event.get("data").or(event.get("payload")).unwrap_or(&Value::Nil);
+        let text = payload.get("text").or(payload.get("message")).and_then(Value::as_str);
+        let shown = match text {
+            Some(text) => format!(";; {topic} {}", text.replace('\n', "\n;;   ")),
+            None => format!(";; {topic} {payload}"),
+        };
+        self.text(shown)
+    }
+
+    /// A text that is no value: a terminal is shown codes for what could steer it.
+    pub fn text(&self, text: String) -> String {
+        if self.terminal { visible::text(&text).into_owned() } else { text }
     }
 }
 
@@ -70,13 +77,13 @@ fn table(rows: &[&Map<'static>], width: usize) -> String {
         }
     }
     let title = |name: &Owned| match name.as_keyword() {
-        Some(name) => name.rsplit('/').next().unwrap_or(name).to_owned(),
-        None => name.to_string(),
+        Some(name) => visible::line(name.rsplit('/').next().unwrap_or(name)).into_owned(),
+        None => visible::line(&name.to_string()).into_owned(),
     };
     let cell = |row: &Map<'static>, name: &Owned| match row.get(name) {
         None | Some(Value::Nil) => String::new(),
-        Some(Value::Str(text)) => cut(&text.replace('\n', " ")),
-        Some(value) => cut(&value.to_string()),
+        Some(Value::Str(text)) => cut(&visible::line(&text.replace('\n', " "))),
+        Some(value) => cut(&visible::line(&value.to_string())),
     };
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| names.iter().map(|name| cell(row, name)).collect()).collect();
