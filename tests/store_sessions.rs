@@ -21,6 +21,7 @@ use edn_bridge::export::{Format, Transcript, export};
 use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::store::{Durability, Entry, EntryBody, Header, Parent, Store};
 use edn_bridge::value::Owned;
+use edn_bridge::visible;
 use store_support::{Place, append, chain, entry, header};
 use support::{Bridge, Setup, at, code, is_event, text};
 
@@ -413,6 +414,48 @@ fn no_field_of_a_message_gets_out_of_its_place() {
         tags += 1;
     }
     assert!(tags > 200 && body.contains("https://a.example/?"), "{tags}");
+}
+
+/// Hidden characters are marked codes in a page and codes in Markdown, in each text of a transcript; EDN is data.
+#[test]
+fn exports_show_hidden_characters_as_codes() {
+    const EVIL: &str = "a\u{1b}[2Jb\u{9b}c\u{8}d\u{202e}e\u{2066}f\u{200b}g\u{e000}";
+    let prose = format!(
+        "{EVIL}\n\n# {EVIL}\n\n`{EVIL}`\n\n```rust\n\"{EVIL}\" // {EVIL}\n```\n\n```diff\n+{EVIL}\n```\n"
+    );
+    let evil = || EVIL.into();
+    let arguments =
+        Owned::map([(Owned::keyword("command"), Owned::from(EVIL)), (Owned::from(EVIL), Owned::from(1))]);
+    let content = vec![
+        Block::Text(prose.as_str().into()),
+        Block::Thinking(EVIL.into()),
+        Block::ToolCall { id: evil(), name: evil(), arguments },
+        Block::Image { mime_type: evil(), data: "aaaa".into() },
+    ];
+    let message = |role| {
+        let mut message = Message::new("m".into(), role, content.clone(), "now".into());
+        message.error_message = Some(evil());
+        message.tool_name = Some(evil());
+        Arc::new(message)
+    };
+    let transcript = Transcript {
+        session: "s".into(),
+        title: EVIL.to_owned(),
+        created_at: "now".into(),
+        cwd: evil(),
+        messages: [Role::User, Role::Assistant, Role::Tool].map(message).to_vec(),
+    };
+    for format in [Format::Html, Format::Markdown] {
+        let text = export(&transcript, format);
+        let left: String =
+            text.chars().filter(|c| *c != '\n' && visible::hidden(&c.to_string()).next().is_some()).collect();
+        assert_eq!(left, "", "{format:?}: {text}");
+        assert!(!text.contains('\u{fffd}') && text.matches("u{202E}").count() >= 20, "{format:?}: {text}");
+    }
+    let page = export(&transcript, Format::Html);
+    assert!(page.contains("d<span class=\"x\">\\u{202E}</span>e"), "{page}");
+    assert!(page.contains("<title>a\\u{1B}[2Jb"), "a title has no elements: {page}");
+    assert!(export(&transcript, Format::Edn).contains('\u{202e}'));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Knows words, not grammars: one scanner for all languages, with what differs in a table. Where it does
 //! not know a language it marks strings and numbers, which look alike almost everywhere.
 
-use super::html::escape;
+use super::html::shown;
 
 /// What a scanner has to know of a language.
 struct Language {
@@ -200,7 +200,7 @@ pub(super) fn code(language: &str, text: &str, out: &mut String) {
         return diff(text, out);
     }
     if matches!(name, "text" | "txt" | "plain") {
-        return escape(text, out);
+        return shown(text, out);
     }
     let language = LANGUAGES.iter().find(|language| language.names.contains(&name)).unwrap_or(&UNKNOWN);
     let mut rest = text;
@@ -209,7 +209,7 @@ pub(super) fn code(language: &str, text: &str, out: &mut String) {
         let (token, after) = rest.split_at_checked(length.max(first.len_utf8())).unwrap_or((rest, ""));
         match class {
             Some(class) => marked(class, token, out),
-            None => escape(token, out),
+            None => shown(token, out),
         }
         rest = after;
     }
@@ -263,7 +263,7 @@ fn diff(text: &str, out: &mut String) {
             Some('+') => marked("a", line, out),
             Some('-') => marked("d", line, out),
             Some('@') => marked("c", line, out),
-            _ => escape(line, out),
+            _ => shown(line, out),
         }
     }
 }
@@ -272,7 +272,7 @@ fn marked(class: &str, text: &str, out: &mut String) {
     out.push_str("<span class=\"");
     out.push_str(class);
     out.push_str("\">");
-    escape(text, out);
+    shown(text, out);
     out.push_str("</span>");
 }
 

@@ -6,6 +6,7 @@ use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Par
 
 use super::{Transcript, highlight, markdown};
 use crate::message::{Block, Message, Role, Usage};
+use crate::visible;
 
 /// What every page begins with: a file that begins with it may be replaced by a newer export.
 pub const MARK: &str = "<!doctype html>\n<!-- edn-bridge session -->\n";
@@ -35,6 +36,7 @@ table { border-collapse: collapse; } th, td { border: 1px solid var(--line); pad
 img { max-width: 100%; } .error { color: var(--bad); } .usage { color: var(--dim); font-size: .8rem; }
 .k { color: var(--k); } .s { color: var(--s); } .n { color: var(--n); } .c { color: var(--c); }
 .a { color: #1a7f37; } .d { color: var(--bad); }
+.x { color: var(--bad); border: 1px solid; border-radius: .2rem; font: .75rem ui-monospace, monospace; }
 ";
 
 /// The whole page.
@@ -48,15 +50,15 @@ pub(super) fn page(transcript: &Transcript) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n<title>",
     );
-    escape(&transcript.title, &mut out);
+    escape(&visible::line(&transcript.title), &mut out);
     let _ = write!(out, "</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>");
-    escape(&transcript.title, &mut out);
+    shown(&transcript.title, &mut out);
     out.push_str("</h1>\n<p class=\"facts\">");
-    escape(&transcript.created_at, &mut out);
+    shown(&transcript.created_at, &mut out);
     out.push_str(" · <code>");
-    escape(&transcript.cwd, &mut out);
+    shown(&transcript.cwd, &mut out);
     out.push_str("</code> · ");
-    escape(transcript.session.as_str(), &mut out);
+    shown(transcript.session.as_str(), &mut out);
     let _ = write!(out, " · {} messages</p>\n<main>\n", transcript.messages.len());
     for one in &transcript.messages {
         message(one, &mut out);
@@ -73,16 +75,16 @@ fn message(message: &Message, out: &mut String) {
     out.push_str("\">\n<header><a href=\"#");
     escape(message.id.as_str(), out);
     out.push_str("\">");
-    escape(&markdown::heading(message), out);
+    shown(&markdown::heading(message), out);
     out.push_str("</a> <time>");
-    escape(&message.timestamp, out);
+    shown(&message.timestamp, out);
     out.push_str("</time></header>\n<div class=\"body\">\n");
     for one in &message.content {
         block(one, message.role, out);
     }
     if let Some(error) = &message.error_message {
         out.push_str("<p class=\"error\">");
-        escape(error, out);
+        shown(error, out);
         out.push_str("</p>\n");
     }
     if let Some(usage) = &message.usage {
@@ -110,7 +112,7 @@ fn block(block: &Block, role: Role, out: &mut String) {
             let long = text.lines().nth(12).is_some();
             out.push_str(if long { "<details><summary>Output</summary>" } else { "" });
             out.push_str("<pre><code>");
-            escape(text, out);
+            shown(text, out);
             out.push_str("</code></pre>");
             out.push_str(if long { "</details>\n" } else { "\n" });
         }
@@ -122,7 +124,7 @@ fn block(block: &Block, role: Role, out: &mut String) {
         }
         Block::ToolCall { name, arguments, .. } => {
             out.push_str("<details open><summary>");
-            escape(name, out);
+            shown(name, out);
             out.push_str("</summary><pre><code>");
             arguments_of(arguments, out);
             out.push_str("</code></pre></details>\n");
@@ -133,19 +135,19 @@ fn block(block: &Block, role: Role, out: &mut String) {
 
 /// A call's arguments, one a line; texts as they are, since they are mostly code.
 fn arguments_of(arguments: &crate::value::Value<'_>, out: &mut String) {
-    let Some(map) = arguments.as_map() else { return escape(&arguments.to_string(), out) };
+    let Some(map) = arguments.as_map() else { return shown(&arguments.to_string(), out) };
     for (key, value) in map.iter() {
         let name = key.as_keyword().map_or_else(|| key.to_string(), str::to_owned);
         out.push_str("<span class=\"k\">");
-        escape(&name, out);
+        shown(&name, out);
         out.push_str("</span> ");
         match value.as_str() {
             Some(text) if text.contains('\n') => {
                 out.push('\n');
-                escape(text.trim_end(), out);
+                shown(text.trim_end(), out);
             }
-            Some(text) => escape(text, out),
-            None => escape(&value.to_string(), out),
+            Some(text) => shown(text, out),
+            None => shown(&value.to_string(), out),
         }
         out.push('\n');
     }
@@ -159,7 +161,7 @@ fn image(mime_type: &str, data: &str, out: &mut String) {
         let _ = writeln!(out, "<p><img alt=\"image\" src=\"data:{mime_type};base64,{data}\"></p>");
     } else {
         out.push_str("<p class=\"facts\">An image (");
-        escape(mime_type, out);
+        shown(mime_type, out);
         out.push_str(") that is not shown.</p>\n");
     }
 }
@@ -191,19 +193,19 @@ impl Prose<'_> {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
                 Some((_, code)) => code.push_str(&text),
-                None => escape(&text, self.out),
+                None => shown(&text, self.out),
             },
-            Event::Html(text) | Event::InlineHtml(text) => escape(&text, self.out),
+            Event::Html(text) | Event::InlineHtml(text) => shown(&text, self.out),
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 self.out.push_str("<code>");
-                escape(&text, self.out);
+                shown(&text, self.out);
                 self.out.push_str("</code>");
             }
             // A person's line break is meant.
             Event::SoftBreak | Event::HardBreak => self.out.push_str("<br>\n"),
             Event::Rule => self.out.push_str("<hr>\n"),
             Event::TaskListMarker(done) => self.out.push_str(if done { "☑ " } else { "☐ " }),
-            Event::FootnoteReference(name) => escape(&name, self.out),
+            Event::FootnoteReference(name) => shown(&name, self.out),
         }
     }
 
@@ -233,7 +235,7 @@ impl Prose<'_> {
             // Loading a picture from elsewhere would tell that the page was read.
             Tag::Image { dest_url, .. } => {
                 self.out.push('[');
-                escape(&dest_url, self.out);
+                shown(&dest_url, self.out);
                 self.out.push(' ');
             }
             Tag::Table(columns) => {
@@ -319,6 +321,20 @@ fn below(level: HeadingLevel) -> u8 {
     }
 }
 
+/// Appends text that stands between tags, with a marked code in the place of each hidden character: what
+/// turns the direction of a line or is not seen at all could make a transcript read otherwise than it ran.
+pub(super) fn shown(text: &str, out: &mut String) {
+    let mut from = 0usize;
+    for (at, c, _) in visible::hidden(text) {
+        escape(text.get(from..at).unwrap_or_default(), out);
+        out.push_str("<span class=\"x\">");
+        visible::push_code(c, out);
+        out.push_str("</span>");
+        from = at.saturating_add(c.len_utf8());
+    }
+    escape(text.get(from..).unwrap_or_default(), out);
+}
+
 /// Appends text so that it is text, between tags and in quoted attributes.
 pub(super) fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
@@ -329,7 +345,7 @@ pub(super) fn escape(text: &str, out: &mut String) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             // Not allowed in a page, whatever a terminal made of them.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c if c.is_control() && !matches!(c, '\n' | '\t' | '\r') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

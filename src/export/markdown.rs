@@ -1,17 +1,18 @@
-//! A transcript as Markdown.
+//! A transcript as Markdown. Hidden characters are written as codes: a terminal or an editor may be what shows it.
 
 use std::fmt::Write as _;
 
 use super::Transcript;
 use crate::message::{Block, Message, Role};
+use crate::visible;
 
 /// The whole transcript.
 pub(super) fn document(transcript: &Transcript) -> String {
     let mut out = String::new();
     let title = transcript.title.replace('\n', " ");
+    let cwd = visible::line(&transcript.cwd);
     let _ = writeln!(out, "# {title}\n");
-    let _ =
-        writeln!(out, "Session {} · {} · `{}`", transcript.session, transcript.created_at, transcript.cwd);
+    let _ = writeln!(out, "Session {} · {} · `{cwd}`", transcript.session, transcript.created_at);
     for message in &transcript.messages {
         let _ = write!(out, "\n## {} · {}\n", heading(message), message.timestamp);
         for block in &message.content {
@@ -28,7 +29,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
                     }
                 }
                 Block::ToolCall { name, arguments, .. } => {
-                    let _ = writeln!(out, "`{name}`:\n");
+                    let _ = writeln!(out, "`{}`:\n", visible::line(name));
                     fenced(&mut out, "edn", &arguments.to_string());
                 }
                 Block::Image { mime_type, data } => {
@@ -40,7 +41,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
             let _ = writeln!(out, "\n**Failed:** {error}");
         }
     }
-    out
+    visible::text(&out).into_owned()
 }
 
 /// Who speaks.
@@ -49,8 +50,10 @@ pub(super) fn heading(message: &Message) -> String {
         (Role::User, _) => "You".to_owned(),
         (Role::Assistant, _) => "Assistant".to_owned(),
         (Role::System, _) => "System".to_owned(),
-        (Role::Tool, Some(name)) if message.is_error == Some(true) => format!("Tool {name} (failed)"),
-        (Role::Tool, Some(name)) => format!("Tool {name}"),
+        (Role::Tool, Some(name)) if message.is_error == Some(true) => {
+            format!("Tool {} (failed)", visible::line(name))
+        }
+        (Role::Tool, Some(name)) => format!("Tool {}", visible::line(name)),
         (Role::Tool, None) => "Tool".to_owned(),
     }
 }
