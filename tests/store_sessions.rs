@@ -23,7 +23,7 @@ use edn_bridge::store::{Durability, Entry, EntryBody, Header, Parent, Store};
 use edn_bridge::value::Owned;
 use edn_bridge::visible;
 use store_support::{Place, append, chain, entry, header};
-use support::{Bridge, Setup, at, code, is_event, text};
+use support::{Bridge, Setup, at, code, data, is_event, text};
 
 const ECHO: &str = "{:turns [{:steps [{:echo :last-user}] :usage {:input 10 :output 5}}]}";
 
@@ -456,6 +456,18 @@ fn exports_show_hidden_characters_as_codes() {
     assert!(page.contains("d<span class=\"x\">\\u{202E}</span>e"), "{page}");
     assert!(page.contains("<title>a\\u{1B}[2Jb"), "a title has no elements: {page}");
     assert!(export(&transcript, Format::Edn).contains('\u{202e}'));
+}
+
+#[test]
+fn session_name_with_hidden_characters_is_refused() {
+    let setup = Setup::new().script(ECHO);
+    let mut bridge = setup.ready();
+    for name in ["a\u{1b}[2Jb", "a\\nb", "a\\tb", "\u{202e}a", "a\u{200b}", "\u{9b}m", "\u{e000}"] {
+        let answer = bridge.ask("n", "set_session_name", &format!("{{:name \"{name}\"}}"));
+        assert_eq!(code(&answer), "request/invalid-params", "{name:?}");
+    }
+    let answer = bridge.ask("n", "set_session_name", "{:name \"⚠\u{fe0f} a λ name\u{a0}!\"}");
+    assert_eq!(data(&answer, "session-name"), "⚠\u{fe0f} a λ name\u{a0}!");
 }
 
 #[test]

@@ -34,6 +34,7 @@ use crate::session::{ApiError, Call, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::tool::sandbox;
 use crate::value::Value;
+use crate::visible;
 
 /// A session's state.
 pub struct Live {
@@ -464,8 +465,12 @@ impl Live {
         }
     }
 
-    /// Names the session.
+    /// Names the session. Lists show the name in a row, so it is one line of characters that are seen.
     pub async fn set_name(&mut self, call: Call, name: String, reply: Reply<String>) {
+        if visible::line(&name) != name {
+            let expected = "one line without control characters and other hidden ones";
+            return reply.fail(ApiError::invalid_param("name", expected));
+        }
         match self.append(vec![EntryBody::Name(name.as_str().into())]).await {
             Ok(_) => {
                 reply.ok(name);
