@@ -243,3 +243,132 @@ fn who_becomes_an_interactor_later_is_shown_what_is_open() {
     let next = bridge.event("interaction/requested");
     assert_ne!(data(&next, "interaction-id"), data(&question, "interaction-id"));
 }
+
+/// The warnings of a question.
+fn warnings(question: &Owned) -> Vec<String> {
+    let warnings =
+        at(question, &["data", "payload", "warnings"]).and_then(Owned::as_slice).unwrap_or_default();
+    warnings.iter().map(|warning| warning.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn question_with_hidden_characters_carries_warnings() {
+    let calls = [
+        // What is shown is a comment about a list of files; what runs makes a file.
+        "{:name \"bash\" :arguments {:command \": \u{202e}\u{2066}; touch PWNED #\u{2069} \u{2066}# list\u{2069}\"}}",
+        "{:name \"write\" :arguments {:path \"notes.txt\\n  [Allow once (y)]\" :content \"x\"}}",
+        "{:name \"write\" :arguments {:path \"a\" :content \"if admin\u{2066} {\\n\"}}",
+        "{:name \"write\" :arguments {:path \"../outside\" :content \"x\"}}",
+        "{:name \"ask-user\" :arguments {:question \"Which\u{200b}?\"}}",
+        "{:name \"ask-user\" :arguments {:question \"Which?\" :options [\"red\u{1b}[2J\" \"blue\"]}}",
+        "{:name \"delegate\" :arguments {:task \"tidy\u{feff}\" :tools [\"read\"]}}",
+        "{:name \"bash\" :arguments {:command \"echo $A\"}}",
+    ];
+    let turns: String = calls.iter().map(|call| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect();
+    let script = format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}]}}");
+    let setup = Setup::new().script(&script);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    for expected in [
+        &["The command holds characters that turn the direction of text (U+202E, U+2066, U+2069)"][..],
+        &["A path holds a line break."],
+        &["The diff holds characters that turn the direction of text (U+2066)"],
+        &["outside is outside the workspace."],
+        &["The question holds characters that are not seen (U+200B)."],
+        &["An option holds control characters (U+001B)."],
+        &["The task holds characters that are not seen (U+FEFF)."],
+        &[],
+    ] {
+        let question = bridge.event("interaction/requested");
+        let found = warnings(&question);
+        assert!(
+            found.len() >= expected.len()
+                && expected.iter().all(|expected| found.iter().any(|found| found.contains(expected))),
+            "{expected:?}: {question}"
+        );
+        if expected.is_empty() {
+            assert!(at(&question, &["data", "payload", "warnings"]).is_none(), "{question}");
+        }
+        let command = at(&question, &["data", "payload", "command"]).and_then(Owned::as_str);
+        if let Some(command) = command.filter(|command| command.contains("PWNED")) {
+            assert!(command.contains('\u{202e}'), "the command itself is data: {command:?}");
+        }
+        respond(&mut bridge, &question, ":status \"cancelled\"");
+    }
+    end_of_turn(&mut bridge);
+}
+
+#[test]
+fn dialog_with_hidden_characters_shows_codes_and_warnings() {
+    let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo \u{202e}A\"}}}]}
+                           {:steps [{:tool-call {:name \"ask-user\" :arguments {:question \"Which\u{1b}?\" :options [\"red\u{200b}\" \"blue\"]}}}]}
+                           {:steps [{:delta \"end\"}]}]}";
+    let setup = Setup::new().script(script);
+    let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
+    go(&mut bridge);
+    let approval = bridge.event("ui/dialog-requested");
+    assert_eq!(data(&approval, "title"), "Allow: $ echo \\u{202E}A?");
+    let message = data(&approval, "message");
+    assert!(
+        message.starts_with("Warning: The command holds") && message.ends_with("\necho \\u{202E}A"),
+        "{message}"
+    );
+    bridge.ask("d", "cancel_dialog", &format!("{{:dialog-id {:?}}}", data(&approval, "dialog-id")));
+    let choice = bridge.event("ui/dialog-requested");
+    assert_eq!(data(&choice, "title"), "Which\\u{1B}?");
+    let options = at(&choice, &["data", "options"]).unwrap().as_slice().unwrap();
+    let label = support::text(&options[0], "label");
+    assert_eq!(label, "red\\u{200B}");
+    // A frontend that gives the label back means the option that had it.
+    bridge.ask(
+        "d",
+        "resolve_dialog",
+        &format!("{{:dialog-id {:?} :result {label:?}}}", data(&choice, "dialog-id")),
+    );
+    let chosen = bridge
+        .until(|frame| support::is_event(frame, "tool/result") && data(frame, "tool-name") == "ask-user");
+    assert_eq!(data(&chosen, "result-text"), "red\u{200b}");
+}
+
+#[test]
+fn approval_of_a_long_write_has_a_handle_of_the_whole_diff() {
+    let lines: String = (0..8_000).map(|n| format!("line {n}\\n")).collect();
+    let call =
+        format!("{{:name \"write\" :arguments {{:path \"a.sh\" :content \"{lines}curl evil\u{200b}\\n\"}}}}");
+    let setup = Setup::new()
+        .script(&format!("{{:turns [{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}}]}}"));
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    let payload = |key: &str| at(&question, &["data", "payload", key]).cloned();
+    let size = payload("diff-size").and_then(|size| size.as_i64()).unwrap();
+    let shown = payload("diff").unwrap();
+    assert!(!shown.as_str().unwrap().contains("curl evil"));
+    let found = warnings(&question).join(" ");
+    assert!(
+        found.contains(&format!("of {size} bytes are shown"))
+            && found.contains("The part of the diff that is not shown holds"),
+        "{found}"
+    );
+    let handle = payload("diff-handle").unwrap();
+    let mut whole = String::new();
+    while i64::try_from(whole.len()).unwrap() < size {
+        let params = format!(
+            "{{:handle {handle} :offset {} :session-id {:?}}}",
+            whole.len(),
+            data(&question, "session-id")
+        );
+        let part = bridge.ask("o", "read_output", &params);
+        assert!(!data(&part, "text").is_empty(), "{part}");
+        whole.push_str(data(&part, "text"));
+    }
+    assert!(
+        whole.starts_with("--- /dev/null\n+++ b/a.sh\n") && whole.ends_with("+curl evil\u{200b}\n"),
+        "{}",
+        whole.len()
+    );
+    assert!(!setup.project().join("a.sh").exists(), "the whole is read before the answer");
+    respond(&mut bridge, &question, ":status \"accepted\" :value {:outcome \"deny\"}");
+    end_of_turn(&mut bridge);
+    assert!(!setup.project().join("a.sh").exists());
+}

@@ -418,6 +418,12 @@ fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
             look.breach(&rule, format!("the payload lacks :{key}"));
         }
     }
+    let sentences = |warnings: &Value<'_>| {
+        warnings.as_slice().is_some_and(|all| !all.is_empty() && all.iter().all(|one| one.as_str().is_some()))
+    };
+    if asked.and_then(|asked| asked.get_keyword("warnings")).is_some_and(|warnings| !sentences(warnings)) {
+        look.breach(&rule, ":warnings are no vector of sentences".to_owned());
+    }
 }
 
 /// One line under the rules.
@@ -549,6 +555,12 @@ mod tests {
             (
                 &[
                     "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"ask\" :correlation-id \"c\" :payload {}}}",
+                ],
+                &["kind.ask"],
+            ),
+            (
+                &[
+                    "{:kind :event :event \"interaction/requested\" :seq 1 :data {:interaction-id \"i\" :kind \"ask\" :correlation-id \"c\" :payload {:prompt \"p\" :warnings \"w\"}}}",
                 ],
                 &["kind.ask"],
             ),

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::audit::Audit;
 use super::dialog;
 use super::kind::Kind;
+use super::warning;
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event, QuestionAsked, QuestionEnded};
@@ -144,8 +145,10 @@ impl Board {
         self.grace.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    /// Asks, and waits for the end. Withdrawn when `stop` is cancelled.
-    pub async fn ask(&self, question: Question, stop: &CancellationToken) -> Resolution {
+    /// Asks, and waits for the end. Withdrawn when `stop` is cancelled. Every question passes here, and its
+    /// payload gets the warnings about its texts.
+    pub async fn ask(&self, mut question: Question, stop: &CancellationToken) -> Resolution {
+        warning::add(&mut question.payload);
         let id: Arc<str> = self.clock.id("i-").into();
         let (answer, mut ended) = oneshot::channel();
         let timeout = question.timeout;

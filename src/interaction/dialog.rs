@@ -1,15 +1,18 @@
-//! Questions for connections that know only plain dialogs: confirm, select, input.
+//! Questions for connections that know only plain dialogs: confirm, select, input. What a dialog says is for a
+//! person's eyes alone: hidden characters are codes there.
 
 use std::sync::Arc;
 
 use super::kind::Kind;
+use super::warning;
 use crate::event::{Dialog, DialogOption, DialogShape};
 use crate::session::ApiError;
 use crate::value::{Map, Value};
+use crate::visible;
 
 /// The question as a dialog; `None` where a dialog must not carry it, because its answer is a secret.
 pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Option<Dialog> {
-    let text = |key: &str| question.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| shown(question.get_keyword(key).and_then(Value::as_str).unwrap_or_default());
     let select = || DialogShape::Select(options(kind, question));
     let (shape, title, message) = match kind {
         Kind::Password => return None,
@@ -22,7 +25,8 @@ pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Opti
         }
         Kind::Approve => {
             let shown = [text("command"), text("diff")].into_iter().find(|text| !text.is_empty());
-            (select(), format!("Allow: {}?", text("call-summary")), shown)
+            let cut = if question.get_keyword("diff-size").is_some() { " (the diff is cut)" } else { "" };
+            (select(), format!("Allow: {}?{cut}", text("call-summary")), shown)
         }
         Kind::GrantStageTool => {
             (select(), format!("Allow {} in this stage?", text("tool")), Some(text("args-summary")))
@@ -30,12 +34,29 @@ pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Opti
         Kind::ApproveSubagentEnvelope => {
             let tools =
                 question.get_keyword("requested-envelope").map(ToString::to_string).unwrap_or_default();
-            let message = format!("{}\nTools: {tools}", text("prompt-summary"));
+            let message = format!("{}\nTools: {}", text("prompt-summary"), shown(&tools));
             (select(), "Start a subagent?".to_owned(), Some(message))
         }
     };
-    let placeholder = question.get_keyword("placeholder").and_then(Value::as_str).map(str::to_owned);
+    let warnings = question.get_keyword(warning::KEY).and_then(Value::as_slice).unwrap_or_default();
+    let lines: Vec<String> =
+        warnings.iter().filter_map(Value::as_str).map(|warning| format!("Warning: {warning}")).collect();
+    let message = match (lines.is_empty(), message) {
+        (true, message) => message,
+        (false, message) => Some(lines.into_iter().chain(message).collect::<Vec<_>>().join("\n")),
+    };
+    let placeholder = question.get_keyword("placeholder").and_then(Value::as_str).map(shown);
     Some(Dialog { id: id.clone(), shape, title, message, placeholder })
+}
+
+/// A text as a person sees all of it.
+fn shown(text: &str) -> String {
+    visible::text(text).into_owned()
+}
+
+/// The same of an option's text, which is a string where the option is as it should be.
+fn shown_value(value: &Value<'static>) -> Value<'static> {
+    value.as_str().map_or_else(|| value.clone(), |text| Value::from(shown(text)))
 }
 
 fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
@@ -43,8 +64,8 @@ fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
         let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
         let shown = options.iter().enumerate().map(|(place, option)| DialogOption {
             value: place.to_string(),
-            label: option.get("label").cloned().unwrap_or(Value::Nil),
-            description: option.get("description").cloned(),
+            label: option.get("label").map_or(Value::Nil, shown_value),
+            description: option.get("description").map(shown_value),
         });
         return shown.collect();
     }
@@ -57,7 +78,7 @@ fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
     if kind == Kind::Approve {
         choices.push(option("session", "Allow for this session".to_owned()));
         if let Some(rule) = question.get_keyword("suggested-rule") {
-            choices.push(option("rule", format!("Always allow: {rule}")));
+            choices.push(option("rule", shown(&format!("Always allow: {rule}"))));
         }
     }
     choices.push(option("deny", "Deny".to_owned()));
@@ -90,7 +111,11 @@ pub(super) fn answer(
             let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
             let place = chosen.parse().ok().filter(|place: &usize| *place < options.len());
             match place.or_else(|| {
-                options.iter().position(|option| option.get("label").and_then(Value::as_str) == Some(chosen))
+                // As it was shown, or as it is.
+                let is_chosen = |label: &str| label == chosen || visible::text(label) == chosen;
+                options
+                    .iter()
+                    .position(|option| option.get("label").and_then(Value::as_str).is_some_and(is_chosen))
             }) {
                 Some(place) => Ok(Map::new().with("index", Value::from(place))),
                 None => invalid("the value of an option"),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, ToolCall};
-use crate::interaction::{Kind, Resolution};
+use crate::interaction::{Kind, Resolution, warning};
 use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::{Role, SessionId, StopReason, Usage};
 use crate::runtime::Shared;
@@ -24,6 +24,7 @@ use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
 use crate::tool::{self, Outcome};
 use crate::value::{Map, Value};
+use crate::visible;
 
 /// What makes a session a child. Kept in memory: after a restart it is a session like any other.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Shared {
         };
         let (provider, id) = child.model;
         let bodies = vec![
-            EntryBody::Name(child.name.into()),
+            EntryBody::Name(visible::line(&child.name).into()),
             EntryBody::Model { provider, id },
             setting("mode", facts.mode.as_str()),
             setting("thinking", facts.thinking.as_str()),
@@ -213,6 +214,8 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
         );
         payload.put("prompt-summary", tool::one_line(&wanted.task, 400));
         payload.put("model", Value::from(model));
+        // The summary may be short of the task.
+        warning::put(&mut payload, warning::of("The task", &Value::from(wanted.task.as_str())));
         let reason = match batch.ask(Kind::ApproveSubagentEnvelope, payload).await {
             Resolution::Accepted { value, note } => {
                 match value.get_keyword("outcome").and_then(Value::as_str) {

@@ -34,6 +34,24 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "interaction.warned",
+        about: "A question whose command holds hidden characters carries :warnings, and the command as it is; one without them carries none.",
+        needs: QUESTIONS,
+        run: |probe| {
+            let warned = asked_about(probe, "echo \u{202e}\u{200b}contract")?;
+            let warnings = warned.get("warnings").and_then(Value::as_slice).unwrap_or_default();
+            ensure(warnings.len() == 2 && warnings.iter().all(|warning| warning.as_str().is_some()), || {
+                format!(":warnings are {warnings:?}")
+            })?;
+            ensure(text(&warned, "command").contains("\u{202e}\u{200b}"), || {
+                "the command is another".to_owned()
+            })?;
+            ensure(asked_about(probe, "echo contract")?.get("warnings").is_none(), || {
+                "there is a warning about nothing".to_owned()
+            })
+        },
+    },
+    Check {
         name: "interaction.approved",
         about: "An approval lets the call run; everybody is told by interaction/answered.",
         needs: QUESTIONS,
@@ -381,6 +399,18 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
 ];
+
+/// What is asked about a command that the model wants to run.
+fn asked_about(probe: &Probe<'_>, command: &str) -> Result<Value<'static>, Stop> {
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command \"{command}\"}}}}}}]}} \
+         {{:steps [{{:delta \"done\"}}]}}]}}"
+    );
+    let mut peer = interactor(probe, &script)?;
+    peer.ask_ok("prompt", "{:message \"call\"}")?;
+    let question = peer.topic("interaction/requested")?;
+    Ok(payload(&question).get("payload").cloned().unwrap_or(Value::Nil))
+}
 
 /// A server whose client answers typed questions.
 pub(super) fn interactor(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> {

@@ -8,13 +8,15 @@ use tokio::sync::MutexGuard;
 use super::{Batch, Place, denied};
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
-use crate::interaction::{Kind, Origin, Question, Resolution};
+use crate::interaction::{Kind, Origin, Question, Resolution, warning};
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
 use crate::runtime::execution::{Execution, Given};
+use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Rule, Verdict};
-use crate::tool::{self, Outcome, Plan, Tool};
+use crate::tool::{self, Outcome, Plan, Tool, path};
 use crate::value::{Map, Value};
+use crate::visible;
 
 impl Batch<'_> {
     /// Asks for a grant where a call is outside its stage's tools: before anything else is asked or judged.
@@ -54,6 +56,11 @@ impl Batch<'_> {
             "reason",
             format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
         );
+        // The summary may be short of what runs.
+        let mut warnings =
+            plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
+        warnings.extend(warning::of("An argument of the call", &call.parsed));
+        warning::put(&mut payload, warnings);
         let (outcome, note) = match self.ask(Kind::GrantStageTool, payload).await {
             Resolution::Accepted { value, note } => {
                 let outcome = value.get_keyword("outcome").and_then(Value::as_str).unwrap_or("deny");
@@ -123,7 +130,7 @@ impl Batch<'_> {
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
-        match self.ask(Kind::Approve, approval(call, plan, suggested.as_ref())).await {
+        match self.ask(Kind::Approve, self.approval(call, plan, suggested.as_ref()).await).await {
             Resolution::Accepted { value, note } => {
                 let text = |key| value.get_keyword(key).and_then(Value::as_str);
                 if text("outcome") != Some("approve") {
@@ -157,6 +164,64 @@ impl Batch<'_> {
         };
         let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
         permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
+    }
+
+    /// What the person is shown of a call before it runs. Of a long diff that is the beginning; all of it is
+    /// kept under a handle, so that it can be read before the answer.
+    async fn approval(&self, call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
+        let mut payload = Map::new();
+        payload.put("tool", call.name.to_string());
+        payload.put("tool-id", call.id.to_string());
+        payload.put("call-summary", call.summary.to_string());
+        let mut warnings = self.leaves(plan);
+        match &plan.access {
+            Access::Run(command) => {
+                payload.put("command", command.clone());
+            }
+            Access::Read(path) | Access::Write(path) => {
+                payload.put("paths", Value::vector([Value::from(path.to_string_lossy().into_owned())]));
+            }
+            Access::Nothing => {}
+        }
+        if let Some(diff) = &plan.diff {
+            let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
+            let (shown, rest) = diff.split_at(end.unwrap_or(0));
+            if rest.is_empty() {
+                payload.put("diff", shown.to_owned());
+            } else {
+                let (size, handle) = (diff.len(), self.keep_diff(diff).await);
+                payload.put("diff", format!("{shown}\n[… the diff goes on …]\n"));
+                payload.put("diff-size", Value::from(size));
+                let place = match &handle {
+                    Some(_) => "The rest can be read before the answer.",
+                    None => "The rest could not be kept: nobody can see it before the answer.",
+                };
+                warnings.push(format!("The diff is cut: {} of {size} bytes are shown. {place}", shown.len()));
+                warnings.extend(warning::of("The part of the diff that is not shown", &Value::from(rest)));
+                payload.put_some("diff-handle", handle);
+            }
+        }
+        payload.put_some("suggested-rule", suggested.map(Rule::to_value));
+        warning::put(&mut payload, warnings);
+        payload
+    }
+
+    /// A warning where a call's path is outside the workspace.
+    fn leaves(&self, plan: &Plan) -> Vec<String> {
+        match &plan.access {
+            Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
+                vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Keeps a diff as the output of a tool is kept; `None` where the disk does not take it.
+    async fn keep_diff(&self, diff: &str) -> Option<String> {
+        let outputs = Outputs::new(&self.turn.shared.settings.state_dir, self.turn.session.id.as_str());
+        let (handle, diff) = (self.turn.shared.clock.id("o-"), diff.to_owned());
+        let kept = tokio::task::spawn_blocking(move || outputs.keep(handle, &diff)).await;
+        kept.ok().and_then(|kept| kept.handle)
     }
 
     /// Keeps what the person allowed beyond this call.
@@ -267,31 +332,6 @@ fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
         tool: call.name.to_string(),
         args_digest: grant::digest(&call.parsed),
     }
-}
-
-/// What the person is shown of a call before it runs.
-fn approval(call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
-    let mut payload = Map::new();
-    payload.put("tool", call.name.to_string());
-    payload.put("tool-id", call.id.to_string());
-    payload.put("call-summary", call.summary.to_string());
-    match &plan.access {
-        Access::Run(command) => {
-            payload.put("command", command.clone());
-        }
-        Access::Read(path) | Access::Write(path) => {
-            payload.put("paths", Value::vector([Value::from(path.to_string_lossy().into_owned())]));
-        }
-        Access::Nothing => {}
-    }
-    if let Some(diff) = &plan.diff {
-        let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
-        let shown = diff.get(..end.unwrap_or(0)).unwrap_or_default();
-        let cut = if shown.len() < diff.len() { "\n[… the diff goes on …]\n" } else { "" };
-        payload.put("diff", format!("{shown}{cut}"));
-    }
-    payload.put_some("suggested-rule", suggested.map(Rule::to_value));
-    payload
 }
 
 /// The rule that allows this call again, where no wider one was suggested.
