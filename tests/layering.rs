@@ -156,8 +156,19 @@ const BELOW_SESSION: &[&str] =
     &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
 
 /// The same, and how facts are laid out as data.
-const QUERYING: &[&str] =
-    &["edn", "session", "event", "facts", "projection", "catalogue", "message", "value", "limits", "clock"];
+const QUERYING: &[&str] = &[
+    "edn",
+    "session",
+    "event",
+    "facts",
+    "projection",
+    "catalogue",
+    "message",
+    "value",
+    "limits",
+    "clock",
+    "files",
+];
 
 /// What the rooms below the session API may use, and how folders are made that are the user's alone and on disk.
 const KEEPING_OUTSIDE_PROJECTS: &[&str] =
