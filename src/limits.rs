@@ -56,6 +56,10 @@ pub const OUTBOX_MERGE_FROM: usize = 64;
 /// fills an outbox, and short enough for the person who watches another client.
 pub const SLOW_CLIENT: Duration = Duration::from_secs(1);
 
+/// Bytes that all clients on the socket together may have sent of lines that have not ended (64 MiB): four of the
+/// longest lines at the same time. A line that would take more is refused.
+pub const UNFINISHED_BYTES: usize = 4 * MAX_LINE_BYTES;
+
 /// How often a connection that reads no further request, since its answers pile up, looks whether its
 /// client has closed its side.
 pub const CROWDED_LOOK: Duration = Duration::from_millis(250);
@@ -217,6 +221,9 @@ pub const LISTING_TEXT: usize = 200;
 /// Characters of a session's name: a line on a screen.
 pub const NAME_CHARS: usize = 200;
 
+/// Longest text that sessions are searched for, in bytes: what a person types. Each word costs a look into the index.
+pub const SEARCH_QUERY_BYTES: usize = 1024;
+
 /// Most sessions that a search answers with.
 pub const SEARCH_HITS: usize = 200;
 
@@ -276,6 +283,14 @@ pub const MAX_QUERY_DEPTH: usize = 64;
 /// Values that one query may gather before it is ended: some hundred MB at most.
 pub const MAX_QUERY_VALUES: usize = 2_000_000;
 
+/// Memory that the answer of one query may take (64 MiB): four of the longest lines, since a value takes more room
+/// in memory than on the wire.
+pub const QUERY_BYTES: usize = 4 * MAX_LINE_BYTES;
+
+/// Memory that the answers of all queries may take together (256 MiB): those of four clients that ask for the most
+/// at the same time.
+pub const QUERIES_BYTES: usize = 4 * QUERY_BYTES;
+
 /// How long one query may take, in milliseconds. A frontend that asks on every keystroke has given up
 /// long before.
 pub const QUERY_MILLIS: u64 = 5_000;
@@ -331,6 +346,15 @@ pub const REPL_HISTORY: usize = 2_000;
 /// Events that wait in the REPL to be shown. What comes faster than a terminal shows it is left out.
 pub const REPL_EVENTS: usize = 1_024;
 
+/// Largest file of a configuration, of its rules or of its trusted folders (1 MiB). Those in use have a few KB.
+pub const CONFIG_BYTES: u64 = 1024 * 1024;
+
+/// Rules that one file may have. Each is tried for every call.
+pub const RULES: usize = 1000;
+
+/// Bytes of a repository's `HEAD`, or of a file that says where the repository is, that are read.
+pub const GIT_FILE_BYTES: u64 = 4 * 1024;
+
 /// Symbolic links that one path may go through: what Linux itself follows.
 pub const PATH_LINKS: usize = 40;
 
@@ -374,6 +398,37 @@ pub const TOOL_LINE_BYTES: usize = 2000;
 
 /// Matches that one `search` or `find` returns. A person or a model that needs more needs a narrower one.
 pub const SEARCH_MATCHES: usize = 1000;
+
+/// Longest glob, in bytes, and longest line of an ignore file that is used: what a path may have on Linux.
+pub const GLOB_BYTES: usize = 4 * 1024;
+
+/// Groups in braces that one glob may have. Reading a glob recurses for each that is open; a person writes two.
+pub const GLOB_GROUPS: usize = 16;
+
+/// Bytes of one ignore file that are read (256 KiB), by whole lines. The longest in use have some 20 KB.
+pub const IGNORE_BYTES: u64 = 256 * 1024;
+
+/// Lines of one ignore file that are used: each becomes a part of one automaton.
+pub const IGNORE_LINES: usize = 5_000;
+
+/// Entries of one folder that a walk looks at. They are sorted, so all their names are held.
+pub const FOLDER_ENTRIES: usize = 100_000;
+
+/// How deep a walk goes: it holds a descriptor for each folder on the way.
+pub const WALK_DEPTH: usize = 64;
+
+/// Largest file that `search` looks into (256 MiB). A larger one is data, and takes seconds.
+pub const SEARCH_FILE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Memory that `search` takes for the lines of one file (8 MiB). A file with a longer line is left out.
+pub const SEARCH_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Memory of the automaton of one search's pattern (2 MiB). A larger one takes longer for a part of a file than an
+/// abort may wait.
+pub const SEARCH_PATTERN_BYTES: usize = 2 * 1024 * 1024;
+
+/// Nesting of a search's pattern: reading it recurses.
+pub const SEARCH_PATTERN_DEPTH: u32 = 64;
 
 /// Tool calls of one answer that run side by side. From the execution model.
 pub const PARALLEL_TOOLS: usize = 4;
@@ -563,6 +618,16 @@ pub const EXPANSION_BYTES: usize = 1024 * 1024;
 
 /// Files that one message may refer to. A person names a few.
 pub const REFERENCES: usize = 20;
+
+/// Names that are looked up on the disk for one message. A text may have an `@` in every word, and a name may have
+/// to be tried without the punctuation behind it.
+pub const REFERENCE_LOOKUPS: usize = 200;
+
+/// Bytes of all those names together (64 KiB): each folder in a name is a look at the disk.
+pub const REFERENCE_LOOKUP_BYTES: usize = 64 * 1024;
+
+/// Longest name behind an `@`, in bytes: what Linux takes for a path.
+pub const REFERENCE_BYTES: usize = 4096;
 
 /// Bytes of files that are attached to one message (192 KiB), or a quarter of the model's window if that is
 /// less.

@@ -25,7 +25,7 @@ use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::limits::{QUERY_CACHE, QUERY_CACHE_BYTES};
 use crate::query::compile::{Level, What};
-use crate::query::run::Outcomes;
+use crate::query::run::{Held, Outcomes};
 use crate::query::world::World;
 use crate::session::{ApiError, Call, Query, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
@@ -159,12 +159,12 @@ impl Prepared {
         outcomes
     }
 
-    /// Answers from one moment of the process.
+    /// Answers from one moment of the process; with what counts the answer's memory until it was sent.
     ///
     /// # Errors
     /// `runtime/query-failed` where a bound was reached, or where the query is strict and not all of it
     /// could be resolved.
-    pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<QueryAnswer, ApiError> {
+    pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<(QueryAnswer, Held), ApiError> {
         let begun = Instant::now();
         let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
         count(begun);
@@ -179,6 +179,6 @@ impl Prepared {
             }
             return Err(error);
         }
-        Ok(QueryAnswer { result: answered.result, missing: answered.missing, errors })
+        Ok((QueryAnswer { result: answered.result, missing: answered.missing, errors }, answered.held))
     }
 }

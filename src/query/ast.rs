@@ -111,7 +111,8 @@ impl Query {
 }
 
 impl Ask {
-    fn to_value(&self) -> Value<'static> {
+    /// The ask as a value: equal asks are equal values.
+    pub(super) fn to_value(&self) -> Value<'static> {
         let with =
             |what: Value<'static>, params: &Map<'static>| Value::list([what, Value::from(params.clone())]);
         let join = |key: Value<'static>, sub: Value<'static>| Value::map([(key, sub)]);

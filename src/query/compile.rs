@@ -118,9 +118,15 @@ const ALIAS: &str = "pathom/as";
 impl Level {
     /// A level for the names that `attr` knows.
     pub fn new(query: &Query, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
-        let asks: Vec<_> = query.asks.iter().map(|ask| LevelAsk::new(ask, attr)).collect();
+        let made = |asks: Vec<&Ask>| asks.into_iter().map(|ask| LevelAsk::new(ask, attr)).collect::<Vec<_>>();
+        let mut asks = made(once(query.asks.iter()));
         let mut keys = HashSet::new();
         let distinct = asks.iter().all(|ask| !matches!(ask.what, What::All) && keys.insert(ask.key.clone()));
+        if !distinct && asks.len() < query.asks.len() {
+            // Different asks share a key, and the last one stands in the result.
+            asks = made(once(query.asks.iter().rev()));
+            asks.reverse();
+        }
         Self { asks, distinct, direct: RwLock::default() }
     }
 
@@ -159,6 +165,13 @@ impl Level {
     pub fn mutates(&self) -> bool {
         self.asks.iter().any(|ask| matches!(ask.what, What::Mutation { .. }))
     }
+}
+
+/// The asks without those that came before with the same params and the same below them: the answer to both is the
+/// same value under the same key. Mutations are made as often as they are written.
+fn once<'q>(asks: impl Iterator<Item = &'q Ask>) -> Vec<&'q Ask> {
+    let mut seen = HashSet::new();
+    asks.filter(|ask| matches!(ask, Ask::Mutation { .. }) || seen.insert(ask.to_value())).collect()
 }
 
 impl LevelAsk {
@@ -237,4 +250,27 @@ fn leads_to_slow(graph: &Graph, attr: Attr, seen: &mut Bits) -> bool {
                     || node.input.iter().any(|input| leads_to_slow(graph, input.attr, seen))
             })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::parse::parse;
+
+    #[test]
+    fn equal_asks_of_one_level_are_resolved_once() {
+        for (query, expected) in [
+            ("[:a :b :a]", "[:a :b]"),
+            ("[{:a [*]} {:a [*]} {:a [:b]}]", "[:a :a]"),
+            ("[(:a {:x 1}) (:a {:x 2}) (:a {:x 1})]", "[:a :a]"),
+            ("[(f {}) (f {})]", "[f f]"),
+            ("[* :a *]", "[:a *]"),
+        ] {
+            let level = Level::new(&parse(query).unwrap(), &|_| None);
+            let keys = Value::vector(level.asks.iter().map(|ask| ask.key.clone()));
+            assert_eq!(keys.to_string(), expected, "{query}");
+        }
+        let many = format!("[{}]", "{:a [*]} ".repeat(640));
+        assert_eq!(Level::new(&parse(&many).unwrap(), &|_| None).asks.len(), 1);
+    }
 }

@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 
 mod entity;
 mod find;
+mod held;
 
 use entity::{Entity, Span, everything, kinds, plain, spread};
 use find::seeded;
+pub use held::{Held, let_go_of_much};
 
-use crate::limits::{MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERY_FAILURES, QUERY_MILLIS};
+use crate::limits::{
+    MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_FAILURES, QUERY_MILLIS,
+};
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
 use crate::query::graph::{Bits, Datum, Graph};
 use crate::query::plan::Plan;
@@ -33,14 +37,21 @@ pub struct Answered {
     pub missing: Vec<Value<'static>>,
     /// What failed, by attribute or way, with why.
     pub errors: Map<'static>,
+    /// What the answer takes, to be kept until it was sent.
+    pub held: Held,
 }
 
 /// A bound was reached; the text says which.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// The answer is too large.
-    #[error("The answer holds more than {MAX_QUERY_VALUES} values; ask for less, or with :limit.")]
+    #[error(
+        "The answer holds more than {MAX_QUERY_VALUES} values or {QUERY_BYTES} bytes; ask for less, or with :limit."
+    )]
     TooLarge,
+    /// All answers together are too large.
+    #[error("Answers to other queries hold nearly {QUERIES_BYTES} bytes; ask again.")]
+    Crowded,
     /// The answer takes too long.
     #[error("The answer takes more than {QUERY_MILLIS} ms; ask for less.")]
     TooLong,
@@ -93,12 +104,13 @@ pub fn run_within(
         demanding: Bits::default(),
         values: 0,
         ticks: 0,
+        held: Held::default(),
         bounds,
     };
     let mut group = [Entity::known(graph, entity)];
     let whole = Via::Level(level);
     let result = run.level(level, whole, None, &mut group)?.pop().unwrap_or(Value::Nil);
-    Ok(Answered { result, missing: run.missing, errors: run.errors })
+    Ok(Answered { result, missing: run.missing, errors: run.errors, held: run.held })
 }
 
 struct Running<'a> {
@@ -114,6 +126,7 @@ struct Running<'a> {
     demanding: Bits,
     values: usize,
     ticks: u32,
+    held: Held,
     bounds: Bounds,
 }
 
@@ -140,9 +153,11 @@ impl Running<'_> {
             return Err(Stop::TooLarge);
         }
         self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(256)
-            && self.bounds.deadline.is_some_and(|deadline| Instant::now() > deadline)
-        {
+        if self.ticks.is_multiple_of(256) { self.in_time() } else { Ok(()) }
+    }
+
+    fn in_time(&self) -> Result<(), Stop> {
+        if self.bounds.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(Stop::TooLong);
         }
         Ok(())
@@ -161,7 +176,9 @@ impl Running<'_> {
                 if let Some(field) = direct.get(place).copied().flatten() {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(handle) = group.get(*at).and_then(|entity| entity.handle(field.handle)) {
-                            map.push([ask.key.clone(), (field.read)(handle, field.place)]);
+                            let value = (field.read)(handle, field.place);
+                            self.held.take(&value)?;
+                            map.push([ask.key.clone(), value]);
                         }
                     }
                     continue;
@@ -169,7 +186,9 @@ impl Running<'_> {
                 if let What::All = ask.what {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(entity) = group.get(*at) {
-                            map.extend(everything(self.graph, entity));
+                            let all = everything(self.graph, entity);
+                            all.iter().try_for_each(|[_, value]| self.held.take(value))?;
+                            map.extend(all);
                         }
                     }
                     continue;
@@ -205,8 +224,9 @@ impl Running<'_> {
                 let mut data = self.find(name, params.as_ref(), plan, group, which)?;
                 match sub {
                     None => {
-                        let column = data.into_iter().map(|datum| datum.map(plain));
-                        Ok(column.collect())
+                        let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
+                        column.iter().flatten().try_for_each(|value| self.held.take(value))?;
+                        Ok(column)
                     }
                     Some(sub) => self.join(place, sub, key, via, left, &mut data),
                 }
@@ -288,7 +308,11 @@ impl Running<'_> {
             None => vec![Some(Datum::Value(Value::from(known)))],
         };
         let column = match sub {
-            None => data.into_iter().map(|datum| datum.map(plain)).collect(),
+            None => {
+                let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
+                column.iter().flatten().try_for_each(|value| self.held.take(value))?;
+                column
+            }
             Some(LevelSub::Again(_)) => vec![None],
             Some(sub @ LevelSub::Level(level)) => {
                 self.join(place, sub, key, Via::Level(level), None, &mut data)?
@@ -299,6 +323,10 @@ impl Running<'_> {
         };
         self.demanding = demanding;
         let value = column.into_iter().next().flatten();
+        // Each of the group gets a copy of its own.
+        for copy in value.iter().cycle().take(times.saturating_sub(1)) {
+            self.held.take(copy)?;
+        }
         Ok(vec![value; times])
     }
 
@@ -342,10 +370,13 @@ impl Running<'_> {
                 let mut rows = Vec::with_capacity(handles.len());
                 for handle in handles {
                     self.tick(fields.len())?;
-                    let entries = level.asks.iter().zip(&fields);
-                    let entries =
-                        entries.map(|(ask, field)| [ask.key.clone(), (field.read)(handle, field.place)]);
-                    rows.push(Value::from(map_of(entries.collect(), level.distinct)));
+                    let mut entries = Vec::with_capacity(fields.len());
+                    for (ask, field) in level.asks.iter().zip(&fields) {
+                        let value = (field.read)(handle, field.place);
+                        self.held.take(&value)?;
+                        entries.push([ask.key.clone(), value]);
+                    }
+                    rows.push(Value::from(map_of(entries, level.distinct)));
                 }
                 return Ok(vec![Some(Value::Vector(rows.into_boxed_slice()))]);
             }

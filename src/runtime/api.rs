@@ -6,6 +6,8 @@ use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{JobFacts, ListedSession, SessionFacts};
+use crate::heap;
+use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::provider::models::{Model, Models};
@@ -194,6 +196,10 @@ impl SessionApi for Runtime {
         reply: Reply<Vec<ListedSession>>,
     ) {
         let shared = self.shared.clone();
+        if text.as_ref().is_some_and(|text| text.len() > SEARCH_QUERY_BYTES) {
+            let expected = format!("a text of at most {SEARCH_QUERY_BYTES} bytes");
+            return reply.fail(ApiError::invalid_param("text", &expected));
+        }
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
                 let facts = handle.snapshot().facts.clone();
@@ -213,15 +219,24 @@ impl SessionApi for Runtime {
             };
             let waits = prepared.waits();
             let runtime = self.clone();
-            let answer = move || {
+            let answer = move |reply: Reply<QueryAnswer>| {
                 let outcomes = prepared.mutate(&runtime, &call);
-                prepared.run(&Moment::new(runtime, call), outcomes)
+                match prepared.run(&Moment::new(runtime, call), outcomes) {
+                    Ok((answer, held)) => {
+                        reply.ok(answer);
+                        drop(held);
+                    }
+                    Err(error) => reply.fail(error),
+                }
+                if query::run::let_go_of_much() {
+                    heap::give_back();
+                }
             };
             if waits {
                 // Beside the connection's thread: its next requests are not held up.
-                self.shared.tasks.spawn_blocking(move || reply.send(answer()));
+                self.shared.tasks.spawn_blocking(move || answer(reply));
             } else {
-                reply.send(answer());
+                answer(reply);
             }
         });
     }

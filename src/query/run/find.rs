@@ -139,6 +139,7 @@ impl Running<'_> {
         if which.is_empty() {
             return Ok(Vec::new());
         }
+        self.in_time()?;
         let mut nested = Vec::with_capacity(which.len());
         for at in which {
             self.tick(1)?;

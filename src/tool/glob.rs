@@ -1,0 +1,121 @@
+//! Every glob of the program: those of tools, of permission rules and of ignore files.
+//!
+//! A glob comes from a model, a project or a guest, and the library that reads it recurses for each open brace.
+//! So its length and its groups are bounded here, before the library sees it. Knows text and paths; not what a
+//! glob is for. No other module calls the library (`tests/layering.rs` looks for that).
+
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+
+use crate::limits::{GLOB_BYTES, GLOB_GROUPS, IGNORE_LINES};
+
+/// Checks that a glob is within bounds.
+///
+/// All opening braces count, also escaped ones: nesting cannot be deeper than that, however the rest is read.
+fn check(glob: &str) -> Result<(), String> {
+    if glob.len() > GLOB_BYTES {
+        return Err(format!("a glob has at most {GLOB_BYTES} bytes"));
+    }
+    if memchr::memchr_iter(b'{', glob.as_bytes()).count() > GLOB_GROUPS {
+        return Err(format!("a glob has at most {GLOB_GROUPS} groups in braces"));
+    }
+    Ok(())
+}
+
+/// A glob for paths. `*` stays within a folder, and `x/**` matches the folder `x` itself too: who may not see what
+/// is in it may not list it.
+#[derive(Debug, Clone)]
+pub struct PathGlob {
+    glob: GlobMatcher,
+    folder: Option<GlobMatcher>,
+}
+
+impl PathGlob {
+    /// Reads a glob.
+    ///
+    /// # Errors
+    /// What is wrong with it, for a person.
+    pub fn new(glob: &str) -> Result<Self, String> {
+        check(glob)?;
+        let matcher = |glob: &str| {
+            let read = GlobBuilder::new(glob).literal_separator(true).build();
+            read.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
+        };
+        let folder = glob.strip_suffix("/**").filter(|folder| !folder.is_empty());
+        // Without its end a group may be open: such a glob names no single folder.
+        Ok(Self { glob: matcher(glob)?, folder: folder.and_then(|folder| matcher(folder).ok()) })
+    }
+
+    /// Whether it matches a path.
+    pub fn is_match(&self, path: &Path) -> bool {
+        self.glob.is_match(path) || self.folder.as_ref().is_some_and(|folder| folder.is_match(path))
+    }
+}
+
+/// A glob that matches this text alone.
+pub fn escape(text: &str) -> String {
+    globset::escape(text)
+}
+
+/// A glob of a searching tool, relative to the folder that is searched.
+///
+/// # Errors
+/// What is wrong with it, for the model.
+pub(super) fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
+    let Some(glob) = glob else { return Ok(Override::empty()) };
+    let wrong = |error: &dyn std::fmt::Display| format!("The glob cannot be used: {error}.");
+    check(glob).map_err(|error| wrong(&error))?;
+    let mut only = OverrideBuilder::new(folder);
+    only.add(glob).map_err(|error| wrong(&error))?;
+    only.build().map_err(|error| wrong(&error))
+}
+
+/// The lines of an ignore file that stands in a folder. A line that cannot be used is skipped.
+pub(super) fn ignored(folder: &Path, lines: &str) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(folder);
+    for line in lines.strip_prefix('\u{feff}').unwrap_or(lines).lines().take(IGNORE_LINES) {
+        if check(line).is_ok() {
+            let _ = builder.add_line(None, line);
+        }
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_braces_beyond_the_bound_are_an_error() {
+        for glob in ["{".repeat(15_000), "[{]".repeat(17), "{a,".repeat(17) + &"}".repeat(17), "a".repeat(4097)] {
+            assert!(PathGlob::new(&glob).is_err());
+            assert!(only(Path::new("/w"), Some(&glob)).is_err());
+            assert!(ignored(Path::new("/w"), &format!("{glob}\n")).is_empty());
+        }
+        let deep = "{a,".repeat(16) + "b" + &"}".repeat(16);
+        assert!(PathGlob::new(&deep).unwrap().is_match(Path::new("b")));
+    }
+
+    #[test]
+    fn glob_of_all_in_a_folder_matches_the_folder() {
+        let glob = PathGlob::new("private/**").unwrap();
+        for (path, expected) in [("private", true), ("private/a/b", true), ("privateer", false), ("a", false)] {
+            assert_eq!(glob.is_match(Path::new(path)), expected, "{path}");
+        }
+        assert!(PathGlob::new("/**").unwrap().is_match(Path::new("/etc")));
+        assert!(PathGlob::new("{a,b/**}").unwrap().is_match(Path::new("b/c")));
+    }
+
+    #[test]
+    fn ignore_lines_beyond_the_bound_are_skipped() {
+        let lines = format!("*.log\n{}\n!keep.log\n", "{".repeat(20));
+        let ignored = ignored(Path::new("/w"), &lines);
+        assert!(ignored.matched("/w/a.log", false).is_ignore());
+        assert!(ignored.matched("/w/keep.log", false).is_whitelist());
+        let many = "x\n".repeat(IGNORE_LINES) + "y\n";
+        assert!(super::ignored(Path::new("/w"), &many).matched("/w/y", false).is_none());
+    }
+}

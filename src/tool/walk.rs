@@ -1,0 +1,258 @@
+//! The walk over a folder that the searching tools do: ignore files hold, hidden files are left out, links are not
+//! followed, and what a rule denies is not seen.
+//!
+//! Every folder and file is opened relative to the folder that it stands in, so that nothing that changes meanwhile
+//! leads out of the folder that was judged. Ignore files are a project's: they are read as regular files and within
+//! bounds. Knows the file system and the rules that deny; not what is looked for.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, gitconfig_excludes_path};
+use ignore::overrides::Override;
+use rustix::fs::{CWD, Mode, OFlags};
+use tokio_util::sync::CancellationToken;
+
+use super::glob::{self, PathGlob};
+use super::permission::{Decision, Rule};
+use crate::files;
+use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, WALK_DEPTH};
+
+/// The paths that rules deny to tools that read, compiled once for a call.
+#[derive(Debug, Default)]
+pub struct Barred {
+    globs: Vec<PathGlob>,
+    workspace: PathBuf,
+    /// Whether a rule denies every path.
+    all: bool,
+}
+
+impl Barred {
+    /// What the rules deny to a tool. A rule that denies `read` holds for the tools that read many files as well.
+    pub fn new(rules: &[Rule], workspace: &Path, tool: &str) -> Self {
+        let mut barred = Self { workspace: workspace.to_owned(), ..Self::default() };
+        let holds = |rule: &&Rule| {
+            rule.decision == Decision::Deny
+                && rule.command.is_none()
+                && rule.tool.as_deref().is_none_or(|name| name == tool || name == "read")
+        };
+        for rule in rules.iter().filter(holds) {
+            match rule.path.as_deref().map(PathGlob::new) {
+                Some(Ok(glob)) => barred.globs.push(glob),
+                None => barred.all = true,
+                // No such rule is made: it was checked when it was read.
+                Some(Err(_)) => {}
+            }
+        }
+        barred
+    }
+
+    /// Whether a path is denied.
+    pub fn bars(&self, path: &Path) -> bool {
+        self.all
+            || self.globs.iter().any(|glob| {
+                glob.is_match(path)
+                    || path.strip_prefix(&self.workspace).is_ok_and(|inside| glob.is_match(inside))
+            })
+    }
+}
+
+/// A file that a walk came to, of any kind but a folder.
+pub(super) struct Found {
+    /// Where it stands.
+    pub path: PathBuf,
+    folder: Arc<OwnedFd>,
+    name: OsString,
+}
+
+impl Found {
+    /// Opens the file that was found, and no other, where it is a regular one.
+    pub fn open(&self) -> io::Result<File> {
+        regular(&*self.folder, Path::new(&self.name))
+    }
+}
+
+/// Opens a regular file that stands in a folder. A link is not followed, and nothing is waited for.
+fn regular(folder: impl AsFd, name: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+fn folder(above: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(above, name, flags, Mode::empty())?)
+}
+
+/// The ignore files of one folder: `.ignore`, `.gitignore`, `.git/info/exclude`.
+type Ignores = [Gitignore; 3];
+
+/// A folder on the way down.
+struct Level {
+    folder: Arc<OwnedFd>,
+    path: PathBuf,
+    ignores: Ignores,
+    ahead: std::vec::IntoIter<(OsString, bool)>,
+}
+
+/// See the module. Files come sorted by their paths.
+pub(super) struct Walk<'c> {
+    only: Override,
+    barred: &'c Barred,
+    stop: &'c CancellationToken,
+    /// The ignore files of the folders above, the outermost first.
+    above: Vec<Ignores>,
+    /// The user's own, for every repository.
+    global: Gitignore,
+    levels: Vec<Level>,
+    first: Option<Found>,
+    /// Folders of which something was left out: they are too deep, or have too many entries.
+    pub cut: usize,
+}
+
+impl<'c> Walk<'c> {
+    /// A walk over a folder, or over one file. `path` has no links.
+    ///
+    /// # Errors
+    /// What is wrong with the path or the glob, for the model.
+    pub fn new(
+        path: &Path,
+        glob: Option<&str>,
+        barred: &'c Barred,
+        stop: &'c CancellationToken,
+    ) -> Result<Self, String> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => format!("{} does not exist.", path.display()),
+            _ => format!("{} cannot be read: {error}.", path.display()),
+        };
+        if barred.bars(path) {
+            return Err(format!("A rule denies {}.", path.display()));
+        }
+        let mut walk = Self {
+            only: glob::only(path, glob)?,
+            barred,
+            stop,
+            above: Vec::new(),
+            global: Gitignore::empty(),
+            levels: Vec::new(),
+            first: None,
+            cut: 0,
+        };
+        if let (Some(parent), Some(name), Err(_)) = (path.parent(), path.file_name(), files::open_folder(path)) {
+            files::open_regular(path).map_err(failed)?;
+            let folder = Arc::new(files::open_folder(parent).map_err(failed)?);
+            walk.first = Some(Found { path: path.to_owned(), folder, name: name.to_owned() });
+            return Ok(walk);
+        }
+        let outermost: Vec<&Path> = path.ancestors().skip(1).collect();
+        for above in outermost.into_iter().rev() {
+            let Ok(folder) = files::open_folder(above) else { continue };
+            walk.above.push(ignores(&folder, above, |_| true));
+        }
+        if let Some(file) = gitconfig_excludes_path() {
+            walk.global = glob::ignored(path, &lines(regular(CWD, &file)));
+        }
+        walk.enter(files::open_folder(path).map_err(failed)?, path.to_owned());
+        Ok(walk)
+    }
+
+    fn enter(&mut self, folder: OwnedFd, path: PathBuf) {
+        // What cannot be read is passed over, as it would be by a person.
+        let mut names = files::entries(&folder, FOLDER_ENTRIES).unwrap_or_default();
+        if names.len() >= FOLDER_ENTRIES {
+            self.cut = self.cut.saturating_add(1);
+        }
+        names.sort_unstable();
+        let has = |wanted: &str| names.binary_search_by(|(name, _)| name.as_os_str().cmp(wanted.as_ref())).is_ok();
+        let ignores = ignores(&folder, &path, has);
+        self.levels.push(Level { folder: Arc::new(folder), path, ignores, ahead: names.into_iter() });
+    }
+
+    /// Whether something is left out, as Git and its users have it: the tool's glob decides first, then the ignore
+    /// files, the nearest first; hidden files are left out where none says otherwise.
+    fn leaves_out(&self, path: &Path, name: &OsString, is_folder: bool) -> bool {
+        if self.barred.bars(path) {
+            return true;
+        }
+        let by_glob = self.only.matched(path, is_folder);
+        if !by_glob.is_none() {
+            return by_glob.is_ignore();
+        }
+        let here = self.levels.iter().rev().map(|level| &level.ignores);
+        let all: Vec<&Ignores> = here.chain(self.above.iter().rev()).collect();
+        for sort in 0..3usize {
+            let files = all.iter().filter_map(|ignores| ignores.get(sort));
+            for file in files {
+                match file.matched(path, is_folder) {
+                    Match::None => {}
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                }
+            }
+        }
+        match self.global.matched(path, is_folder) {
+            Match::None => name.as_bytes().starts_with(b"."),
+            found => found.is_ignore(),
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        loop {
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            let depth = self.levels.len();
+            let level = self.levels.last_mut()?;
+            let Some((name, is_folder)) = level.ahead.next() else {
+                self.levels.pop();
+                continue;
+            };
+            let (within, path) = (level.folder.clone(), level.path.join(&name));
+            if self.leaves_out(&path, &name, is_folder) {
+                continue;
+            }
+            if !is_folder {
+                return Some(Found { path, folder: within, name });
+            }
+            if depth >= WALK_DEPTH {
+                self.cut = self.cut.saturating_add(1);
+            } else if let Ok(folder) = folder(&*within, Path::new(&name)) {
+                self.enter(folder, path);
+            }
+        }
+    }
+}
+
+fn ignores(folder: &OwnedFd, path: &Path, has: impl Fn(&str) -> bool) -> Ignores {
+    let read = |entry: &str, file: &str| match has(entry) {
+        true => glob::ignored(path, &lines(regular(folder, Path::new(file)))),
+        false => Gitignore::empty(),
+    };
+    [read(".ignore", ".ignore"), read(".gitignore", ".gitignore"), read(".git", ".git/info/exclude")]
+}
+
+/// The whole lines of an ignore file, as far as they are read. Without one there are none.
+fn lines(file: io::Result<File>) -> String {
+    let mut bytes = Vec::new();
+    let Ok(file) = file else { return String::new() };
+    if file.take(IGNORE_BYTES).read_to_end(&mut bytes).is_err() {
+        return String::new();
+    }
+    if u64::try_from(bytes.len()).is_ok_and(|length| length >= IGNORE_BYTES) {
+        bytes.truncate(memchr::memrchr(b'\n', &bytes).unwrap_or(0));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
