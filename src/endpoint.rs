@@ -11,7 +11,7 @@ mod handshake;
 mod outbox;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::frame::decode::{self, Rejection, Request, invalid_frame};
 use crate::frame::encode::{self, ErrorFrame};
 use crate::frame::{Line, Splitter, Style};
 use crate::heap;
-use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED};
+use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
 use crate::message::SessionId;
 use crate::router;
 use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
@@ -128,6 +128,29 @@ pub fn start(
     Ok(connection)
 }
 
+/// Bytes of lines that have not ended, of all connections of the process.
+static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
+
+/// A connection's part of [`UNFINISHED`], given back when it ends.
+#[derive(Default)]
+struct Share(usize);
+
+impl Share {
+    /// Counts what is held now. Returns whether all together is within the bound.
+    fn set(&mut self, bytes: usize) -> bool {
+        let before = std::mem::replace(&mut self.0, bytes);
+        UNFINISHED.fetch_sub(before, Ordering::AcqRel);
+        let all = UNFINISHED.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
+        bytes == 0 || all <= UNFINISHED_BYTES
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Connection {
     /// Leaves the runtime. [`Connection::drain`] takes the receiver that this returns.
     pub fn leave(&self) -> Receiver<()> {
@@ -170,6 +193,7 @@ impl Connection {
     /// Reads lines and serves them until the input ends.
     fn read(&self, mut input: Box<dyn Input>) {
         let mut splitter = Splitter::new(MAX_LINE_BYTES);
+        let mut share = Share::default();
         loop {
             let filled = splitter.fill(&mut input);
             self.outbox.hold();
@@ -180,6 +204,12 @@ impl Connection {
                 if !self.outbox.wait_for_room(|| input.has_ended(), STALLED) {
                     return;
                 }
+            }
+            // The editor's own lines are always taken.
+            if self.kind == Kind::Socket && !share.set(splitter.held()) {
+                splitter.skip();
+                share.set(0);
+                took_much = true;
             }
             self.outbox.flush();
             if took_much {
@@ -195,6 +225,13 @@ impl Connection {
     fn serve(&self, line: &Line<'_>) {
         let bytes = match line {
             Line::Whole(bytes) => bytes,
+            Line::Oversize(length) if *length <= MAX_LINE_BYTES => {
+                let message = format!(
+                    "All clients together have sent more than {UNFINISHED_BYTES} bytes of lines that have not ended; \
+                     this one of {length} bytes was not taken. Send it again."
+                );
+                return self.reject(invalid_frame("line-too-long", UNFINISHED_BYTES, &message));
+            }
             Line::Oversize(length) => {
                 let message = format!("The line is {length} bytes long; at most {MAX_LINE_BYTES} are taken.");
                 return self.reject(invalid_frame("line-too-long", MAX_LINE_BYTES, &message));

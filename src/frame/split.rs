@@ -117,6 +117,22 @@ impl Splitter {
         (!rest.is_empty()).then_some(Line::Unterminated(rest))
     }
 
+    /// Bytes that are held beyond those of a usual read: of a line that has not ended.
+    pub fn held(&self) -> usize {
+        let line = self.filled.saturating_sub(self.start);
+        if line > READ_BYTES.saturating_mul(4) { self.buffer.len() } else { 0 }
+    }
+
+    /// Skips the line that has not ended, as one that is too long.
+    pub fn skip(&mut self) {
+        let held = self.filled.saturating_sub(self.start);
+        self.skipping = Some(self.skipping.unwrap_or(0).saturating_add(held));
+        self.start = 0;
+        self.filled = 0;
+        self.scanned = 0;
+        self.buffer = Vec::new();
+    }
+
     /// Moves the line that is not complete to the front and makes room for a read.
     fn make_room(&mut self) {
         if self.start > 0 {
@@ -210,5 +226,19 @@ mod tests {
         splitter.push(b"\nnext\n");
         assert_eq!(splitter.next_line(), Some(Line::Oversize(500_000)));
         assert_eq!(splitter.next_line(), Some(Line::Whole(b"next")));
+    }
+
+    #[test]
+    fn a_line_that_is_skipped_is_told_and_not_held() {
+        let mut splitter = Splitter::new(100 * READ_BYTES);
+        splitter.push(&vec![b'x'; 10 * READ_BYTES]);
+        assert_eq!(splitter.next_line(), None);
+        assert!(splitter.held() >= 10 * READ_BYTES);
+        splitter.skip();
+        assert_eq!((splitter.held(), splitter.buffer.capacity()), (0, 0));
+        splitter.push(b"rest\nnext\n");
+        assert_eq!(splitter.next_line(), Some(Line::Oversize(10 * READ_BYTES + 4)));
+        assert_eq!(splitter.next_line(), Some(Line::Whole(b"next")));
+        assert_eq!(splitter.held(), 0);
     }
 }

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::limits::JOURNAL_BYTES;
 use crate::private;
@@ -114,7 +114,14 @@ impl Files for SystemFiles {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(true).open(path)?))
+        // A client may name any path: what is no regular file might never end, or never begin.
+        let waits_for_nobody = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).custom_flags(waits_for_nobody).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(Box::new(file))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

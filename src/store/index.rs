@@ -422,9 +422,10 @@ fn same(known: &Known, found: &Found) -> bool {
 /// The words as a query: each as it is, the last one as the beginning of a word. `None` where there are
 /// no words.
 fn query(text: &str) -> Option<String> {
+    let mut seen = std::collections::HashSet::new();
     let words: Vec<String> = text
         .split_whitespace()
-        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .filter(|word| word.chars().any(char::is_alphanumeric) && seen.insert(*word))
         .map(|word| format!("\"{}\"", word.replace('"', "\"\"")))
         .collect();
     (!words.is_empty()).then(|| format!("{}*", words.join(" ")))
