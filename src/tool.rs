@@ -20,6 +20,7 @@ mod bash;
 mod diff;
 mod edit;
 mod find;
+pub mod glob;
 pub mod output;
 pub mod path;
 pub mod permission;
@@ -28,6 +29,7 @@ mod read;
 pub mod sandbox;
 mod search;
 pub mod shell;
+pub mod walk;
 mod write;
 
 use output::{Kept, Outputs};
@@ -55,6 +57,8 @@ pub struct Context {
     pub sandbox: Option<sandbox::Sandbox>,
     /// Variables that commands do not inherit: those that hold keys.
     pub hidden: Arc<[String]>,
+    /// What rules deny below a folder that the call may read.
+    pub barred: Arc<walk::Barred>,
     /// Ends the call.
     pub stop: CancellationToken,
     /// Is shown the newest part of the output while the call runs.
@@ -161,9 +165,10 @@ pub fn specs() -> Vec<ToolSpec> {
     specs
 }
 
-/// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image.
-pub fn read_file(path: &Path, first: usize, limit: Option<usize>) -> Outcome {
-    read::read(path, first, limit.unwrap_or(READ_LINES)).unwrap_or_else(|error| {
+/// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image; of a folder the names
+/// that are not barred.
+pub fn read_file(path: &Path, first: usize, limit: Option<usize>, barred: &walk::Barred) -> Outcome {
+    read::read(path, first, limit.unwrap_or(READ_LINES), barred).unwrap_or_else(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
             _ => error.to_string(),

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use crate::limits::{EDITOR_PATH_BYTES, EDITOR_TEXT_BYTES};
+use crate::tool::walk::Barred;
 use crate::tool::{self, path};
 use crate::value::{Map, Value};
 
@@ -120,7 +121,7 @@ impl Editor {
         }
         let first = usize::try_from(selection.start.line).unwrap_or(usize::MAX).saturating_add(1);
         let lines = selection.end.line.saturating_sub(selection.start.line).saturating_add(1);
-        let read = tool::read_file(&path, first, usize::try_from(lines).ok());
+        let read = tool::read_file(&path, first, usize::try_from(lines).ok(), &Barred::default());
         if !read.is_error && read.images.is_empty() {
             (selection.text, selection.cut) = cut(&read.text, EDITOR_TEXT_BYTES);
         }

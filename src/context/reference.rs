@@ -1,12 +1,16 @@
 //! Files that a prompt refers to as `@path`: found in its text, and read as the read tool reads them.
 //!
-//! Who may read what, the caller says for each path.
+//! Who may read what, the caller says for each path. A text may be megabytes long and full of names, so finding them
+//! is linear, few names are looked up, and all of it ends when the caller says so.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::limits::{REFERENCES, REFERENCES_BYTES};
+use crate::limits::{
+    REFERENCE_BYTES, REFERENCE_LOOKUP_BYTES, REFERENCE_LOOKUPS, REFERENCES, REFERENCES_BYTES, TOOL_FILE_BYTES,
+};
 use crate::message::Block;
+use crate::tool::walk::Barred;
 use crate::tool::{self, path};
 
 /// A file that was referred to.
@@ -22,6 +26,16 @@ pub struct Attachment {
     pub failed: bool,
 }
 
+/// What may be read for a message, and for how long.
+pub struct Reader<'r> {
+    /// Whether a path may be read; if not, why.
+    pub may_read: &'r dyn Fn(&Path) -> Result<(), String>,
+    /// What is not listed in a folder that may be read.
+    pub barred: &'r Barred,
+    /// Whether nobody waits for it any more.
+    pub is_stopped: &'r dyn Fn() -> bool,
+}
+
 /// A path that a text may mean, without its `@`, and whether it was written in quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mention<'t> {
@@ -31,25 +45,24 @@ struct Mention<'t> {
 
 /// Whether a text may refer to a file. Cheap, for the many that do not.
 pub fn may_refer(text: &str) -> bool {
-    !mentions(text).is_empty()
+    mentions(text).next().is_some()
 }
 
 /// The files that a text refers to, each once, in order.
 ///
-/// A word that no file is named like is left alone, unless it can only be meant as a path. `may_read` is
-/// asked for each path, resolved; why it may not is told in the attachment's place. At most `room` bytes
+/// A word that no file is named like is left alone, unless it can only be meant as a path. The reader is
+/// asked for each path, resolved; why it may not be read is told in the attachment's place. At most `room` bytes
 /// are attached altogether. Reads the disk.
-pub fn attach(
-    cwd: &Path,
-    text: &str,
-    room: usize,
-    may_read: &dyn Fn(&Path) -> Result<(), String>,
-) -> Vec<Attachment> {
+pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<Attachment> {
     let mut found: Vec<Attachment> = Vec::new();
     let mut seen: Vec<(PathBuf, Option<Lines>)> = Vec::new();
     let mut left = room.min(REFERENCES_BYTES);
+    let mut look_ups = LookUps { cwd, count: REFERENCE_LOOKUPS, bytes: REFERENCE_LOOKUP_BYTES };
     for mention in mentions(text) {
-        let (name, read) = match locate(cwd, mention) {
+        if (reader.is_stopped)() || look_ups.is_spent() {
+            break;
+        }
+        let (name, read) = match look_ups.locate(mention) {
             Located::No => continue,
             Located::Missing(name) => (name, Err("There is no such file.".to_owned())),
             Located::File { name, path, lines } => {
@@ -57,11 +70,20 @@ pub fn attach(
                     continue;
                 }
                 seen.push((path.clone(), lines));
-                let read = may_read(&path).and_then(|()| {
+                let read = (reader.may_read)(&path).and_then(|()| {
+                    // To a line of it, a file may have to be read from its start.
+                    if std::fs::metadata(&path)
+                        .is_ok_and(|found| found.is_file() && found.len() > TOOL_FILE_BYTES)
+                    {
+                        let most = "It has more than";
+                        return Err(format!(
+                            "{most} {TOOL_FILE_BYTES} bytes: ask the model to read a part of it."
+                        ));
+                    }
                     let (first, limit) = lines.map_or((1, None), |lines| {
                         (lines.first, Some(lines.last.saturating_sub(lines.first).saturating_add(1)))
                     });
-                    let outcome = tool::read_file(&path, first, limit);
+                    let outcome = tool::read_file(&path, first, limit, reader.barred);
                     if outcome.is_error { Err(outcome.text) } else { Ok(outcome) }
                 });
                 (name, read)
@@ -125,30 +147,69 @@ enum Located {
     },
 }
 
-/// The file that a mention means: the whole of it, or without the punctuation of the sentence, or with a
-/// range of lines behind a colon.
-fn locate(cwd: &Path, mention: Mention<'_>) -> Located {
-    let exists = |name: &str| {
-        let path = path::resolve(cwd, name).ok()?;
-        path.exists().then_some(path)
-    };
-    let mut name = mention.text;
-    loop {
-        if let Some(path) = exists(name) {
-            return Located::File { name: name.to_owned(), path, lines: None };
+/// Punctuation of a sentence that a name may stand before.
+const PUNCTUATION: &[char] = &['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '\'', '"', '`'];
+
+/// How much of the punctuation behind a name is taken off step by step: a name may end with some of it.
+const PUNCTUATION_STEPS: usize = 8;
+
+/// What may still be looked up on the disk for a message.
+struct LookUps<'c> {
+    cwd: &'c Path,
+    count: usize,
+    bytes: usize,
+}
+
+impl LookUps<'_> {
+    fn is_spent(&self) -> bool {
+        self.count == 0 || self.bytes == 0
+    }
+
+    fn exists(&mut self, name: &str) -> Option<PathBuf> {
+        if name.is_empty() || name.len() > REFERENCE_BYTES || self.is_spent() {
+            return None;
         }
-        if let Some((base, lines)) = lines(name)
-            && let Some(path) = exists(base)
-        {
-            return Located::File { name: name.to_owned(), path, lines: Some(lines) };
+        self.count = self.count.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(name.len());
+        path::resolve(self.cwd, name).ok().filter(|path| path.exists())
+    }
+
+    /// The file that a mention means: the whole of it, or without the punctuation of the sentence, or with a
+    /// range of lines behind a colon.
+    fn locate(&mut self, mention: Mention<'_>) -> Located {
+        let stripped = mention.text.trim_end_matches(PUNCTUATION);
+        let mut name = mention.text;
+        for step in 0..=PUNCTUATION_STEPS {
+            if let Some(path) = self.exists(name) {
+                return Located::File { name: name.to_owned(), path, lines: None };
+            }
+            if let Some((base, lines)) = lines(name)
+                && let Some(path) = self.exists(base)
+            {
+                return Located::File { name: name.to_owned(), path, lines: Some(lines) };
+            }
+            let shorter = if step.saturating_add(1) == PUNCTUATION_STEPS {
+                Some(stripped)
+            } else {
+                name.strip_suffix(PUNCTUATION)
+            };
+            match shorter {
+                Some(shorter) if !shorter.is_empty() && shorter.len() < name.len() && !mention.quoted => {
+                    name = shorter;
+                }
+                _ => break,
+            }
         }
-        match name.strip_suffix(|c: char| ".,;:!?)]}>'\"`".contains(c)) {
-            Some(shorter) if !shorter.is_empty() && !mention.quoted => name = shorter,
-            _ => break,
-        }
+        means(mention, stripped)
+    }
+}
+
+/// What a mention means that names no file.
+fn means(mention: Mention<'_>, stripped: &str) -> Located {
+    if stripped.len() > REFERENCE_BYTES {
+        return Located::No;
     }
     // `@alice` or `@Override` may mean anything; `@src/x.rs` means a file.
-    let stripped = mention.text.trim_end_matches(|c: char| ".,;:!?)]}>'\"`".contains(c));
     let inner_dot = Path::new(stripped).extension().is_some();
     if mention.quoted || (stripped.contains('/') && inner_dot) || stripped.starts_with(['/', '~', '.']) {
         return Located::Missing(stripped.to_owned());
@@ -165,45 +226,51 @@ fn lines(name: &str) -> Option<(&str, Lines)> {
 }
 
 /// What stands behind an `@` that begins a word. Code in fences is not looked at.
-fn mentions(text: &str) -> Vec<Mention<'_>> {
-    let mut found = Vec::new();
-    if memchr::memchr(b'@', text.as_bytes()).is_none() {
-        return found;
-    }
+fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     let mut fence: Option<&str> = None;
-    for line in text.lines() {
+    // Most texts have none, and then their lines need not be looked at.
+    let text = if memchr::memchr(b'@', text.as_bytes()).is_some() { text } else { "" };
+    let lines = text.lines().filter(move |line| {
         let start = line.trim_start();
         let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
-            (None, None) => in_line(line, &mut found),
+            (None, None) => return true,
             _ => {}
         }
-    }
-    found
+        false
+    });
+    lines.flat_map(|line| InLine { rest: line, before: None })
 }
 
-fn in_line<'t>(line: &'t str, found: &mut Vec<Mention<'t>>) {
-    let mut rest = line;
-    let mut before: Option<char> = None;
-    while let Some(at) = rest.find('@') {
-        let (left, right) = rest.split_at(at);
-        let begins =
-            left.chars().next_back().or(before).is_none_or(|c| c.is_whitespace() || "([{<\"'".contains(c));
-        let after = right.strip_prefix('@').unwrap_or_default();
-        let (text, quoted) = match after.strip_prefix('"') {
-            Some(inner) => (inner.split_once('"').map_or("", |(text, _)| text), true),
-            None => (after.split(char::is_whitespace).next().unwrap_or_default(), false),
-        };
-        if begins && !text.is_empty() {
-            found.push(Mention { text, quoted });
-            rest = after.get(text.len()..).unwrap_or_default();
-            before = text.chars().next_back();
-        } else {
-            rest = after;
-            before = Some('@');
+/// The mentions of a line. Each byte is looked at a bounded number of times.
+struct InLine<'t> {
+    rest: &'t str,
+    before: Option<char>,
+}
+
+impl<'t> Iterator for InLine<'t> {
+    type Item = Mention<'t>;
+
+    fn next(&mut self) -> Option<Mention<'t>> {
+        while let Some((left, after)) = self.rest.split_once('@') {
+            let before = left.chars().next_back().or(self.before);
+            (self.rest, self.before) = (after, Some('@'));
+            if !before.is_none_or(|c| c.is_whitespace() || "([{<\"'".contains(c)) {
+                continue;
+            }
+            let (text, quoted) = match after.strip_prefix('"') {
+                Some(inner) => (inner.split_once('"').map_or("", |(text, _)| text), true),
+                None => (after.split(char::is_whitespace).next().unwrap_or_default(), false),
+            };
+            if !text.is_empty() {
+                (self.rest, self.before) =
+                    (after.get(text.len()..).unwrap_or_default(), text.chars().next_back());
+                return Some(Mention { text, quoted });
+            }
         }
+        None
     }
 }
 
@@ -234,13 +301,20 @@ mod tests {
     fn attached(text: &str) -> Vec<(String, bool)> {
         let dir = folder();
         let cwd = dir.path().canonicalize().unwrap();
-        let found = attach(&cwd, text, usize::MAX, &|path| {
-            if within(path, &cwd) { Ok(()) } else { Err("outside".to_owned()) }
-        });
+        let may_read = |path: &Path| if within(path, &cwd) { Ok(()) } else { Err("outside".to_owned()) };
+        let found = attach(&cwd, text, usize::MAX, &reader(&may_read, &Barred::default()));
         found.into_iter().map(|one| (one.name, !one.failed)).collect()
     }
 
     use crate::tool::path::within;
+
+    fn reader<'r>(may_read: &'r dyn Fn(&Path) -> Result<(), String>, barred: &'r Barred) -> Reader<'r> {
+        Reader { may_read, barred, is_stopped: &|| false }
+    }
+
+    fn all(dir: &Path, text: &str, room: usize) -> Vec<Attachment> {
+        attach(dir, text, room, &reader(&|_| Ok(()), &Barred::default()))
+    }
 
     #[test]
     fn references_are_found_where_a_file_is_meant() {
@@ -270,16 +344,56 @@ mod tests {
     fn what_is_attached_is_bounded() {
         let dir = folder();
         let many: String = (0..REFERENCES + 5).map(|n| format!("@src/a.rs:{} ", n + 1)).collect();
-        let found = attach(dir.path(), &many, usize::MAX, &|_| Ok(()));
+        let found = all(dir.path(), &many, usize::MAX);
         assert_eq!(found.len(), REFERENCES + 1);
-        let found = attach(dir.path(), "@src/a.rs @README", 30, &|_| Ok(()));
+        let found = all(dir.path(), "@src/a.rs @README", 30);
         assert_eq!(found.iter().map(|one| one.failed).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn look_ups_of_one_message_are_bounded() {
+        let dir = folder();
+        let asked = std::cell::Cell::new(0usize);
+        let name = |mention: &str| {
+            let mut look_ups =
+                LookUps { cwd: dir.path(), count: REFERENCE_LOOKUPS, bytes: REFERENCE_LOOKUP_BYTES };
+            let located = look_ups.locate(Mention { text: mention, quoted: false });
+            asked.set(REFERENCE_LOOKUPS - look_ups.count);
+            matches!(located, Located::File { .. })
+        };
+        // A name with much behind it is tried a few times, not once for each character.
+        assert!(name(&format!("README{}", ".".repeat(4000))));
+        assert!(asked.get() <= 2 * (PUNCTUATION_STEPS + 1), "{}", asked.get());
+        assert!(!name(&"README".repeat(10_000)));
+        assert_eq!(asked.get(), 0);
+        // What is behind the last look-up is left alone.
+        let late = format!("{}@README", "@nobody ".repeat(REFERENCE_LOOKUPS));
+        assert!(all(dir.path(), &late, usize::MAX).is_empty());
+        let early = format!("@README {}", "@nobody ".repeat(100_000));
+        assert_eq!(all(dir.path(), &early, usize::MAX).len(), 1);
+    }
+
+    #[test]
+    fn hostile_texts_are_scanned_in_linear_time() {
+        // Quadratic, any of these takes minutes.
+        for unit in ["@", "x@", "(@", "@\"", "@a.", "@a ", "@a:1-", "```@\n"] {
+            let text = unit.repeat(4_000_000 / unit.len());
+            let _ = all(Path::new("/"), &text, usize::MAX);
+        }
+    }
+
+    #[test]
+    fn references_end_when_the_caller_stops() {
+        let dir = folder();
+        let (may_read, barred) = (|_: &Path| Ok(()), Barred::default());
+        let stopped = Reader { may_read: &may_read, barred: &barred, is_stopped: &|| true };
+        assert!(attach(dir.path(), "@README", usize::MAX, &stopped).is_empty());
     }
 
     #[test]
     fn the_model_is_shown_lines_and_reasons() {
         let dir = folder();
-        let found = attach(dir.path(), "@src/a.rs:2 @src/b.rs", usize::MAX, &|_| Ok(()));
+        let found = all(dir.path(), "@src/a.rs:2 @src/b.rs", usize::MAX);
         let text = shown(&found);
         assert!(text.starts_with("<file path=\"src/a.rs:2\">\n     2\ttwo\n"), "{text}");
         assert!(text.ends_with("<file path=\"src/b.rs\" error=\"There is no such file.\"/>\n"), "{text}");

@@ -42,9 +42,12 @@ impl Template {
     /// When the text would be longer than [`EXPANSION_BYTES`].
     pub fn expand(&self, arguments: &str) -> Result<String, String> {
         let arguments = arguments.trim();
-        let words = words(arguments);
         let too_long =
             || format!("/{} with these arguments is longer than {EXPANSION_BYTES} bytes.", self.name);
+        if arguments.len() > EXPANSION_BYTES {
+            return Err(too_long());
+        }
+        let words = words(arguments);
         let mut text = String::new();
         let mut used = false;
         let mut rest = self.body.trim();
@@ -82,6 +85,10 @@ fn words(arguments: &str) -> Vec<String> {
     let mut word: Option<String> = None;
     let mut quote = None;
     for c in arguments.chars() {
+        // There are no places for more.
+        if words.len() >= 9 {
+            return words;
+        }
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => {
@@ -176,5 +183,7 @@ mod tests {
     fn an_expansion_is_bounded() {
         let body = "$ARGUMENTS ".repeat(10_000);
         assert!(template(&body).expand(&"x".repeat(10_000)).is_err());
+        assert!(template("$1").expand(&"x ".repeat(EXPANSION_BYTES)).is_err());
+        assert_eq!(words(&"x ".repeat(20)).len(), 9);
     }
 }

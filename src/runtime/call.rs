@@ -281,8 +281,13 @@ impl Batch<'_> {
     /// What a call would do. Reads files, so away from the session's threads.
     async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, String> {
         let (cwd, call) = (self.cwd.clone(), call.clone());
-        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed)).await;
-        planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned()))
+        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed));
+        // A plan may take long, such as that of many edits of a large file; whoever aborts does not wait for it.
+        tokio::select! {
+            biased;
+            () = self.turn.stop.cancelled() => Err("The call was ended.".to_owned()),
+            planned = planned => planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned())),
+        }
     }
 
     async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
@@ -323,6 +328,7 @@ impl Batch<'_> {
             handle: turn.shared.clock.id("o-"),
             sandbox,
             hidden: manifest.hidden.clone(),
+            barred: self.barred(&call.name).into(),
             stop: turn.stop.child_token(),
             progress: Arc::new(progress),
         };

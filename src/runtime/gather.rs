@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::context::editor::Editor;
-use crate::context::{Places, Project, reference};
+use crate::context::reference::{self, Reader};
+use crate::context::{Places, Project};
 use crate::event::{Body, Cause, Level, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
@@ -18,6 +19,7 @@ use crate::runtime::live::{Live, user_message};
 use crate::session::{ApiError, Reply};
 use crate::store::EntryBody;
 use crate::tool::permission::{self, Access, Verdict};
+use crate::tool::walk::Barred;
 
 /// The entries of a user's message, and what could not be attached, for the person.
 pub(super) struct Gathered {
@@ -63,6 +65,7 @@ impl Live {
         }
         let (facts, rules) =
             (self.facts().clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
+        let stop = self.handle.stoppable();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
             let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
@@ -85,7 +88,12 @@ impl Live {
                 editor.read_selection(&cwd, &may_read);
                 (sent, editor.shown(EDITOR_TEXT_BYTES.min(window / 4)))
             });
-            (reference::attach(&cwd, &text, window, &may_read), editor)
+            let reader = Reader {
+                may_read: &may_read,
+                barred: &Barred::new(&rules, &cwd, "read"),
+                is_stopped: &|| stop.is_cancelled(),
+            };
+            (reference::attach(&cwd, &text, window, &reader), editor)
         });
         let Ok((attachments, editor)) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };

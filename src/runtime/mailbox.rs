@@ -239,6 +239,17 @@ impl Handle {
         self.stage.load_full()
     }
 
+    /// What ends when somebody aborts: the running turn, or without one what is done for a message before its turn
+    /// begins.
+    pub fn stoppable(&self) -> CancellationToken {
+        if let Some(stop) = self.stop.load().as_ref().filter(|stop| !stop.is_cancelled()) {
+            return CancellationToken::clone(stop);
+        }
+        let stop = CancellationToken::new();
+        self.stop.store(Some(Arc::new(stop.clone())));
+        stop
+    }
+
     /// Ends the running turn, if one runs.
     pub fn abort(&self) {
         if let Some(stop) = self.stop.load().as_ref() {

@@ -10,10 +10,13 @@ use std::sync::{Arc, PoisonError};
 use crate::config::{ConfigError, Layers, Settings};
 use crate::context::Scope;
 use crate::edn;
+use crate::files;
+use crate::limits::CONFIG_BYTES;
 use crate::private;
 use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::{ApiError, Reach};
+use crate::tool::glob;
 use crate::tool::permission::{Decision, Rule};
 use crate::value::{Map, Value};
 
@@ -31,7 +34,8 @@ pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
             Err(problem) => tracing::warn!("a rule of the configuration was left out: {problem}: {value}"),
         }
     }
-    let kept = std::fs::read(path(&settings.state_dir)).unwrap_or_default();
+    let kept = path(&settings.state_dir).canonicalize().and_then(|path| files::read(&path, CONFIG_BYTES));
+    let kept = kept.unwrap_or_default();
     let here = settings.cwd.canonicalize().unwrap_or_else(|_| settings.cwd.clone());
     for line in kept.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let Ok(value) = edn::read_one(line) else { continue };
@@ -57,7 +61,7 @@ impl Shared {
         rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
             decision: Decision::Allow,
             tool: Some("read".to_owned()),
-            path: Some(format!("{}/**", globset::escape(&skill.folder.to_string_lossy()))),
+            path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
             command: None,
             exact: false,
         }));

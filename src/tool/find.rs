@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::permission::Access;
-use super::search::walk;
-use super::{Context, Outcome, Plan, Running, Tool, spec, target, text};
+use super::search::CUT;
+use super::walk::Walk;
+use super::{Context, Outcome, Plan, Running, Tool, glob, spec, target, text};
 use crate::limits::SEARCH_MATCHES;
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -31,7 +32,7 @@ impl Tool for Find {
     }
 
     fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
-        text(arguments, "glob")?;
+        glob::only(cwd, Some(text(arguments, "glob")?))?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }
 
@@ -53,23 +54,21 @@ fn find(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome
     }
     let mut lines = String::new();
     let mut files = 0usize;
-    for entry in walk(path, Some(text(arguments, "glob")?))?.flatten() {
-        if context.stop.is_cancelled() {
-            break;
-        }
-        if entry.file_type().is_some_and(|kind| kind.is_dir()) {
-            continue;
-        }
+    let mut walk = Walk::new(path, Some(text(arguments, "glob")?), &context.barred, &context.stop)?;
+    for entry in walk.by_ref() {
         if files >= SEARCH_MATCHES {
             lines.push_str(&format!("[… more than {SEARCH_MATCHES} files: make the glob narrower …]\n"));
             break;
         }
-        lines.push_str(&super::path::shown(entry.path(), &context.cwd));
+        lines.push_str(&super::path::shown(&entry.path, &context.cwd));
         lines.push('\n');
         files = files.saturating_add(1);
     }
     if files == 0 {
         lines.push_str("[no files]");
+    }
+    if walk.cut > 0 {
+        lines.push_str(CUT);
     }
     let mut outcome = Outcome::kept(context.outputs.keep(context.handle.clone(), &lines));
     outcome.details.put("files", Value::from(files));

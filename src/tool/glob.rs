@@ -90,7 +90,9 @@ mod tests {
 
     #[test]
     fn nested_braces_beyond_the_bound_are_an_error() {
-        for glob in ["{".repeat(15_000), "[{]".repeat(17), "{a,".repeat(17) + &"}".repeat(17), "a".repeat(4097)] {
+        for glob in
+            ["{".repeat(15_000), "[{]".repeat(17), "{a,".repeat(17) + &"}".repeat(17), "a".repeat(4097)]
+        {
             assert!(PathGlob::new(&glob).is_err());
             assert!(only(Path::new("/w"), Some(&glob)).is_err());
             assert!(ignored(Path::new("/w"), &format!("{glob}\n")).is_empty());
@@ -102,7 +104,8 @@ mod tests {
     #[test]
     fn glob_of_all_in_a_folder_matches_the_folder() {
         let glob = PathGlob::new("private/**").unwrap();
-        for (path, expected) in [("private", true), ("private/a/b", true), ("privateer", false), ("a", false)] {
+        for (path, expected) in [("private", true), ("private/a/b", true), ("privateer", false), ("a", false)]
+        {
             assert_eq!(glob.is_match(Path::new(path)), expected, "{path}");
         }
         assert!(PathGlob::new("/**").unwrap().is_match(Path::new("/etc")));

@@ -5,8 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use globset::GlobBuilder;
-
+use super::glob::{self, PathGlob};
 use super::path::within;
 use super::shell::{self, Analysis};
 use crate::message::Mode;
@@ -101,7 +100,7 @@ impl Rule {
             return Err("a rule needs a :decision".to_owned());
         }
         if let Some(glob) = &rule.path {
-            GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| error.to_string())?;
+            PathGlob::new(glob)?;
         }
         Ok(rule)
     }
@@ -234,8 +233,7 @@ fn is_guarded(path: &Path, workspace: &Path) -> bool {
 }
 
 fn covers(glob: &str, path: &Path, workspace: &Path) -> bool {
-    let Ok(glob) = GlobBuilder::new(glob).literal_separator(true).build() else { return false };
-    let glob = glob.compile_matcher();
+    let Ok(glob) = PathGlob::new(glob) else { return false };
     glob.is_match(path) || path.strip_prefix(workspace).is_ok_and(|inside| glob.is_match(inside))
 }
 
@@ -252,10 +250,10 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     };
     match access {
         Access::Nothing => None,
-        Access::Read(path) => rule(Some(globset::escape(&path.to_string_lossy())), None),
+        Access::Read(path) => rule(Some(glob::escape(&path.to_string_lossy())), None),
         Access::Write(path) => {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
-            rule(Some(globset::escape(&shown.to_string_lossy())), None)
+            rule(Some(glob::escape(&shown.to_string_lossy())), None)
         }
         Access::Run(command) => match shell::analyse(command) {
             Analysis::Plain(commands) => match commands.as_slice() {

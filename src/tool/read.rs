@@ -7,6 +7,7 @@ use base64::Engine as _;
 use rustix::fs::{Mode, OFlags};
 
 use super::permission::Access;
+use super::walk::Barred;
 use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
 use crate::limits::{READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Block;
@@ -43,18 +44,19 @@ impl Tool for Read {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
             let limit = count(arguments, "limit").ok().flatten();
-            super::blocking(&context.stop, move || super::read_file(&path, first, limit)).await
+            let barred = context.barred.clone();
+            super::blocking(&context.stop, move || super::read_file(&path, first, limit, &barred)).await
         })
     }
 }
 
-pub(super) fn read(path: &Path, first: usize, limit: usize) -> std::io::Result<Outcome> {
+pub(super) fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Result<Outcome> {
     // Opening a pipe waits for who writes to it; with this flag it does not.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = file.metadata()?;
     if found.is_dir() {
-        return list(path);
+        return list(path, barred);
     }
     if !found.is_file() {
         // A pipe or a device might never end.
@@ -132,9 +134,10 @@ fn skip_line(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     }
 }
 
-fn list(path: &Path) -> std::io::Result<Outcome> {
+fn list(path: &Path, barred: &Barred) -> std::io::Result<Outcome> {
     let mut names: Vec<String> = std::fs::read_dir(path)?
         .flatten()
+        .filter(|entry| !barred.bars(&entry.path()))
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) { format!("{name}/") } else { name }
@@ -169,5 +172,27 @@ fn image_type(start: &[u8]) -> Option<&'static str> {
         [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edn;
+    use crate::tool::permission::Rule;
+
+    #[test]
+    fn listing_leaves_out_what_a_rule_denies() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "secrets.txt"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        std::fs::create_dir(dir.path().join("private")).unwrap();
+        let rules = r#"{:decision :deny :path "**/secrets.txt"} {:decision :deny :path "private/**"}"#;
+        let rules = edn::read_all(rules.as_bytes()).unwrap();
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
+        let barred = Barred::new(&rules, dir.path(), "read");
+        let text = read(dir.path(), 1, 10, &barred).unwrap().text;
+        assert!(text.ends_with("is a folder:\na\n"), "{text}");
     }
 }

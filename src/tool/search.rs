@@ -1,17 +1,20 @@
 //! `search`: lines that match a regular expression, with the rules of a repository's ignore files.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
-use ignore::WalkBuilder;
-use ignore::overrides::OverrideBuilder;
 use tokio_util::sync::CancellationToken;
 
 use super::permission::Access;
-use super::{Context, Outcome, Plan, Running, Tool, cut, optional_text, spec, target, text};
-use crate::limits::{SEARCH_MATCHES, TOOL_LINE_BYTES};
+use super::walk::{Found, Walk};
+use super::{Context, Outcome, Plan, Running, Tool, cut, glob, optional_text, spec, target, text};
+use crate::limits::{
+    SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
+    TOOL_LINE_BYTES,
+};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -39,7 +42,7 @@ impl Tool for Search {
 
     fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
         matcher(text(arguments, "pattern")?)?;
-        optional_text(arguments, "glob")?;
+        glob::only(cwd, optional_text(arguments, "glob")?)?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }
 
@@ -61,40 +64,29 @@ fn matcher(pattern: &str) -> Result<grep_regex::RegexMatcher, String> {
     RegexMatcherBuilder::new()
         .case_smart(true)
         .line_terminator(Some(b'\n'))
+        .size_limit(SEARCH_PATTERN_BYTES)
+        .dfa_size_limit(SEARCH_PATTERN_BYTES)
+        .nest_limit(SEARCH_PATTERN_DEPTH)
         .build(pattern)
         .map_err(|error| format!("The pattern is no regular expression: {error}"))
 }
 
-/// The walk over a folder as both searching tools do it: ignore files hold, hidden files are left out,
-/// links are not followed.
-pub(super) fn walk(path: &Path, glob: Option<&str>) -> Result<ignore::Walk, String> {
-    let mut builder = WalkBuilder::new(path);
-    builder.require_git(false).sort_by_file_path(Path::cmp);
-    if let Some(glob) = glob {
-        let mut only = OverrideBuilder::new(path);
-        only.add(glob).map_err(|error| format!("The glob cannot be used: {error}"))?;
-        builder.overrides(only.build().map_err(|error| format!("The glob cannot be used: {error}"))?);
-    }
-    Ok(builder.build())
-}
-
 fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, String> {
     let matcher = matcher(text(arguments, "pattern")?)?;
-    if !path.exists() {
-        return Err(format!("{} does not exist.", path.display()));
-    }
-    let mut searcher =
-        SearcherBuilder::new().line_number(true).binary_detection(BinaryDetection::quit(b'\0')).build();
+    let mut searcher = SearcherBuilder::new()
+        .line_number(true)
+        .binary_detection(BinaryDetection::quit(b'\0'))
+        .heap_limit(Some(SEARCH_LINE_BYTES))
+        .build();
     let mut found =
-        Found { text: String::new(), matches: 0, name: String::new(), stop: context.stop.clone() };
-    for entry in walk(path, optional_text(arguments, "glob")?)? {
-        // What cannot be read is passed over, as it would be by a person.
-        let Ok(entry) = entry else { continue };
-        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-            continue;
+        Matches { text: String::new(), matches: 0, name: String::new(), stop: context.stop.clone() };
+    let mut left_out = 0usize;
+    let mut walk = Walk::new(path, optional_text(arguments, "glob")?, &context.barred, &context.stop)?;
+    for entry in walk.by_ref() {
+        found.name = super::path::shown(&entry.path, &context.cwd);
+        if !search_file(&mut searcher, &matcher, &entry, &mut found) {
+            left_out = left_out.saturating_add(1);
         }
-        found.name = super::path::shown(entry.path(), &context.cwd);
-        let _ = searcher.search_path(&matcher, entry.path(), &mut found);
         if found.is_full() || context.stop.is_cancelled() {
             break;
         }
@@ -109,25 +101,66 @@ fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outco
     if matches == 0 {
         found.text.push_str("[no matches]");
     }
+    if left_out > 0 {
+        found.text.push_str(&format!(
+            "\n[{left_out} files were left out: larger than {SEARCH_FILE_BYTES} bytes, or with a line that is longer \
+             than {SEARCH_LINE_BYTES} bytes]\n"
+        ));
+    }
+    if walk.cut > 0 {
+        found.text.push_str(CUT);
+    }
     let mut outcome = Outcome::kept(context.outputs.keep(context.handle.clone(), &found.text));
     outcome.details.put("matches", Value::from(matches));
     Ok(outcome)
 }
 
-struct Found {
+/// What is said where a walk has not seen everything.
+pub(super) const CUT: &str = "[some folders are too deep or too large to be looked through whole]\n";
+
+/// Searches a file. Returns whether it was looked through, or is binary: what cannot be read is passed over, as it
+/// would be by a person, but what is beyond a bound is told.
+fn search_file(
+    searcher: &mut Searcher,
+    matcher: &grep_regex::RegexMatcher,
+    entry: &Found,
+    found: &mut Matches,
+) -> bool {
+    let Ok(file) = entry.open() else { return true };
+    if !file.metadata().is_ok_and(|known| known.len() <= SEARCH_FILE_BYTES) {
+        return false;
+    }
+    // A file may grow while it is read.
+    let part = Part { file: file.take(SEARCH_FILE_BYTES), stop: found.stop.clone() };
+    searcher.search_reader(matcher, part, found).is_ok()
+}
+
+/// A file that ends when the call is stopped.
+struct Part {
+    file: io::Take<File>,
+    stop: CancellationToken,
+}
+
+impl Read for Part {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_cancelled() { Ok(0) } else { self.file.read(buffer) }
+    }
+}
+
+struct Matches {
     text: String,
     matches: usize,
     name: String,
     stop: CancellationToken,
 }
 
-impl Found {
+impl Matches {
     fn is_full(&self) -> bool {
         self.matches >= SEARCH_MATCHES
     }
 }
 
-impl Sink for Found {
+impl Sink for Matches {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -137,5 +170,68 @@ impl Sink for Found {
         self.text.push_str(&format!("{}:{number}:{line}\n", self.name));
         self.matches = self.matches.saturating_add(1);
         Ok(!self.is_full() && !self.stop.is_cancelled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::tool::output::Outputs;
+    use crate::value::Map;
+
+    fn context(dir: &Path) -> Context {
+        Context {
+            cwd: dir.into(),
+            outputs: Outputs::new(dir, "s"),
+            handle: "o-1".to_owned(),
+            sandbox: None,
+            hidden: Arc::new([]),
+            barred: Arc::default(),
+            stop: CancellationToken::new(),
+            progress: Arc::new(|_| {}),
+        }
+    }
+
+    fn found(context: &Context, path: &Path, pattern: &str) -> Result<String, String> {
+        let arguments = Value::from(Map::new().with("pattern", pattern.to_owned()));
+        search(context, path, &arguments).map(|outcome| outcome.text)
+    }
+
+    #[test]
+    fn files_beyond_a_bound_are_left_out_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "a needle\n").unwrap();
+        let mut long = File::create(root.join("b")).unwrap();
+        for _ in 0..SEARCH_LINE_BYTES / (1024 * 1024) + 1 {
+            long.write_all(&[b'x'; 1024 * 1024]).unwrap();
+        }
+        File::create(root.join("c")).unwrap().set_len(SEARCH_FILE_BYTES + 1).unwrap();
+        let text = found(&context(&root), &root, "needle").unwrap();
+        assert!(text.starts_with("a:1:a needle\n") && text.contains("[2 files were left out"), "{text}");
+    }
+
+    #[test]
+    fn hostile_patterns_are_refused_or_end_when_stopped() {
+        for pattern in [
+            "(a{1000}){1000}".to_owned(),
+            "(".repeat(100_000),
+            format!("{}a{}", "(".repeat(100), ")".repeat(100)),
+        ] {
+            assert!(matcher(&pattern).is_err());
+        }
+        matcher(r"\b\w{1,40}\s+(foo|bar)[[:alpha:]]*$").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "x\n".repeat(1_000_000)).unwrap();
+        let context = context(&root);
+        context.stop.cancel();
+        assert_eq!(found(&context, &root, "x").unwrap(), "[no matches]");
+        let file = File::open(root.join("a")).unwrap();
+        let mut part = Part { file: file.take(10), stop: context.stop.clone() };
+        assert_eq!(part.read(&mut [0; 10]).unwrap(), 0);
     }
 }

@@ -144,7 +144,9 @@ impl<'c> Walk<'c> {
             first: None,
             cut: 0,
         };
-        if let (Some(parent), Some(name), Err(_)) = (path.parent(), path.file_name(), files::open_folder(path)) {
+        if let (Some(parent), Some(name), Err(_)) =
+            (path.parent(), path.file_name(), files::open_folder(path))
+        {
             files::open_regular(path).map_err(failed)?;
             let folder = Arc::new(files::open_folder(parent).map_err(failed)?);
             walk.first = Some(Found { path: path.to_owned(), folder, name: name.to_owned() });
@@ -169,7 +171,8 @@ impl<'c> Walk<'c> {
             self.cut = self.cut.saturating_add(1);
         }
         names.sort_unstable();
-        let has = |wanted: &str| names.binary_search_by(|(name, _)| name.as_os_str().cmp(wanted.as_ref())).is_ok();
+        let has =
+            |wanted: &str| names.binary_search_by(|(name, _)| name.as_os_str().cmp(wanted.as_ref())).is_ok();
         let ignores = ignores(&folder, &path, has);
         self.levels.push(Level { folder: Arc::new(folder), path, ignores, ahead: names.into_iter() });
     }
@@ -255,4 +258,144 @@ fn lines(file: io::Result<File>) -> String {
         bytes.truncate(memchr::memrchr(b'\n', &bytes).unwrap_or(0));
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::edn;
+
+    fn folder(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for (path, text) in files {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        }
+        (dir, root)
+    }
+
+    fn pipe(path: &Path) {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    fn walked(root: &Path, glob: Option<&str>, barred: &Barred) -> Vec<String> {
+        let stop = CancellationToken::new();
+        let walk = Walk::new(root, glob, barred, &stop).unwrap();
+        walk.map(|found| found.path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()).collect()
+    }
+
+    fn barred(workspace: &Path, rules: &str, tool: &str) -> Barred {
+        let rules = edn::read_all(rules.as_bytes()).unwrap();
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
+        Barred::new(&rules, workspace, tool)
+    }
+
+    #[test]
+    fn ignore_files_hold_as_for_git() {
+        let (_dir, root) = folder(&[
+            (".gitignore", "*.log\n/build/\n!keep.log\n!.shown\n"),
+            (".ignore", "notes/\n"),
+            (".git/info/exclude", "mine\n"),
+            (".hidden", ""),
+            (".shown", ""),
+            ("a.log", ""),
+            ("build/x", ""),
+            ("keep.log", ""),
+            ("mine", ""),
+            ("notes/n", ""),
+            ("src/.gitignore", "gen\n!b.log\n"),
+            ("src/a.rs", ""),
+            ("src/b.log", ""),
+            ("src/build/x", ""),
+            ("src/gen", ""),
+        ]);
+        let none = Barred::default();
+        assert_eq!(
+            walked(&root, None, &none),
+            [".shown", "keep.log", "src/a.rs", "src/b.log", "src/build/x"]
+        );
+        assert_eq!(walked(&root.join("src"), None, &none), ["a.rs", "b.log", "build/x"], "from above, too");
+        assert_eq!(walked(&root, Some("*.rs"), &none), ["src/a.rs"]);
+        assert_eq!(walked(&root, Some("{*.log,gen}"), &none), ["a.log", "keep.log", "src/b.log", "src/gen"]);
+        assert_eq!(walked(&root, Some("!*.log"), &none), [".shown", "src/a.rs", "src/build/x"]);
+        assert_eq!(walked(&root.join("a.log"), None, &none), [""]);
+    }
+
+    #[test]
+    fn hostile_ignore_files_are_passed_over() {
+        let deep = format!("{}\n*.log\n", "{".repeat(15_000));
+        let (_dir, root) =
+            folder(&[("a", ""), ("b.log", ""), ("c/d", ""), ("e/f", ""), ("e/.gitignore", &deep)]);
+        symlink("/dev/zero", root.join(".gitignore")).unwrap();
+        pipe(&root.join(".ignore"));
+        pipe(&root.join("c/.gitignore"));
+        std::fs::create_dir_all(root.join(".git/info")).unwrap();
+        symlink("/dev/zero", root.join(".git/info/exclude")).unwrap();
+        assert_eq!(walked(&root, None, &Barred::default()), ["a", "b.log", "c/d", "e/f"]);
+        assert_eq!(walked(&root.join("c"), None, &Barred::default()), ["d"]);
+        let long = File::create(root.join("e/.gitignore")).unwrap();
+        long.set_len(1 << 40).unwrap();
+        assert_eq!(walked(&root.join("e"), None, &Barred::default()), ["f"]);
+    }
+
+    #[test]
+    fn what_a_rule_denies_is_not_walked() {
+        let (_dir, root) =
+            folder(&[("a/secrets.txt", ""), ("a/b", ""), ("private/c", ""), ("private/d/e", "")]);
+        let rules =
+            r#"{:decision :deny :path "**/secrets.txt"} {:decision :deny :tool "read" :path "private/**"}"#;
+        let here = barred(&root, rules, "search");
+        assert_eq!(walked(&root, None, &here), ["a/b"]);
+        assert_eq!(walked(&root, Some("secrets.txt"), &here), Vec::<String>::new());
+        let stop = CancellationToken::new();
+        for path in ["private", "private/d", "a/secrets.txt"] {
+            assert!(Walk::new(&root.join(path), None, &here, &stop).is_err(), "{path}");
+        }
+        let others = r#"{:decision :deny :tool "write" :path "**"} {:decision :allow :path "a/**"}
+                        {:decision :deny :tool "bash" :command "cat"}"#;
+        assert_eq!(walked(&root, None, &barred(&root, others, "search")).len(), 4);
+        assert!(barred(&root, "{:decision :deny :tool \"read\"}", "find").bars(&root));
+    }
+
+    #[test]
+    fn links_and_exchanged_files_lead_nowhere() {
+        let (_dir, root) = folder(&[("in/a", "a"), ("in/b", "b"), ("out/secret", "s")]);
+        symlink(root.join("out"), root.join("in/door")).unwrap();
+        let (none, stop) = (Barred::default(), CancellationToken::new());
+        let inside = root.join("in");
+        let mut walk = Walk::new(&inside, None, &none, &stop).unwrap();
+        let a = walk.next().unwrap();
+        // After it was seen, the file and then its folder become links.
+        std::fs::remove_file(inside.join("a")).unwrap();
+        symlink(root.join("out/secret"), inside.join("a")).unwrap();
+        assert!(a.open().is_err());
+        std::fs::rename(&inside, root.join("moved")).unwrap();
+        symlink(root.join("out"), &inside).unwrap();
+        let rest: Vec<Found> = walk.collect();
+        assert_eq!(rest.iter().map(|found| found.name.to_str().unwrap()).collect::<Vec<_>>(), ["b", "door"]);
+        let mut text = String::new();
+        rest[0].open().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "b");
+        assert!(rest[1].open().is_err());
+        assert!(Walk::new(&inside, None, &none, &stop).is_err(), "the folder is a link now");
+    }
+
+    #[test]
+    fn a_walk_ends_when_it_is_stopped_or_too_deep() {
+        let (_dir, root) = folder(&[("a", ""), ("b", "")]);
+        let (none, stop) = (Barred::default(), CancellationToken::new());
+        let mut walk = Walk::new(&root, None, &none, &stop).unwrap();
+        assert!(walk.next().is_some());
+        stop.cancel();
+        assert!(walk.next().is_none());
+        let deep = root.join("d/".repeat(WALK_DEPTH + 5));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("deepest"), "").unwrap();
+        let stop = CancellationToken::new();
+        let mut walk = Walk::new(&root, None, &none, &stop).unwrap();
+        assert_eq!((walk.by_ref().count(), walk.cut), (2, 1));
+    }
 }

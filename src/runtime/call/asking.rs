@@ -14,6 +14,7 @@ use crate::message::Mode;
 use crate::runtime::execution::{Execution, Given};
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Rule, Verdict};
+use crate::tool::walk::Barred;
 use crate::tool::{self, Outcome, Plan, Tool, path};
 use crate::value::{Map, Value};
 use crate::visible;
@@ -224,6 +225,15 @@ impl Batch<'_> {
         kept.ok().and_then(|kept| kept.handle)
     }
 
+    /// What the rules deny to a tool that reads more than the path that was judged.
+    pub(in crate::runtime) fn barred(&self, tool: &str) -> Barred {
+        if !matches!(tool, "read" | "search" | "find") {
+            return Barred::default();
+        }
+        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
+        Barred::new(&rules, &self.cwd, tool)
+    }
+
     /// Keeps what the person allowed beyond this call.
     fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
         let scope = answer.get_keyword("scope").and_then(Value::as_str);
@@ -337,7 +347,7 @@ fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
 /// The rule that allows this call again, where no wider one was suggested.
 fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
     let (path, command) = match &plan.access {
-        Access::Read(path) | Access::Write(path) => (Some(globset::escape(&path.to_string_lossy())), None),
+        Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),
         Access::Run(command) => (None, Some(command.clone())),
         Access::Nothing => return None,
     };
