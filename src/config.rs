@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::edn;
-use crate::limits::ORPHAN_GRACE_MAX_MS;
+use crate::files;
+use crate::limits::{CONFIG_BYTES, ORPHAN_GRACE_MAX_MS, RULES};
 use crate::message::Mode;
 use crate::private;
 use crate::value::{Map, Value};
@@ -207,22 +208,26 @@ impl Files {
     /// Reads the files.
     ///
     /// # Errors
-    /// See [`ConfigError`]. A file that is not there says nothing.
+    /// See [`ConfigError`]. A file that is not there says nothing; what of the project's file cannot be used is
+    /// passed over.
     pub fn read(&self) -> Result<Layers, ConfigError> {
         let mut layers = Layers::default();
         if let Some(path) = &self.user
             && let Some(map) = read(path)?
         {
-            layers.take(path, &map, true)?;
+            layers.take_user(path, &map)?;
         }
         let chosen = self.chosen()?;
         if let (Some(path), Some(choice)) = (&self.chosen, chosen.get_keyword("user")) {
             layers.take_choice(path, choice);
         }
-        if let Some(path) = &self.project
-            && let Some(map) = read(path)?
-        {
-            layers.take(path, &map, self.is_trusted())?;
+        if let Some(path) = &self.project {
+            // A project's file that cannot be used keeps nobody from working.
+            match read(path) {
+                Ok(Some(map)) => layers.take_project(path, &map, self.is_trusted()),
+                Ok(None) => {}
+                Err(error) => layers.passed_over.push(error.to_string()),
+            }
         }
         if let (Some(path), Some(folder), Some(projects)) =
             (&self.chosen, self.folder(), chosen.get_keyword("projects"))
@@ -311,14 +316,25 @@ fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
 
 /// The folders that the user trusts. A file that cannot be read trusts none.
 fn trusted(path: &Path) -> Vec<String> {
-    let bytes = std::fs::read(path).unwrap_or_default();
+    let bytes = contents(path).unwrap_or_default();
     let Ok(value) = edn::read_one(&bytes) else { return Vec::new() };
     let folders = value.as_slice().unwrap_or_default();
     folders.iter().filter_map(|folder| folder.as_str().map(str::to_owned)).collect()
 }
 
+/// A file's bytes. The user's files may be links, and so may a project's: they are followed to a regular file, and no
+/// more than a bound is read of it.
+fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
+    let bytes = files::read(&path.canonicalize()?, CONFIG_BYTES.saturating_add(1))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > CONFIG_BYTES) {
+        let message = format!("it has more than the {CONFIG_BYTES} bytes that are read");
+        return Err(std::io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
 fn read(path: &Path) -> Result<Option<Map<'static>>, ConfigError> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match contents(path) {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -354,89 +370,109 @@ impl Layers {
         self.model = Some(model);
     }
 
-    /// Takes a file's values over those before.
-    fn take(&mut self, path: &Path, map: &Map<'static>, trusted: bool) -> Result<(), ConfigError> {
+    /// Takes the values of the user's file over those before.
+    fn take_user(&mut self, path: &Path, map: &Map<'static>) -> Result<(), ConfigError> {
+        map.iter().try_for_each(|(key, value)| self.take(path, key, value, true))
+    }
+
+    /// Takes the values of the project's file over those before. One that cannot be used is passed over.
+    fn take_project(&mut self, path: &Path, map: &Map<'static>, trusted: bool) {
         for (key, value) in map.iter() {
-            let Some(name) = key.as_keyword() else {
-                self.passed_over.push(format!("{}: {key} is no keyword", path.display()));
-                continue;
-            };
-            let shape =
-                |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
-            let text = || {
-                let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
-                text.ok_or_else(|| shape("a string or a keyword"))
-            };
-            let list = |value: Option<&Value<'static>>| match value {
-                None | Some(Value::Nil) => Ok(Vec::new()),
-                Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape("a map of vectors")),
-            };
-            let mut refused = false;
-            match name {
-                "mode" => {
-                    let wanted =
-                        Mode::parse(&text()?).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
-                    match trusted || wanted <= self.mode.unwrap_or_default() {
-                        true => self.mode = Some(wanted),
-                        false => refused = true,
-                    }
-                }
-                "permissions" => {
-                    let rules = list(value.get("rules"))?;
-                    let all = rules.len();
-                    // A rule that allows widens; one that asks or denies does not.
-                    let narrows = |rule: &Value<'_>| {
-                        rule.get("decision")
-                            .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
-                    };
-                    let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
-                    refused = taken.len() < all;
-                    self.rules.extend(taken);
-                }
-                "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction"
-                    if !trusted =>
-                {
-                    refused = true
-                }
-                "provider" => self.provider = Some(text()?),
-                "model" => self.model = Some(text()?),
-                "models" => self.models.extend(list(Some(value))?),
-                "hooks" => self.hooks.extend(list(Some(value))?),
-                "providers" => {
-                    let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
-                    for (name, provider) in providers.iter() {
-                        let name = name.as_str().or_else(|| name.as_keyword());
-                        let name = name.ok_or_else(|| shape("a map of maps, each under its name"))?;
-                        self.providers.push((name.to_owned(), provider.clone()));
-                    }
-                }
-                "interaction" => {
-                    let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
-                    let millis = millis.and_then(|millis| u64::try_from(millis).ok());
-                    let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
-                    let expected = "{:orphan-grace-ms n}, with n at most a day";
-                    self.orphan_grace = Duration::from_millis(millis.ok_or_else(|| shape(expected))?);
-                }
-                "sandbox" => {
-                    for folder in list(value.get("writable"))? {
-                        let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
-                        self.writable.push(PathBuf::from(folder));
-                    }
-                }
-                _ => {
-                    self.passed_over.push(format!("{}: there is no setting {key}", path.display()));
-                    continue;
+            if let Err(error) = self.take(path, key, value, trusted) {
+                self.passed_over.push(error.to_string());
+            }
+        }
+    }
+
+    /// Takes one value.
+    fn take(
+        &mut self,
+        path: &Path,
+        key: &Value<'static>,
+        value: &Value<'static>,
+        trusted: bool,
+    ) -> Result<(), ConfigError> {
+        let Some(name) = key.as_keyword() else {
+            self.passed_over.push(format!("{}: {key} is no keyword", path.display()));
+            return Ok(());
+        };
+        let shape = |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+        let text = || {
+            let text = value.as_str().or_else(|| value.as_keyword()).map(str::to_owned);
+            text.ok_or_else(|| shape("a string or a keyword"))
+        };
+        let list = |value: Option<&Value<'static>>| match value {
+            None | Some(Value::Nil) => Ok(Vec::new()),
+            Some(value) => value.as_slice().map(<[_]>::to_vec).ok_or_else(|| shape("a map of vectors")),
+        };
+        let mut refused = false;
+        match name {
+            "mode" => {
+                let wanted =
+                    Mode::parse(&text()?).ok_or_else(|| shape("ask, accept-edits, read-only or yolo"))?;
+                match trusted || wanted <= self.mode.unwrap_or_default() {
+                    true => self.mode = Some(wanted),
+                    false => refused = true,
                 }
             }
-            if refused {
-                self.passed_over.push(format!(
-                    "{}: {key} would widen what is allowed, and the project is not trusted",
-                    path.display()
-                ));
-            } else {
-                let (key, from) = (name.to_owned(), path.to_owned());
-                self.sources.push(Sourced { key, value: value.clone(), from });
+            "permissions" => {
+                let rules = list(value.get("rules"))?;
+                let all = rules.len();
+                // A rule that allows widens; one that asks or denies does not.
+                let narrows = |rule: &Value<'_>| {
+                    rule.get("decision")
+                        .is_some_and(|d| d.as_keyword() != Some("allow") && d.as_str() != Some("allow"))
+                };
+                let taken: Vec<_> = rules.into_iter().filter(|rule| trusted || narrows(rule)).collect();
+                refused = taken.len() < all;
+                if taken.len() > RULES {
+                    return Err(shape("at most 1000 rules"));
+                }
+                self.rules.extend(taken);
             }
+            "provider" | "model" | "sandbox" | "models" | "hooks" | "providers" | "interaction"
+                if !trusted =>
+            {
+                refused = true
+            }
+            "provider" => self.provider = Some(text()?),
+            "model" => self.model = Some(text()?),
+            "models" => self.models.extend(list(Some(value))?),
+            "hooks" => self.hooks.extend(list(Some(value))?),
+            "providers" => {
+                let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
+                for (name, provider) in providers.iter() {
+                    let name = name.as_str().or_else(|| name.as_keyword());
+                    let name = name.ok_or_else(|| shape("a map of maps, each under its name"))?;
+                    self.providers.push((name.to_owned(), provider.clone()));
+                }
+            }
+            "interaction" => {
+                let millis = value.get("orphan-grace-ms").and_then(Value::as_i64);
+                let millis = millis.and_then(|millis| u64::try_from(millis).ok());
+                let millis = millis.filter(|millis| *millis <= ORPHAN_GRACE_MAX_MS);
+                let expected = "{:orphan-grace-ms n}, with n at most a day";
+                self.orphan_grace = Duration::from_millis(millis.ok_or_else(|| shape(expected))?);
+            }
+            "sandbox" => {
+                for folder in list(value.get("writable"))? {
+                    let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
+                    self.writable.push(PathBuf::from(folder));
+                }
+            }
+            _ => {
+                self.passed_over.push(format!("{}: there is no setting {key}", path.display()));
+                return Ok(());
+            }
+        }
+        if refused {
+            self.passed_over.push(format!(
+                "{}: {key} would widen what is allowed, and the project is not trusted",
+                path.display()
+            ));
+        } else {
+            let (key, from) = (name.to_owned(), path.to_owned());
+            self.sources.push(Sourced { key, value: value.clone(), from });
         }
         Ok(())
     }
@@ -510,6 +546,42 @@ mod tests {
         assert_eq!(read().0, "p");
         it.files.choose_model(true, "cp", "cpm").unwrap();
         assert_eq!(read(), ("cp".to_owned(), "cpm".to_owned(), chosen));
+    }
+
+    #[test]
+    fn unusable_project_file_is_told_and_ends_nothing() {
+        let it = project("{:mode :accept-edits}", "{}");
+        let path = it.files.project.clone().unwrap();
+        let told = |expected: &str| {
+            let layers = it.files.read().unwrap();
+            assert_eq!(layers.mode, Some(Mode::AcceptEdits));
+            let told = layers.passed_over.join("; ");
+            assert!(told.contains("config.edn") && told.contains(expected), "{told}");
+            layers
+        };
+        for trusted in [false, true] {
+            it.files.set_trusted(trusted).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+            told("no regular file");
+            std::fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+            told("no regular file");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+            told("more than");
+            for (text, expected) in [("{:mode", "expected"), ("[]", "must be a map")] {
+                std::fs::write(&path, text).unwrap();
+                told(expected);
+            }
+            // What can be used of it holds.
+            std::fs::write(&path, "{:mode :wild :permissions {:rules [{:decision :deny :tool \"bash\"}]}}")
+                .unwrap();
+            assert_eq!(told(":mode must be").rules.len(), 1);
+            let many = "{:decision :deny} ".repeat(RULES + 1);
+            std::fs::write(&path, format!("{{:permissions {{:rules [{many}]}}}}")).unwrap();
+            assert!(told("at most").rules.is_empty());
+        }
     }
 
     #[test]

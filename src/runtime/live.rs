@@ -16,8 +16,9 @@ use crate::clock::rfc3339;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::{SessionFacts, TemplateFacts};
+use crate::files;
 use crate::heap;
-use crate::limits::{LET_GO_TRIES, MAILBOX};
+use crate::limits::{GIT_FILE_BYTES, LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId};
 use crate::runtime::Shared;
 use crate::runtime::conversation::{self, Compaction, Told};
@@ -552,14 +553,35 @@ fn initial_facts(
 
 /// The branch that is checked out, read from the repository's `HEAD`: no process is started for it.
 fn git_branch(cwd: &Path) -> Option<Arc<str>> {
+    // The repository may be anybody's: only regular files are read, and their start.
+    let read = |path: &Path| Some(files::start(&path.canonicalize().ok()?, GIT_FILE_BYTES).ok()?.text);
     let git = cwd.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
     let folder = if git.is_file() {
         // A worktree or a submodule points to its folder.
-        let text = std::fs::read_to_string(&git).ok()?;
-        git.parent()?.join(text.strip_prefix("gitdir:")?.trim())
+        git.parent()?.join(read(&git)?.strip_prefix("gitdir:")?.trim())
     } else {
         git
     };
-    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
-    head.trim().strip_prefix("ref: refs/heads/").map(Arc::from)
+    read(&folder.join("HEAD"))?.trim().strip_prefix("ref: refs/heads/").map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_that_is_no_regular_file_names_no_branch() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        std::fs::create_dir(&git).unwrap();
+        let head = git.join("HEAD");
+        std::fs::write(&head, "ref: refs/heads/main\n").unwrap();
+        assert_eq!(git_branch(dir.path()).as_deref(), Some("main"));
+        std::fs::remove_file(&head).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&head).status().unwrap().success());
+        assert_eq!(git_branch(dir.path()), None);
+        std::fs::remove_file(&head).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &head).unwrap();
+        assert_eq!(git_branch(dir.path()), None);
+    }
 }

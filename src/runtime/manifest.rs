@@ -14,8 +14,9 @@ use crate::clock::rfc3339;
 use crate::config::{Layers, Settings};
 use crate::context::Project;
 use crate::facts::SessionFacts;
+use crate::files;
 use crate::hook::Hooks;
-use crate::limits::WORKFLOWS;
+use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::provider::models::Models;
 use crate::runtime::live::Live;
 use crate::runtime::{Providers, Shared, rules};
@@ -65,9 +66,11 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
         let read = workflow::read(name, text.as_bytes()).map(Arc::new);
         workflows.insert(name.to_owned(), read.map_err(|error| format!("{name}.edn:{error}")));
     }
-    let files = &settings.files;
-    let project = files.project.as_deref().filter(|_| files.is_trusted());
-    for folder in [files.user.as_deref(), project].into_iter().flatten().filter_map(Path::parent) {
+    // One more than is taken, so that what is too long is told.
+    let most = u64::try_from(WORKFLOW_BYTES.saturating_add(1)).unwrap_or(u64::MAX);
+    let known = &settings.files;
+    let project = known.project.as_deref().filter(|_| known.is_trusted());
+    for folder in [known.user.as_deref(), project].into_iter().flatten().filter_map(Path::parent) {
         let entries = std::fs::read_dir(folder.join("workflows")).into_iter().flatten().flatten();
         let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
         paths.retain(|path| path.extension().is_some_and(|ending| ending == "edn"));
@@ -77,7 +80,8 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
         }
         for path in paths.into_iter().take(WORKFLOWS) {
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-            let text = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+            let text = path.canonicalize().and_then(|real| files::read(&real, most));
+            let text = text.map_err(|error| format!("{}: {error}", path.display()));
             let read = text.and_then(|text| {
                 let read = workflow::read(name, &text).map(Arc::new);
                 read.map_err(|error| format!("{}:{error}", path.display()))

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, out};
 use crate::value::{Map, Value};
@@ -143,10 +144,7 @@ fn shared_dir(own: &Path) -> PathBuf {
 }
 
 fn read(path: &Path) -> Option<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    std::fs::File::open(path).ok()?.take(MOST_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    Some(files::start(&path.canonicalize().ok()?, MOST_BYTES).ok()?.text)
 }
 
 fn text(path: &Path) -> Value<'static> {
