@@ -373,7 +373,7 @@ soak:
 fuzz:
 	$(SHELL_FUNCTIONS)
 	has cargo-fuzz || die 'cargo-fuzz was not found; cargo install cargo-fuzz'
-	for target in $(or $(FUZZ_TARGETS),endpoint read read_write_read differential serde stream split); do
+	for target in $(or $(FUZZ_TARGETS),endpoint read read_write_read differential serde stream split globs rules references query_keys); do
 	  say "== $$target"
 	  mkdir -p "fuzz/corpus/$$target"
 	  # The endpoint has threads, whose own storage looks like a leak in the moment in which they end.

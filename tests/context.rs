@@ -336,3 +336,62 @@ fn a_chosen_model_holds_as_far_as_it_reaches() {
     assert_eq!(set("user", "one"), pair("two", "two"));
     assert_eq!(set("session", "two"), pair("two", "two"));
 }
+
+#[test]
+fn files_of_a_strange_project_end_and_stall_nothing() {
+    let setup = setup();
+    let project = setup.project();
+    let pipe = |path: &str| {
+        std::fs::create_dir_all(project.join(path).parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(project.join(path)).status().unwrap().success());
+    };
+    let zero = |path: &str| {
+        std::fs::create_dir_all(project.join(path).parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", project.join(path)).unwrap();
+    };
+    for path in [".edn-bridge/config.edn", ".git/HEAD", "AGENTS.md", ".edn-bridge/workflows/a.edn"] {
+        pipe(path);
+    }
+    for path in
+        ["CLAUDE.md", ".agents/skills/a/SKILL.md", ".claude/commands/b.md", ".edn-bridge/workflows/c.edn"]
+    {
+        zero(path);
+    }
+    let mut bridge = setup.ready();
+    let told = say(&mut bridge, "look at @AGENTS.md and @.edn-bridge/config.edn");
+    assert_eq!(told.matches("is no regular file").count(), 2, "{told}");
+    bridge.ask("t", "trust_project", "{}");
+    query(&mut bridge, "[:git.repo/branch :psi.agent-session/prompt-parts]");
+    let (status, _, told) = bridge.finish();
+    assert!(status.success() && told.contains("no regular file"), "{status} {told}");
+    // Nor does one that is no configuration.
+    for text in ["{:mode", "{:mode :wild}", "[]"] {
+        std::fs::remove_file(project.join(".edn-bridge/config.edn")).unwrap();
+        put(&project, ".edn-bridge/config.edn", text);
+        let mut bridge = setup.ready();
+        bridge.ask("alive", "ping", "{}");
+        let (status, _, told) = bridge.finish();
+        assert!(status.success() && told.contains("config.edn"), "{text}: {status} {told}");
+    }
+}
+
+#[test]
+fn many_references_hold_up_neither_the_message_nor_the_end() {
+    let setup = setup();
+    put(&setup.project(), "a", "text");
+    put(&setup.project(), ".edn-bridge/prompts/many.md", &"@a$1 ".repeat(15));
+    let mut bridge = setup.ready();
+    // Quadratic, each of these takes half a minute and more.
+    let dots = format!("@a{}", ".".repeat(700_000));
+    for message in [dots, "@b ".repeat(1_000_000), "x@".repeat(1_000_000)] {
+        let answer = bridge.ask("p", "prompt", &format!("{{:message {message:?}}}"));
+        assert_eq!(support::kind(&answer), "response", "{}", code(&answer));
+        bridge.ask("a", "abort", "{}");
+        support::end_of_turn(&mut bridge);
+        idle(&mut bridge);
+    }
+    let many = format!("/many {}", ".".repeat(60_000));
+    bridge.ask("c", "command", &format!("{{:text {many:?}}}"));
+    support::end_of_turn(&mut bridge);
+    assert!(bridge.finish().0.success());
+}

@@ -240,6 +240,17 @@ fn only_the_reader_knows_nom() {
 }
 
 #[test]
+fn only_the_bounded_glob_module_builds_globs() {
+    let builders = ["globset::", "GlobBuilder", "GitignoreBuilder", "OverrideBuilder", "WalkBuilder"];
+    for (file, text) in sources() {
+        if file != Path::new("src/tool/glob.rs") {
+            let found = builders.iter().find(|builder| text.contains(**builder));
+            assert_eq!(found, None, "{}: a glob is to be bounded in tool::glob", file.display());
+        }
+    }
+}
+
+#[test]
 fn folders_of_the_users_alone_are_made_in_one_place() {
     for (file, text) in sources() {
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();

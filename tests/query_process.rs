@@ -405,3 +405,52 @@ fn the_time_of_a_model_call_is_the_models_and_not_that_of_a_hook_or_of_a_client_
     let model = times(&mut bridge);
     assert!(besides(&model[1..], elapsed, SLOW_CLIENT), "{model:?} of {elapsed:?}");
 }
+
+/// What the bridge holds in memory, in bytes.
+fn resident(bridge: &Bridge) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", bridge.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn many_equal_asks_take_the_memory_of_one() {
+    let setup = Setup::new().script("{:turns [{:steps [{:delta \"x\"}]}]}");
+    let mut bridge = setup.ready();
+    let text = "x".repeat(1024 * 1024);
+    bridge.ask("p", "prompt", &format!("{{:message {text:?}}}"));
+    end_of_turn(&mut bridge);
+    let before = resident(&bridge);
+    let ask = |bridge: &mut Bridge, asks: String| {
+        bridge.ask("q", "query_eql", &format!("{{:query {:?}}}", format!("[{asks}]")))
+    };
+    let same = ask(&mut bridge, "{:psi.agent-session/messages [*]} ".repeat(640));
+    assert_eq!(support::kind(&same), "response", "{}", same.to_string().len());
+    // Different params make different asks: then the bound on bytes holds.
+    let different: String =
+        (0..640).map(|n| format!("{{(:psi.agent-session/messages {{:n {n}}}) [*]}} ")).collect();
+    let refused = ask(&mut bridge, different);
+    assert_eq!(support::code(&refused), "runtime/query-failed");
+    let grown = resident(&bridge).saturating_sub(before);
+    assert!(grown < 256 * 1024 * 1024, "{grown} bytes more");
+    // What was counted is free again.
+    let same = ask(&mut bridge, "{:psi.agent-session/messages [*]}".to_owned());
+    assert_eq!(support::kind(&same), "response");
+}
+
+#[test]
+fn texts_and_paths_of_a_guest_are_bounded() {
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let long = "a AND ".repeat(20_000);
+    let refused = bridge.ask("l", "list_sessions", &format!("{{:text {long:?}}}"));
+    assert_eq!(support::code(&refused), "request/invalid-params", "{refused}");
+    let short = "a AND ".repeat(100);
+    assert_eq!(support::kind(&bridge.ask("l", "list_sessions", &format!("{{:text {short:?}}}"))), "response");
+    let pipe = setup.dir.path().join("pipe.edn");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in ["/dev/zero", pipe.to_str().unwrap(), "/proc/self/mem"] {
+        let refused = bridge.ask("s", "switch_session", &format!("{{:session-path {path:?}}}"));
+        assert_eq!(support::kind(&refused), "error", "{path}: {refused}");
+    }
+}

@@ -252,3 +252,29 @@ fn guests_that_do_not_read_are_ended_together() {
     while bridge.line_or_end().is_some() {}
     assert_eq!(bridge.wait().code(), Some(0));
 }
+
+#[test]
+fn unfinished_lines_of_all_guests_are_bounded_together() {
+    use edn_bridge::limits::{MAX_LINE_BYTES, UNFINISHED_BYTES};
+    let setup = Setup::new();
+    let mut bridge = setup.ready();
+    let path = socket(&setup.state());
+    let part = vec![b' '; MAX_LINE_BYTES - 1024 * 1024];
+    let mut guests: Vec<Guest> = (0..UNFINISHED_BYTES / part.len() + 2).map(|_| Guest::at(&path)).collect();
+    for guest in &mut guests {
+        guest.stream.write_all(&part).unwrap();
+    }
+    // Each ends its line: the last ones were beyond the bound when they came.
+    let mut refused = 0;
+    for guest in &mut guests {
+        guest.stream.write_all(b"{:kind :request :id \"p\" :op \"ping\"}\n").unwrap();
+        let frame = guest.frame();
+        refused += usize::from(frame.to_string().contains("line-too-long"));
+    }
+    assert!((1..guests.len()).contains(&refused), "{refused} of {}", guests.len());
+    assert!(bridge.ask("alive", "ping", "{}").to_string().contains(":pong true"));
+    // Whoever was refused is served again.
+    for guest in &mut guests {
+        assert!(guest.ask("again", "ping", "{}").to_string().contains(":pong true"));
+    }
+}

@@ -181,3 +181,67 @@ fn keys_are_not_inherited_by_commands() {
     assert_eq!(kind(&own), "response");
     assert!(!bridge.told().contains("canary-7391"));
 }
+
+#[test]
+fn hostile_globs_and_patterns_fail_the_call_alone() {
+    let deep = "{".repeat(15_000);
+    let setup = calls(&[
+        &format!(r#"{{:name "find" :arguments {{:glob "{deep}"}}}}"#),
+        &format!(r#"{{:name "search" :arguments {{:pattern "x" :glob "{deep}"}}}}"#),
+        &format!(r#"{{:name "search" :arguments {{:pattern "{}"}}}}"#, "(".repeat(100_000)),
+        r#"{:name "search" :arguments {:pattern "(x{1000}){1000}"}}"#,
+    ]);
+    let mut bridge = go(&setup);
+    for expected in
+        ["a glob has at most", "a glob has at most", "no regular expression", "no regular expression"]
+    {
+        let result = result(&mut bridge);
+        assert!(failed(&result) && data(&result, "result-text").contains(expected), "{result}");
+    }
+    assert!(bridge.ask("alive", "ping", "{}").to_string().contains(":pong true"));
+}
+
+#[test]
+fn hostile_ignore_files_end_no_search() {
+    let setup = calls(&[
+        r#"{:name "search" :arguments {:pattern "needle"}}"#,
+        r#"{:name "find" :arguments {:glob "*.txt"}}"#,
+    ]);
+    let project = setup.project();
+    std::fs::write(project.join("a.txt"), "needle\n").unwrap();
+    std::os::unix::fs::symlink("/dev/zero", project.join(".gitignore")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(project.join(".ignore")).status().unwrap().success());
+    std::fs::create_dir(project.join("deep")).unwrap();
+    std::fs::write(project.join("deep/.gitignore"), "{".repeat(15_000)).unwrap();
+    let mut bridge = go(&setup);
+    assert_eq!(data(&result(&mut bridge), "result-text"), "a.txt:1:needle\n");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "a.txt\n");
+}
+
+#[test]
+fn denied_files_stay_unseen_by_search_find_and_read() {
+    let setup = calls(&[
+        r#"{:name "search" :arguments {:pattern "TOPSECRET"}}"#,
+        r#"{:name "find" :arguments {:glob "**"}}"#,
+        r#"{:name "read" :arguments {:path "."}}"#,
+        r#"{:name "read" :arguments {:path "private"}}"#,
+        r#"{:name "search" :arguments {:pattern "TOPSECRET" :path "private"}}"#,
+    ]);
+    let project = setup.project();
+    std::fs::create_dir_all(project.join("private")).unwrap();
+    for file in ["secrets.txt", "private/a", "open"] {
+        std::fs::write(project.join(file), "TOPSECRET\n").unwrap();
+    }
+    let config = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&config).unwrap();
+    let rules = r#"{:permissions {:rules [{:decision :deny :path "**/secrets.txt"} {:decision :deny :path "private/**"}]}}"#;
+    std::fs::write(config.join("config.edn"), rules).unwrap();
+    let mut bridge = go(&setup);
+    assert_eq!(data(&result(&mut bridge), "result-text"), "open:1:TOPSECRET\n");
+    assert_eq!(data(&result(&mut bridge), "result-text"), "open\n");
+    assert!(data(&result(&mut bridge), "result-text").ends_with("is a folder:\nopen\n"));
+    for _ in 0..2 {
+        let result = result(&mut bridge);
+        assert!(failed(&result) && data(&result, "result-text").contains("denie"), "{result}");
+    }
+}

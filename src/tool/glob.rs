@@ -64,7 +64,7 @@ pub fn escape(text: &str) -> String {
 ///
 /// # Errors
 /// What is wrong with it, for the model.
-pub(super) fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
+pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
     let Some(glob) = glob else { return Ok(Override::empty()) };
     let wrong = |error: &dyn std::fmt::Display| format!("The glob cannot be used: {error}.");
     check(glob).map_err(|error| wrong(&error))?;
@@ -74,7 +74,7 @@ pub(super) fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String
 }
 
 /// The lines of an ignore file that stands in a folder. A line that cannot be used is skipped.
-pub(super) fn ignored(folder: &Path, lines: &str) -> Gitignore {
+pub fn ignored(folder: &Path, lines: &str) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
     for line in lines.strip_prefix('\u{feff}').unwrap_or(lines).lines().take(IGNORE_LINES) {
         if check(line).is_ok() {

@@ -1,0 +1,29 @@
+//! Any glob is used or refused, for paths, for a searching tool and as a line of an ignore file: never a panic or an
+//! overflow of the stack. An escaped path matches itself, and who may not see what is in a folder may not list it.
+#![no_main]
+
+use std::path::Path;
+
+use edn_bridge::limits::{GLOB_BYTES, GLOB_GROUPS};
+use edn_bridge::tool::glob::{PathGlob, escape, ignored, only};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let text = String::from_utf8_lossy(input);
+    let (glob, path) = text.split_once('\n').unwrap_or((&text, "src/a.rs"));
+    let workspace = Path::new("/w");
+    let read = PathGlob::new(glob);
+    if glob.len() > GLOB_BYTES || glob.matches('{').count() > GLOB_GROUPS {
+        assert!(read.is_err() && only(workspace, Some(glob)).is_err());
+    }
+    if let (Ok(read), Ok(all)) = (read, PathGlob::new(&format!("{glob}/**"))) {
+        assert!(!read.is_match(Path::new(path)) || glob.is_empty() || all.is_match(Path::new(path)));
+    }
+    if let Ok(escaped) = PathGlob::new(&escape(path)) {
+        assert!(escaped.is_match(Path::new(path)), "{path:?}");
+    }
+    if let Ok(only) = only(workspace, Some(glob)) {
+        let _ = only.matched(workspace.join(path), false);
+    }
+    let _ = ignored(workspace, &text).matched(workspace.join(path), true);
+});

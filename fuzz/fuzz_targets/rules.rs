@@ -1,0 +1,68 @@
+//! Random rules, calls and modes: no panic, deny beats allow, a read-only session changes nothing, and without a rule
+//! that allows nobody runs a command unasked.
+#![no_main]
+
+use std::path::Path;
+
+use edn_bridge::message::Mode;
+use edn_bridge::tool::permission::{Access, Decision, Rule, Verdict, judge};
+use edn_bridge::tool::walk::Barred;
+use libfuzzer_sys::fuzz_target;
+
+const MODES: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo];
+const TOOLS: [&str; 4] = ["bash", "read", "write", "search"];
+
+fn of(mode: Mode, rules: &[Rule], tool: &str, access: &Access) -> Verdict {
+    judge(mode, rules, Path::new("/w"), tool, access)
+}
+
+/// A rule from a line such as `dp**/x`: its decision, what it is about, and the glob or the command's words.
+fn rule(line: &str) -> Option<Rule> {
+    let mut chars = line.chars();
+    let decision = match chars.next()? {
+        'd' => Decision::Deny,
+        'a' => Decision::Allow,
+        _ => Decision::Ask,
+    };
+    let about = chars.next()?;
+    let text = Some(chars.as_str().to_owned()).filter(|text| !text.is_empty());
+    let (path, command) = if about == 'p' { (text, None) } else { (None, text) };
+    let rule = Rule { decision, tool: None, path, command, exact: about == 'e' };
+    // As configuration would make it.
+    Rule::from_value(&rule.to_value()).ok()
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some(([mode, tool], rest)) = input.split_first_chunk::<2>() else { return };
+    let text = String::from_utf8_lossy(rest);
+    let mut lines = text.lines();
+    let Some(subject) = lines.next() else { return };
+    let rules: Vec<Rule> = lines.take(16).filter_map(rule).collect();
+    let (mode, tool) = (MODES[usize::from(*mode) % 4], TOOLS[usize::from(*tool) % 4]);
+    let path = Path::new("/w").join(subject);
+    let access = match tool {
+        "bash" => Access::Run(subject.to_owned()),
+        "write" => Access::Write(path.clone()),
+        _ => Access::Read(path.clone()),
+    };
+    let verdict = of(mode, &rules, tool, &access);
+    let denied = rules.iter().any(|rule| {
+        rule.decision == Decision::Deny
+            && matches!(of(mode, std::slice::from_ref(rule), tool, &access), Verdict::Deny(_))
+    });
+    if denied {
+        assert!(matches!(verdict, Verdict::Deny(_)), "{rules:?} {access:?}");
+    }
+    if mode == Mode::ReadOnly && !matches!(access, Access::Read(_)) {
+        assert_ne!(verdict, Verdict::Allow);
+    }
+    let none_allows = rules.iter().all(|rule| rule.decision != Decision::Allow);
+    if none_allows && mode != Mode::Yolo && matches!(access, Access::Run(_)) {
+        assert_ne!(verdict, Verdict::Allow, "{rules:?} {access:?}");
+    }
+    // What a rule denies to a tool by its path, a walk does not see.
+    let paths: Vec<Rule> = rules.into_iter().filter(|rule| rule.path.is_some()).collect();
+    if matches!(of(Mode::Yolo, &paths, "search", &Access::Read(path.clone())), Verdict::Deny(_)) {
+        assert!(Barred::new(&paths, Path::new("/w"), "search").bars(&path));
+    }
+});
