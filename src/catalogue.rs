@@ -1,11 +1,10 @@
 //! The one table of the protocol: ops, topics, error codes, features, slash commands.
 //!
-//! The router, the subscriptions, the generated reference, the Emacs package's constants and the
-//! contract tests all read it. It knows [`Value`] so that it can check params against a row, and
-//! nothing of what an op does.
+//! The router, the subscriptions, the generated reference, the constants of the Emacs package and the contract
+//! tests read it. It knows [`Value`], to check params against a row. It does not know what an op does.
 //!
-//! Sources: the RPC EDN op-mapping contract and the tables that complete it; `spec/*.allium` states
-//! the same formally, and a test compares the two.
+//! `spec/*.allium` specifies the same tables formally, and a test compares the two. Sources: the RPC EDN op-mapping
+//! contract and the tables that complete it.
 
 use std::fmt;
 
@@ -28,30 +27,30 @@ pub use topics::{Class, SCOPE_KEYS, TOPICS, Topic, TopicSpec};
 /// The version of the protocol that this server speaks: major, minor.
 pub const PROTOCOL_VERSION: (u32, u32) = (1, 0);
 
-/// [`PROTOCOL_VERSION`] as it stands on the wire.
+/// [`PROTOCOL_VERSION`] as text on the wire.
 pub const PROTOCOL_VERSION_TEXT: &str = "1.0";
 
-/// What a client may ask for in the handshake, each with what it changes.
+/// The features that a client may request in the handshake, each with its effect.
 pub const FEATURES: &[(&str, &str)] = &[
     (
         "plist-frames",
-        "After the handshake, the server's frames are lists that a Lisp reader takes as they are.",
+        "After the handshake, the server writes frames as lists that a Lisp reader can read.",
     ),
-    ("interactor", "The connection answers interactions: they are sent to it as `interaction/requested`."),
+    ("interactor", "The connection answers typed questions and receives them as `interaction/requested`."),
     (
         "flow-credit",
-        "The client says with `ack` what it has shown; beyond a window the server merges deltas.",
+        "The client reports with `ack` what it has shown; the server merges deltas beyond a window.",
     ),
 ];
 
-/// What a value of a param must be.
+/// The shape of a param's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// A string, which may be empty.
+    /// A string, possibly empty.
     Text,
-    /// A string that is not empty.
+    /// A non-empty string.
     Filled,
-    /// An integer of zero or more.
+    /// An integer, zero or more.
     Count,
     /// `true` or `false`.
     Flag,
@@ -106,22 +105,22 @@ impl fmt::Display for Shape {
 pub struct Param {
     /// The key, without its colon.
     pub key: &'static str,
-    /// What its value must be.
+    /// The shape of its value.
     pub shape: Shape,
-    /// Whether it must be there.
+    /// Whether it is required.
     pub required: bool,
 }
 
-/// How an op relates to a session, which decides what it may overtake.
+/// How an op relates to a session. This decides which requests it may overtake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// The connection alone.
+    /// Concerns only the connection.
     Connection,
     /// Reads a session or the process; never waits for a turn.
     Read,
     /// Changes a session; served in order of arrival.
     Write,
-    /// Ends something or answers a question; admitted when all places for pending requests are taken.
+    /// Ends something or answers a question; admitted even if the maximum of requests is pending.
     Urgent,
 }
 
@@ -134,15 +133,15 @@ pub struct OpSpec {
     pub name: &'static str,
     /// How it relates to a session.
     pub access: Access,
-    /// Its params. Ops that concern a session also take an optional `:session-id`.
+    /// Its params, without the optional `:session-id` of session ops.
     pub params: &'static [Param],
-    /// Whether it concerns a session, and so takes `:session-id`.
+    /// Whether it concerns a session and takes `:session-id`.
     pub session: bool,
-    /// The keys of a response's `:data`; those that end in `?` may be absent.
+    /// The keys of the response's `:data`; a key that ends in `?` is optional.
     pub data: &'static [&'static str],
-    /// The error codes of its own, beside those that any request may meet.
+    /// Its specific error codes, in addition to those of every request.
     pub errors: &'static [ErrorCode],
-    /// What it does, in a sentence.
+    /// What it does, in one or two sentences.
     pub doc: &'static str,
 }
 
@@ -150,8 +149,8 @@ impl OpSpec {
     /// Checks params against the row.
     ///
     /// # Errors
-    /// [`InvalidParam`] names the first key that is missing or whose value has another shape. Keys
-    /// that the row does not list are let through: a newer client may send more.
+    /// [`InvalidParam`] names the first key that is missing or whose value has the wrong shape. Unknown keys are
+    /// accepted, because a newer client may send more.
     pub fn check(&self, params: &Value<'_>) -> Result<(), InvalidParam> {
         check::params(self, params)
     }

@@ -1,18 +1,18 @@
-//! Params against a row of the table.
+//! Checks params against a row of the table. Does not know what an op does.
 
 use crate::catalogue::{OpSpec, Param, Shape};
 use crate::message::ThinkingLevel;
 use crate::value::Value;
 
-/// A param that does not fit: which, and what it should be.
+/// A param of the wrong shape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} must be {expected}, but {found}")]
 pub struct InvalidParam {
-    /// The key with its colon, or `:params` where the whole is no map.
+    /// The key with its colon, or `:params` if the params are not a map.
     pub key: String,
-    /// What is expected, in words.
+    /// The expected shape, in words.
     pub expected: String,
-    /// What was there, in words: `is missing`, `is a keyword`.
+    /// The actual value, in words: `is missing`, `is a keyword`.
     pub found: String,
 }
 
@@ -32,15 +32,15 @@ pub(super) fn params(spec: &OpSpec, params: &Value<'_>) -> Result<(), InvalidPar
 fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
     let found = match value {
         Some(value) if fits(param.shape, value) => return Ok(()),
-        // An optional param that is nil is absent: a Lisp client writes both alike.
+        // A nil for an optional param counts as absent: a Lisp client writes both the same way.
         Some(value) if value.is_nil() && !param.required => return Ok(()),
         None if !param.required => return Ok(()),
         Some(value) => match (param.shape, value.as_str()) {
             (Shape::Filled | Shape::Name, Some("")) => "is empty".to_owned(),
             (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text)),
-            // A vector of strings may fail for what is in it.
+            // The vector itself fits; one of its items does not.
             (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => {
-                "holds something else".to_owned()
+                "holds other items".to_owned()
             }
             (Shape::Count, _) if value.as_i64().is_some() => "is negative".to_owned(),
             _ => is_a(value.kind_name()),
@@ -86,7 +86,7 @@ fn is_a(kind: &str) -> String {
     }
 }
 
-/// The start of a text, short enough for a message to a person.
+/// The start of a text, short enough for an error message.
 fn excerpt(text: &str) -> &str {
     let end = text.char_indices().nth(40).map_or(text.len(), |(offset, _)| offset);
     text.get(..end).unwrap_or(text)

@@ -1,11 +1,11 @@
-//! The slash commands.
+//! The table of slash commands. Does not know what they do.
 
 /// One slash command.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandSpec {
     /// The name, without the slash.
     pub name: &'static str,
-    /// How it is written, with its arguments.
+    /// Its syntax, with arguments.
     pub usage: &'static str,
     /// What it does.
     pub doc: &'static str,
@@ -21,18 +21,18 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "resume",
         usage: "/resume [text]",
-        doc: "Chooses a session on disk to go on with, of all or of those with the text in them.",
+        doc: "Chooses a session on disk to resume, from all or from those that contain the text.",
     },
     CommandSpec {
         name: "tree",
         usage: "/tree [id]",
-        doc: "Chooses a live session, or goes to the one named.",
+        doc: "Chooses a live session, or switches to the named one.",
     },
-    CommandSpec { name: "fork", usage: "/fork", doc: "Chooses a message to fork the session at." },
+    CommandSpec { name: "fork", usage: "/fork", doc: "Chooses a message and forks the session there." },
     CommandSpec {
         name: "mode",
         usage: "/mode [name]",
-        doc: "Shows or sets what tools may do without asking.",
+        doc: "Shows or sets the permission mode.",
     },
     CommandSpec { name: "trust", usage: "/trust", doc: "Trusts the project's configuration." },
     CommandSpec { name: "workflow", usage: "/workflow name [args]", doc: "Runs a workflow." },
@@ -40,7 +40,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "status", usage: "/status", doc: "Shows the session's state." },
     CommandSpec { name: "history", usage: "/history", doc: "Shows the messages so far." },
     CommandSpec { name: "model", usage: "/model OR /model <provider> <model-id>", doc: "Chooses the model." },
-    CommandSpec { name: "thinking", usage: "/thinking [level]", doc: "Chooses how much the model thinks." },
+    CommandSpec { name: "thinking", usage: "/thinking [level]", doc: "Sets the thinking level." },
     CommandSpec {
         name: "compact",
         usage: "/compact [text]",
@@ -55,7 +55,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         doc: "Keeps a note for later sessions, or lists them.",
     },
     CommandSpec { name: "login", usage: "/login [provider]", doc: "Logs in to a provider." },
-    CommandSpec { name: "logout", usage: "/logout [provider]", doc: "Forgets a provider's credentials." },
+    CommandSpec { name: "logout", usage: "/logout [provider]", doc: "Deletes a provider's credentials." },
     CommandSpec {
         name: "worktree",
         usage: "/worktree",
@@ -65,6 +65,6 @@ pub const COMMANDS: &[CommandSpec] = &[
     CommandSpec { name: "job", usage: "/job id", doc: "Shows a background job." },
     CommandSpec { name: "cancel-job", usage: "/cancel-job id", doc: "Ends a background job." },
     CommandSpec { name: "tools", usage: "/tools", doc: "Lists the tools of the session." },
-    CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as a page." },
+    CommandSpec { name: "export", usage: "/export [path]", doc: "Writes the session as an HTML page." },
     CommandSpec { name: "abort", usage: "/abort", doc: "Ends the running turn." },
 ];

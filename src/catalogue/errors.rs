@@ -1,9 +1,9 @@
 //! The error codes.
 
-/// Declares the codes with their wire names, whether the same request may succeed later, and what each says.
+/// Declares the codes: variant, wire name, whether the same request may succeed later, and the cause.
 macro_rules! error_codes {
     ($($variant:ident $name:literal $retryable:literal $doc:literal;)*) => {
-        /// Why a request, or a line, was refused.
+        /// The reason for refusing a request or a line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $(#[doc = $doc] $variant,)*
@@ -37,31 +37,31 @@ pub struct ErrorSpec {
     pub name: &'static str,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// When it is sent.
+    /// The cause.
     pub doc: &'static str,
 }
 
 error_codes! {
-    NotReady "transport/not-ready" false "The op needs a handshake first.";
-    InvalidFrame "transport/invalid-frame" false "The line is not one EDN form within the bounds.";
-    MaxPendingExceeded "transport/max-pending-exceeded" true "Too many requests of the connection are unanswered.";
-    UnsupportedVersion "protocol/unsupported-version" false "No common major version.";
-    InvalidEnvelope "protocol/invalid-envelope" false "The form is no request.";
-    InvalidId "request/invalid-id" false "The id is empty, no string, or already pending.";
-    InvalidOp "request/invalid-op" false "The op is empty or no string.";
-    InvalidParams "request/invalid-params" false "A param is missing or has another shape.";
-    InvalidQuery "request/invalid-query" false "The query is no EQL.";
+    NotReady "transport/not-ready" false "The op requires a handshake.";
+    InvalidFrame "transport/invalid-frame" false "The line is not a single EDN form within the bounds.";
+    MaxPendingExceeded "transport/max-pending-exceeded" true "The connection has too many pending requests.";
+    UnsupportedVersion "protocol/unsupported-version" false "Client and server have no common major version.";
+    InvalidEnvelope "protocol/invalid-envelope" false "The form is not a request.";
+    InvalidId "request/invalid-id" false "The id is empty, not a string, or already pending.";
+    InvalidOp "request/invalid-op" false "The op is empty or not a string.";
+    InvalidParams "request/invalid-params" false "A param is missing or has the wrong shape.";
+    InvalidQuery "request/invalid-query" false "The query is not valid EQL.";
     OpNotSupported "request/op-not-supported" false "The op is not in the catalogue.";
-    SessionNotIdle "request/session-not-idle" true "The op needs a session without a running turn.";
-    NotFound "request/not-found" false "No such session, entry, job or output.";
-    UnknownModel "request/unknown-model" false "No such model in the catalogue.";
-    UnknownCommand "request/unknown-command" false "No such slash command.";
-    NoPendingLogin "request/no-pending-login" false "No login was begun on this connection.";
+    SessionNotIdle "request/session-not-idle" true "The op requires a session without a running turn.";
+    NotFound "request/not-found" false "There is no such session, entry, job or output.";
+    UnknownModel "request/unknown-model" false "The catalogue has no such model.";
+    UnknownCommand "request/unknown-command" false "There is no such slash command.";
+    NoPendingLogin "request/no-pending-login" false "No login is pending on this connection.";
     NoActiveDialog "request/no-active-dialog" false "No dialog is open on this connection.";
-    DialogIdMismatch "request/dialog-id-mismatch" false "Another dialog is the open one.";
-    InteractionAlreadyAnswered "request/interaction-already-answered" false "Another answer came first, or the question was withdrawn.";
-    QueryFailed "runtime/query-failed" false "A strict query named an attribute that could not be resolved.";
-    Failed "runtime/failed" false "The runtime could not do it; the message says why.";
+    DialogIdMismatch "request/dialog-id-mismatch" false "A different dialog is open.";
+    InteractionAlreadyAnswered "request/interaction-already-answered" false "The question was already answered or withdrawn.";
+    QueryFailed "runtime/query-failed" false "A strict query names an attribute that cannot be resolved.";
+    Failed "runtime/failed" false "The runtime failed; the message gives the reason.";
 }
 
 impl std::fmt::Display for ErrorCode {

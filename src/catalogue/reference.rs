@@ -1,7 +1,7 @@
-//! What is generated from the table: the reference page and the Emacs package's constants.
+//! Generates the reference page and the constants of the Emacs package from the table.
 //!
-//! `make generate` writes both, and a test compares what stands in the repository with what this
-//! module would write, so that neither can drift from the table.
+//! `make generate` writes both files. A test compares them with this module's output, so that neither can drift
+//! from the table. Knows no other room.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub fn reference_page() -> String {
     page
 }
 
-/// `emacs/edn-bridge-constants.el`: the names that the Emacs package relies on.
+/// `emacs/edn-bridge-constants.el`: the names on which the Emacs package relies.
 pub fn emacs_constants() -> String {
     let mut file = String::new();
     let _ = write_constants(&mut file);
@@ -31,9 +31,9 @@ fn write_reference(page: &mut String) -> std::fmt::Result {
     writeln!(page, "## Ops\n")?;
     writeln!(
         page,
-        "A key that ends in `?` may be absent. Ops marked with * also take an optional `:session-id`.\n"
+        "A key that ends in `?` is optional. Ops marked with * also take an optional `:session-id`.\n"
     )?;
-    writeln!(page, "| op | params | `:data` | errors of its own | what it does |\n|---|---|---|---|---|")?;
+    writeln!(page, "| op | params | `:data` | specific errors | what it does |\n|---|---|---|---|---|")?;
     for op in OPS {
         let params: Vec<String> = op
             .params
@@ -59,8 +59,8 @@ fn write_reference(page: &mut String) -> std::fmt::Result {
     writeln!(page, "\n## Topics\n")?;
     writeln!(
         page,
-        "Payloads of a session also carry `:session-id` and `:offset`, and `:turn-id` and `:entry-id` where there is one. \
-         Topics marked with * are sent for every session, the others for the connection's focus.\n"
+        "Session payloads also have `:session-id` and `:offset`, and `:turn-id` and `:entry-id` if they apply. \
+         A connection receives topics marked with * for every session, and the others only for its focus.\n"
     )?;
     writeln!(page, "| topic | delivery | required | also | when |\n|---|---|---|---|---|")?;
     for topic in TOPICS {
@@ -122,7 +122,7 @@ fn write_constants(file: &mut String) -> std::fmt::Result {
     list(
         file,
         "modes",
-        "What tools may do without asking: the names of the modes.",
+        "Names of the permission modes: what tools may do without asking.",
         Mode::NAMES.into_iter(),
     )?;
     writeln!(file, "(provide 'edn-bridge-constants)\n\n;;; edn-bridge-constants.el ends here")

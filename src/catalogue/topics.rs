@@ -3,11 +3,12 @@
 /// What happens to an event when the client is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Never dropped, never merged; but for a client that is left behind, see [`Topic::is_shown_anew`].
+    /// Neither dropped nor merged, except for a client that has fallen behind (see [`Topic::is_shown_anew`]).
     Lossless,
-    /// Adjacent ones of one stream are joined: text is merged, never lost; but for the same.
+    /// Adjacent deltas of one stream are merged. No text is lost, except for a client that has fallen behind (see
+    /// [`Topic::is_shown_anew`]).
     Coalescible,
-    /// A newer one replaces an older one that is not yet sent.
+    /// A newer event replaces an older one that was not sent yet.
     Latest,
 }
 
@@ -22,11 +23,11 @@ impl Class {
     }
 }
 
-/// Declares the topics: variant, wire name, delivery class, whether events of sessions other than the
-/// connection's focus are sent too, required keys, further keys, and when it is emitted.
+/// Declares the topics: variant, wire name, delivery class, whether a connection also receives events of sessions
+/// outside its focus, required keys, optional keys, and the cause of the event.
 macro_rules! topics {
     ($($variant:ident $name:literal $class:ident $anywhere:literal [$($required:literal)*] [$($also:literal)*] $doc:literal;)*) => {
-        /// What an event is about.
+        /// The topic of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Topic {
@@ -57,7 +58,7 @@ macro_rules! topics {
                 match self { $(Self::$variant => Class::$class,)* }
             }
 
-            /// Whether it is sent for sessions other than the connection's focus.
+            /// Whether a connection also receives events of sessions outside its focus.
             pub const fn anywhere(self) -> bool {
                 match self { $(Self::$variant => $anywhere,)* }
             }
@@ -74,17 +75,17 @@ pub struct TopicSpec {
     pub name: &'static str,
     /// What happens to it when the client is slow.
     pub class: Class,
-    /// Whether it is sent for sessions other than the connection's focus.
+    /// Whether a connection also receives events of sessions outside its focus.
     pub anywhere: bool,
-    /// The keys that its payload always has.
+    /// The required keys of its payload.
     pub required: &'static [&'static str],
-    /// The keys that its payload may have beside those, and beside [`SCOPE_KEYS`].
+    /// The optional keys of its payload, apart from [`SCOPE_KEYS`].
     pub also: &'static [&'static str],
-    /// When it is emitted.
+    /// The cause of the event.
     pub doc: &'static str,
 }
 
-/// The keys that any payload of a session may carry.
+/// Optional keys of every session payload.
 pub const SCOPE_KEYS: &[&str] = &["session-id", "offset", "turn-id", "entry-id"];
 
 impl Topic {
@@ -93,10 +94,10 @@ impl Topic {
         TOPICS.iter().find(|spec| spec.name == name).map(|spec| spec.topic)
     }
 
-    /// Whether a client that was left behind does without its events: when it has caught up it is shown the
-    /// history of its session, and all that a subscription begins with. So it does not see the beginning of the
-    /// answer that streams just then before the whole message comes, nor the stages that turns have passed. Other
-    /// events are kept for it, as far as there is room.
+    /// Whether the outbox skips the topic's events for a client that has fallen behind. Once the client has caught
+    /// up, the endpoint sends it the history of its session and the snapshots of a new subscription. The client then
+    /// misses the start of a streaming answer until the whole message arrives, and the stages of past turns. The
+    /// outbox keeps the events of all other topics, up to a limit.
     pub const fn is_shown_anew(self) -> bool {
         !matches!(
             self,
@@ -128,17 +129,17 @@ topics! {
         "The connection's focus moved to a session.";
     SessionRehydrated "session/rehydrated" Lossless false
         ["session-id" "messages" "tool-calls" "tool-order"] ["more"]
-        "The newest part of the history of the session that was resumed.";
+        "The newest part of the resumed session's history.";
     ContextUpdated "context/updated" Latest true
         ["active-session-id" "sessions"] ["session-tree-widget"]
-        "The live sessions, and which one has the focus.";
+        "The list of live sessions changed, or the focus did.";
     AssistantDelta "assistant/delta" Coalescible false ["session-id" "text"] []
         "New text of the answer.";
     AssistantThinkingDelta "assistant/thinking-delta" Coalescible false ["session-id" "text"] []
         "New text of the model's thinking.";
     AssistantMessage "assistant/message" Lossless false
         ["session-id" "role" "content"] ["text" "stop-reason" "error-message" "usage"]
-        "A message of the model is complete, or failed.";
+        "A message of the model is complete or failed.";
     ToolStart "tool/start" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
         "The model proposed a tool call.";
@@ -146,45 +147,45 @@ topics! {
         "New text of a call's arguments.";
     ToolExecuting "tool/executing" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
-        "A tool call runs.";
+        "A tool call started to run.";
     ToolUpdate "tool/update" Latest false
         ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
-        "The end of a running tool's output so far.";
+        "The latest output of a running tool.";
     ToolResult "tool/result" Lossless false
         ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
         "A tool call ended.";
     DialogRequested "ui/dialog-requested" Lossless true
         ["dialog-id" "kind" "title"] ["message" "options" "placeholder"]
-        "A question, for connections that know only dialogs.";
+        "A question to a person, for connections that support only dialogs.";
     FrontendActionRequested "ui/frontend-action-requested" Lossless false
         ["request-id" "ui/action"] []
-        "A command needs a choice that the frontend offers in its own way.";
+        "A command needs a choice, which the frontend offers natively.";
     WidgetsUpdated "ui/widgets-updated" Latest false ["widgets"] []
         "The widgets' content changed.";
     WidgetSpecsUpdated "ui/widget-specs-updated" Latest false [] ["widget-specs"]
-        "Which widgets there are changed.";
+        "The set of widgets changed.";
     StatusUpdated "ui/status-updated" Latest false ["statuses"] []
         "The status texts changed.";
     Notification "ui/notification" Lossless true ["id" "message" "level"] ["extension-id"]
-        "Something to tell the person.";
+        "A message to the person.";
     FooterUpdated "footer/updated" Latest false
         ["session-id" "path-line" "stats-line"]
         ["status-line" "usage-parts" "model-text" "session-activity-line" "session-activity-buckets"]
-        "What the footer shows changed.";
+        "The footer's content changed.";
     CommandResult "command-result" Lossless false ["type"] ["message" "data"]
-        "A slash command's outcome.";
+        "A slash command ended; this is its outcome.";
     InteractionRequested "interaction/requested" Lossless true
         ["interaction-id" "kind" "correlation-id" "payload"] ["parent-session-id" "subagent-id"]
-        "A typed question that the runtime waits for.";
+        "The runtime asks a typed question and waits for its answer.";
     InteractionAnswered "interaction/answered" Lossless true
         ["interaction-id" "correlation-id" "status" "ext-id"] ["value"]
         "A question was answered or withdrawn.";
     TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome" "reason" "tool-id"]
-        "A turn passed a boundary, or a hook stood there.";
+        "A turn passed a boundary, or a hook ran there.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
-        "Something that a person may want to know: repairs, failed hooks, coalesced deliveries.";
+        "A condition worth reporting: repairs, failed hooks, merged events.";
     JobUpdated "job/updated" Latest true ["job"] []
         "A background job changed.";
     Error "error" Lossless true ["error-code" "error-message"] ["id" "op"]
-        "Something failed that no request waits for.";
+        "Something failed outside a pending request.";
 }
