@@ -32,10 +32,7 @@ pub const PROTOCOL_VERSION_TEXT: &str = "1.0";
 
 /// The features that a client may request in the handshake, each with its effect.
 pub const FEATURES: &[(&str, &str)] = &[
-    (
-        "plist-frames",
-        "After the handshake, the server writes frames as lists that a Lisp reader can read.",
-    ),
+    ("plist-frames", "After the handshake, the server writes frames as lists that a Lisp reader can read."),
     ("interactor", "The connection answers typed questions and receives them as `interaction/requested`."),
     (
         "flow-credit",

@@ -1,11 +1,10 @@
 //! One connection: handshake, pending requests, subscriptions, focus.
 //!
-//! Lines come in, each is answered once; events of the runtime go out to those who subscribed. Knows
-//! frames, the router and the session API; knows neither what an op does nor how a session lives.
-//! Every byte that the client sees passes through the connection's [`Outbox`].
+//! Reads lines, answers each request once, and sends the runtime's events to subscribers. Knows frames, the
+//! router and the session API; knows neither what an op does nor how a session lives. Every byte for the
+//! client passes through the connection's [`Outbox`].
 //!
-//! Two threads serve a connection: one reads and routes, one writes. Requests are routed in the order
-//! in which they arrive.
+//! Two threads serve a connection: one reads and routes, one writes. Requests are routed in order of arrival.
 
 mod handshake;
 mod outbox;
@@ -37,11 +36,11 @@ pub use outbox::{Depth, Outbox};
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed its side, or reading failed.
+    /// The client closed its side, or a read failed.
     Input,
     /// The client no longer reads.
     Output(std::io::Error),
-    /// The runtime closed it: the person asked to quit.
+    /// The runtime closed it, because the person asked to quit.
     Closed,
 }
 
@@ -50,37 +49,36 @@ pub struct Connection {
     id: u64,
     api: Arc<dyn SessionApi>,
     outbox: Arc<Outbox>,
-    /// Where what is answered is counted.
+    /// Counts the answers.
     tally: Arc<Tally>,
     kind: Kind,
-    /// When it came, RFC 3339 in UTC.
+    /// When the client connected, RFC 3339 in UTC.
     since: Arc<str>,
-    /// What the last handshake came to.
+    /// The result of the latest handshake.
     agreed: ArcSwapOption<Agreed>,
     /// Requests without an answer yet: id to op.
     pending: Mutex<HashMap<Arc<str>, &'static str>>,
-    /// Wakes who waits for `pending` to empty.
+    /// Wakes the threads that wait for `pending` to empty.
     answered: Condvar,
     ready: AtomicBool,
     /// The subscribed topics, one bit each.
     topics: AtomicU64,
-    /// The client said that it answers typed questions.
+    /// Whether the client answers typed questions.
     interactor: AtomicBool,
-    /// The client named the dialog topic in a subscription.
+    /// Whether the client subscribed to the dialog topic by name.
     dialogs: AtomicBool,
     focus: ArcSwap<SessionId>,
-    /// The version of the list of sessions that it was told last.
+    /// The version of the session list that the client received last.
     told_sessions: AtomicU64,
     on_end: Box<dyn Fn(End) + Send + Sync>,
-    /// The connection itself, for replies that outlive the call.
+    /// The connection itself, for replies that outlive their call.
     this: std::sync::Weak<Self>,
 }
 
-/// Starts to serve a connection on two threads of its own. `on_end` is called from them, at most once
-/// for each reason.
+/// Serves a connection on two threads of its own. They call `on_end`, at most once per reason.
 ///
 /// # Errors
-/// When a thread cannot be started.
+/// If a thread cannot be started.
 pub fn start(
     id: u64,
     transport: Transport,
@@ -152,7 +150,7 @@ impl Drop for Share {
 }
 
 impl Connection {
-    /// Leaves the runtime. [`Connection::drain`] takes the receiver that this returns.
+    /// Leaves the runtime. Pass the returned receiver to [`Connection::drain`].
     pub fn leave(&self) -> Receiver<()> {
         let (sender, receiver) = channel();
         self.api.detach(
@@ -164,14 +162,13 @@ impl Connection {
         receiver
     }
 
-    /// Leaves the runtime, waits until every pending request is answered and all is written, but no
-    /// longer than `patience`.
+    /// Leaves the runtime and waits at most `patience` until every pending request is answered and written.
     pub fn finish(&self, patience: Duration) {
         self.drain(&self.leave(), patience);
     }
 
-    /// Waits until it has left, every pending request is answered and all is written, but no longer
-    /// than `patience`.
+    /// Waits at most `patience` until the connection has left the runtime and every pending request is
+    /// answered and written.
     pub fn drain(&self, left_runtime: &Receiver<()>, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);
         let left =
@@ -185,12 +182,12 @@ impl Connection {
         self.outbox.close(left());
     }
 
-    /// How the outbox stands.
+    /// The state of the outbox.
     pub fn depth(&self) -> Depth {
         self.outbox.depth()
     }
 
-    /// Reads lines and serves them until the input ends.
+    /// Reads and serves lines until the input ends.
     fn read(&self, mut input: Box<dyn Input>) {
         let mut splitter = Splitter::new(MAX_LINE_BYTES);
         let mut share = Share::default();
@@ -233,11 +230,11 @@ impl Connection {
                 return self.reject(invalid_frame("line-too-long", UNFINISHED_BYTES, &message));
             }
             Line::Oversize(length) => {
-                let message = format!("The line is {length} bytes long; at most {MAX_LINE_BYTES} are taken.");
+                let message = format!("The line is {length} bytes long; the maximum is {MAX_LINE_BYTES}.");
                 return self.reject(invalid_frame("line-too-long", MAX_LINE_BYTES, &message));
             }
             Line::Unterminated(bytes) => {
-                let message = "The input ended within a line; a frame ends with a line feed.";
+                let message = "The input ended in the middle of a line; a frame ends with a line feed.";
                 return self.reject(invalid_frame("unterminated-line", bytes.len(), message));
             }
         };
@@ -251,7 +248,7 @@ impl Connection {
         }
     }
 
-    /// The checks that need the connection's state; then the op.
+    /// Makes the checks that need the connection's state, then runs the op.
     fn admit(&self, request: Request<'_>) {
         let op = Op::parse(request.op);
         if !self.ready.load(Ordering::Acquire) && op != Some(Op::Handshake) {
@@ -283,7 +280,7 @@ impl Connection {
             return self.handshake(&request);
         }
         match op {
-            // The connection's own ops are answered here and now: they are never pending.
+            // The connection's own ops are answered at once and never become pending.
             Op::Ping => self.respond(&request.id, op, &PONG),
             Op::Subscribe => self.subscribe(&request),
             Op::Unsubscribe => self.unsubscribe(&request),
@@ -308,7 +305,7 @@ impl Connection {
         Call { connection: self.id, request: request.id.clone(), session }
     }
 
-    /// Notes a request as pending; the reply that is returned ends it.
+    /// Records a request as pending; the returned reply ends it.
     fn begin(&self, id: &Arc<str>, op: Op) -> Reply<Map<'static>> {
         self.pending().insert(id.clone(), op.spec().name);
         let this = self.this.clone();
@@ -322,7 +319,7 @@ impl Connection {
 
     /// Ends a pending request with a response or an error.
     fn answer(&self, id: &Arc<str>, op: Op, result: Result<Map<'static>, ApiError>) {
-        // The id is free again before the client can see the answer.
+        // Frees the id before the client can see the answer.
         self.pending().remove(id);
         match result {
             Ok(data) => self.respond(id, op, &data),
@@ -361,7 +358,7 @@ impl Connection {
         if named.explicitly(Topic::DialogRequested) {
             self.dialogs.store(true, Ordering::Release);
         }
-        // The response comes first. Only this thread changes what is subscribed.
+        // Sends the response before the snapshots. Only this thread changes the subscriptions.
         let subscribed = self.topics.load(Ordering::Acquire) | named.mask;
         self.respond(&request.id, Op::Subscribe, &named.answer(subscribed));
         self.topics.store(subscribed, Ordering::Release);
@@ -378,8 +375,8 @@ impl Connection {
         }
     }
 
-    /// Shows the client, which has caught up, what it missed: the history of its session as it is, and all
-    /// that a subscription begins with.
+    /// Shows a client that has caught up what it missed: the history of its session and the snapshots of a
+    /// new subscription.
     fn show_anew(&self, missed: u64) {
         let body = Body::Diagnostic(Arc::new(Diagnostic::Behind { missed }));
         self.deliver(&Event { session: None, offset: 0, turn: None, entry: None, cause: None, body });
@@ -434,7 +431,7 @@ impl Client for Connection {
         if let Body::ContextUpdated { sessions, .. } = &event.body {
             let body = Body::ContextUpdated { sessions: sessions.clone(), active: Some(self.focused()) };
             let event = Event { body, ..event.clone() };
-            // Who made an older list may come later, and is told after the newer one no more.
+            // A task with an older list may arrive later; its list must not follow the newer one.
             let tells_newer =
                 || self.told_sessions.fetch_max(sessions.version(), Ordering::AcqRel) <= sessions.version();
             return self
@@ -461,7 +458,7 @@ impl Client for Connection {
     }
 
     fn is_interactor(&self) -> bool {
-        // Who is not sent the questions cannot answer them.
+        // A client that does not receive the questions cannot answer them.
         let asked = self.topics.load(Ordering::Acquire) & Topic::InteractionRequested.bit() != 0;
         (asked && self.interactor.load(Ordering::Acquire)) || self.dialogs.load(Ordering::Acquire)
     }
@@ -486,7 +483,7 @@ impl Client for Connection {
     }
 }
 
-/// The topics that a request names.
+/// The topics in a request.
 struct TopicList {
     mask: u64,
     all: bool,
@@ -528,11 +525,11 @@ impl TopicList {
 }
 
 impl Connection {
-    /// Ends a handshake: what was agreed on holds from the frame after the response.
+    /// Ends a handshake. The agreement takes effect with the frame after the response.
     fn agree(&self, agreed: Agreed, id: &str, data: &Map<'static>) {
         let has = |name| agreed.features.contains(&name);
         let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
-        // Before the response, so that whoever has it finds what was agreed on in the graph.
+        // Stored before the response, so that a client with the response finds the agreement in the graph.
         self.agreed.store(Some(Arc::new(agreed)));
         self.tally.responded(Op::Handshake);
         self.interactor.store(interactor, Ordering::Release);

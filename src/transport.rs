@@ -1,8 +1,7 @@
-//! A pair of byte streams: standard input and output, a Unix socket, or memory for tests.
+//! Pairs of byte streams: standard input and output, a Unix socket, or memory for tests.
 //!
-//! Reading blocks a thread of the connection's own, and so does writing: a hand-over to a pool of
-//! blocking threads, or a readiness loop in between, would cost more than the work on a frame. Knows
-//! bytes and descriptors; nothing of lines or frames.
+//! Reads block a thread of the connection, and so do writes. A pool of blocking threads or a readiness loop
+//! would cost more than the work on a frame. Knows bytes and descriptors; nothing of lines or frames.
 
 pub mod memory;
 pub mod socket;
@@ -18,29 +17,29 @@ use rustix::io::Errno;
 
 /// The reading half of a transport.
 pub trait Input: Read + Send {
-    /// Whether the other side has ended it: what was sent before may still be to be read. Never waits.
+    /// Whether the other side has ended it. Earlier bytes may still be unread. Never waits.
     fn has_ended(&self) -> bool;
 }
 
 /// The writing half of a transport.
 pub trait Output: Send + Sync {
-    /// Writes all bytes, waiting as long as it takes.
+    /// Writes all bytes and waits as long as necessary.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the other side is gone.
     fn write_all(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes what fits without waiting and returns how much that was.
+    /// Writes what fits without waiting and returns the number of bytes.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// If the other side is gone.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Ends the stream from this side, so that whoever reads or writes it wakes up.
+    /// Ends the stream from this side, which wakes its blocked readers and writers.
     fn shut(&self);
 }
 
-/// What carries the bytes.
+/// The carrier of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The process's standard input and output.
@@ -64,11 +63,11 @@ impl Kind {
 
 /// Both halves of a transport.
 pub struct Transport {
-    /// What it is.
+    /// Its carrier.
     pub kind: Kind,
-    /// Where requests come from.
+    /// The source of requests.
     pub input: Box<dyn Input>,
-    /// Where frames go.
+    /// The destination of frames.
     pub output: Box<dyn Output>,
 }
 
@@ -82,7 +81,7 @@ impl Transport {
     /// The process's standard input and output.
     ///
     /// # Errors
-    /// When a descriptor is closed.
+    /// If a descriptor is closed.
     pub fn stdio() -> io::Result<Self> {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -96,14 +95,14 @@ impl Transport {
     /// A connected socket.
     ///
     /// # Errors
-    /// When the descriptor cannot be duplicated.
+    /// If the descriptor cannot be duplicated.
     pub fn socket(stream: UnixStream) -> io::Result<Self> {
         let input = stream.try_clone()?;
         Ok(Self { kind: Kind::Socket, input: Box::new(Waiting(input)), output: Box::new(Socket(stream)) })
     }
 }
 
-/// Waits, without a bound, until a descriptor is ready; that it was closed counts as ready.
+/// Waits without a bound until a descriptor is ready. A closed descriptor counts as ready.
 fn wait_for(descriptor: impl AsFd, flags: PollFlags) -> io::Result<()> {
     loop {
         match poll(&mut [PollFd::new(&descriptor, flags)], None) {
@@ -113,8 +112,8 @@ fn wait_for(descriptor: impl AsFd, flags: PollFlags) -> io::Result<()> {
     }
 }
 
-/// A reader whose descriptor may be non-blocking: descriptors are shared with the process that started
-/// this one, and it may have made them so.
+/// A reader whose descriptor may be non-blocking. The process that started this one shares the descriptors
+/// and may have made them so.
 struct Waiting<R>(R);
 
 impl<R: Read + AsFd> Read for Waiting<R> {
@@ -138,7 +137,7 @@ impl<R: Read + AsFd + Send> Input for Waiting<R> {
         let asked = PollFlags::empty();
         let mut input = [PollFd::new(&self.0, asked)];
         let looked = poll(&mut input, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        // Nothing else was asked for: what is told is that it was hung up on, or has failed.
+        // The poll asks for nothing else, so any event means hang-up or failure.
         looked.is_ok() && input.first().is_some_and(|input| !input.revents().is_empty())
     }
 }
@@ -159,16 +158,16 @@ fn write_waiting<W: AsFd>(descriptor: W, mut bytes: &[u8]) -> io::Result<()> {
 
 /// A pipe, a terminal or a file.
 ///
-/// It may be shared with other processes, so it is not made non-blocking. Where the kernel can write
-/// without waiting all the same, it is asked to; else the descriptor is asked whether it is ready, and
-/// given no more than it then must take.
+/// Other processes may share it, so it is not made non-blocking. If the kernel can write to it without
+/// waiting, that is requested. Otherwise a poll shows whether it is ready, and a write then passes no more
+/// than it must accept.
 struct Descriptor {
     file: File,
     /// The kernel cannot write to this without waiting.
     asks_first: AtomicBool,
 }
 
-/// What a pipe that polls as writable takes without blocking, at least (`PIPE_BUF` of POSIX and Linux).
+/// The least that a pipe accepts without blocking once it polls as writable (`PIPE_BUF` of POSIX and Linux).
 const PIPE_ATOMIC_BYTES: usize = 4096;
 
 impl Descriptor {
@@ -176,11 +175,11 @@ impl Descriptor {
         Self { file, asks_first: AtomicBool::new(!cfg!(any(target_os = "linux", target_os = "android"))) }
     }
 
-    /// Writes what fits without waiting. `None` where the kernel cannot do that with this descriptor.
+    /// Writes what fits without waiting. `None` if the kernel cannot do that with this descriptor.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn write_at_once(&self, bytes: &[u8]) -> Option<Result<usize, Errno>> {
         use rustix::io::{ReadWriteFlags, pwritev2};
-        // This offset stands for the place where the descriptor is, as for a plain write.
+        // This offset stands for the current position, as in a plain write.
         const HERE: u64 = u64::MAX;
         match pwritev2(&self.file, &[io::IoSlice::new(bytes)], HERE, ReadWriteFlags::NOWAIT) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => None,
@@ -196,7 +195,7 @@ impl Descriptor {
     fn write_if_ready(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut ready = [PollFd::new(&self.file, PollFlags::OUT)];
         poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-        // One that was closed is written to, so that the write says so.
+        // Writes to a closed descriptor, so that the write reports it.
         if ready.first().is_none_or(|fd| fd.revents().is_empty()) {
             return Ok(0);
         }
@@ -259,7 +258,7 @@ impl Output for Socket {
 mod tests {
     use super::*;
 
-    /// A pipe with nobody reading, and its writing half as an output.
+    /// A pipe without a reader, and its writing half as an output.
     fn full_pipe(asks_first: bool) -> (File, Descriptor) {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let output = Descriptor::new(File::from(writer));
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pipe_is_not_waited_for_and_a_closed_one_is_told() {
+    fn full_pipe_is_not_awaited_and_closed_pipe_fails() {
         for asks_first in [false, true] {
             let (mut reader, output) = full_pipe(asks_first);
             let mut part = [0; 8192];
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_somebody_made_non_blocking_is_waited_for() {
+    fn non_blocking_descriptor_is_awaited() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         for end in [&reader, &writer] {
             rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -300,7 +299,7 @@ mod tests {
             let mut all = Vec::new();
             Waiting(File::from(reader)).read_to_end(&mut all).map(|_| all.len())
         });
-        // Far more than a pipe holds: both ends meet the other one not ready.
+        // Far more than a pipe holds: each end finds the other one not ready.
         output.write_all(&vec![b'x'; 1 << 20]).unwrap();
         drop(output);
         assert_eq!(reading.join().unwrap().unwrap(), 1 << 20);

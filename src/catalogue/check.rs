@@ -39,9 +39,7 @@ fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
             (Shape::Filled | Shape::Name, Some("")) => "is empty".to_owned(),
             (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text)),
             // The vector itself fits; one of its items does not.
-            (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => {
-                "holds other items".to_owned()
-            }
+            (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => "holds other items".to_owned(),
             (Shape::Count, _) if value.as_i64().is_some() => "is negative".to_owned(),
             _ => is_a(value.kind_name()),
         },

@@ -29,11 +29,7 @@ pub const COMMANDS: &[CommandSpec] = &[
         doc: "Chooses a live session, or switches to the named one.",
     },
     CommandSpec { name: "fork", usage: "/fork", doc: "Chooses a message and forks the session there." },
-    CommandSpec {
-        name: "mode",
-        usage: "/mode [name]",
-        doc: "Shows or sets the permission mode.",
-    },
+    CommandSpec { name: "mode", usage: "/mode [name]", doc: "Shows or sets the permission mode." },
     CommandSpec { name: "trust", usage: "/trust", doc: "Trusts the project's configuration." },
     CommandSpec { name: "workflow", usage: "/workflow name [args]", doc: "Runs a workflow." },
     CommandSpec { name: "reload", usage: "/reload", doc: "Reads the configuration again." },

@@ -1,4 +1,4 @@
-//! The handshake: version and features.
+//! The handshake: agrees on version and features. Does not know what a feature changes.
 
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
 use crate::endpoint::Connection;
@@ -8,8 +8,8 @@ use crate::session::{Agreed, ApiError, Client as _};
 use crate::value::{Map, Value};
 
 impl Connection {
-    /// Agrees on the lower of both minor versions and on the features that both have. A version that
-    /// does not fit leaves the connection as it was; a later handshake may agree, or agree anew.
+    /// Agrees on the lower of both minor versions and on the common features. An incompatible version leaves
+    /// the connection unchanged. A later handshake may agree, or agree again.
     pub(super) fn handshake(&self, request: &Request<'_>) {
         let info = match ClientInfo::read(&request.params) {
             Ok(info) => info,
@@ -73,12 +73,12 @@ impl<'v> ClientInfo<'v> {
     }
 }
 
-/// What is kept of what a client calls itself: its beginning.
+/// The stored start of a name that the client gave itself.
 fn kept(text: &str) -> Box<str> {
     text.get(..text.floor_char_boundary(CLIENT_NAME_BYTES)).unwrap_or_default().into()
 }
 
-/// The minor version that both sides speak, where the major one is ours.
+/// The minor version that both sides speak, if the major versions are equal.
 fn common_minor(text: &str) -> Option<u32> {
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
     let number =
@@ -91,7 +91,7 @@ mod tests {
     use super::common_minor;
 
     #[test]
-    fn the_lower_minor_of_the_same_major_is_agreed_on() {
+    fn handshake_agrees_on_lower_minor_version() {
         for (asked, expected) in [
             ("1.0", Some(0)),
             ("1.7", Some(0)),

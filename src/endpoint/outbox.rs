@@ -1,14 +1,15 @@
-//! What one connection is sent: the sole writer of its stream, and whether those who make events have to wait.
+//! The outbox of one connection: the only writer of its stream. It also decides whether producers of events
+//! wait.
 //!
-//! What waits, in which order and what becomes of it meanwhile is the queue's business ([`queue`]); here are
-//! the lock around it, the threads that write and the wakes between them.
+//! The queue ([`queue`]) decides what waits, in which order, and what may be merged or replaced. This module
+//! adds the lock, the writing threads and their wake-ups.
 //!
-//! Two may write: the connection's writer thread, and, when nothing else is under way, the thread that
-//! reads requests, which then answers without waking another thread. The flag `writing` lets only one
-//! of them at a time. While that thread answers a batch, its answers wait for the end of it, so that they
-//! are written together; what others add in between is written at once.
+//! Two threads write: the connection's writer thread, and the thread that reads requests. The reading thread
+//! writes only if nothing else is under way; its answers then need no other thread. The flag `writing`
+//! excludes one while the other writes. While the reading thread answers a batch, it holds its answers back
+//! to write them together. Frames of other threads do not wait for that.
 //!
-//! Knows frames and events; not what they mean, nor who is subscribed to what.
+//! Knows frames and events; knows neither their meaning nor the subscriptions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,49 +29,50 @@ mod queue;
 
 use queue::Queue;
 
-/// What one connection is sent.
+/// The frames for one connection.
 pub struct Outbox {
     output: Box<dyn Output>,
     inner: Mutex<Inner>,
     /// Wakes the writer thread.
     wake: Condvar,
-    /// Wakes who waits for the last byte to be written.
+    /// Wakes threads that wait for the last byte to be written.
     drained: Condvar,
     /// Wakes the reader thread, which waits while answers pile up.
     room: Condvar,
     /// Whether producers must wait.
     full: watch::Sender<bool>,
-    /// How many pieces were written: whether the client takes anything at all.
+    /// The number of written pieces. It grows while the client reads anything at all.
     pieces: AtomicU64,
 }
 
 struct Inner {
     queue: Queue,
-    /// Somebody writes, outside the lock.
+    /// A thread writes outside the lock.
     writing: bool,
-    /// The thread that answers a batch of requests and will flush, as long as nobody else has added anything.
+    /// The thread that answers a batch of requests and will flush. `None` once another thread has added a
+    /// frame.
     held: Option<ThreadId>,
     /// The writer thread sleeps.
     asleep: bool,
-    /// All is written and the writer has ended.
+    /// Everything is written and the writer has ended.
     drained: bool,
     /// The client is gone.
     dead: bool,
 }
 
-/// How the outbox stands, for the graph and the tests.
+/// The state of the outbox, for the graph and the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Depth {
-    /// Events that wait unencoded.
+    /// Unencoded events that wait.
     pub waiting: usize,
-    /// Bytes that wait, encoded or not.
+    /// Waiting bytes, encoded or not.
     pub bytes: usize,
-    /// The number of the last event that was encoded.
+    /// The number of the last encoded event.
     pub seq: u64,
 }
 
 impl Outbox {
-    /// An outbox that writes to `output`. [`Outbox::run`] has to be called on a thread of its own.
+    /// An outbox that writes to `output`. The caller must run [`Outbox::run`] on a thread of its own.
     pub fn new(connection: u64, clock: Arc<dyn Clock>, output: Box<dyn Output>) -> Self {
         Self {
             output,
@@ -90,12 +92,12 @@ impl Outbox {
         }
     }
 
-    /// Adds a whole frame: `encode` appends it, in the style of the connection.
+    /// Adds a whole frame; `encode` appends it in the connection's style.
     pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
         self.add(|queue| queue.push_frame(encode));
     }
 
-    /// Adds a whole frame, and changes the style of all that comes after it.
+    /// Adds a whole frame and changes the style of all later frames.
     pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, Style), style: Style) {
         self.add(|queue| {
             queue.push_frame(encode);
@@ -113,7 +115,7 @@ impl Outbox {
         self.notify(inner);
     }
 
-    /// From here on the client says what it has shown, or does not.
+    /// Starts or stops counting on the client's reports of what it has shown.
     pub fn expect_credit(&self, expected: bool) {
         let mut inner = self.lock();
         inner.queue.expect_credit(expected);
@@ -121,13 +123,13 @@ impl Outbox {
         self.notify(inner);
     }
 
-    /// From here on the client is told what was merged and replaced, or is not.
+    /// Starts or stops reporting merged and replaced events to the client.
     pub fn tell_coalesced(&self, wanted: bool) {
         self.lock().queue.tell_coalesced(wanted);
     }
 
-    /// The client has shown the events up to `seq`. What was never sent, and what was told before,
-    /// changes nothing.
+    /// The client has shown the events up to `seq`. Numbers that were never sent or already reported have no
+    /// effect.
     pub fn credit(&self, seq: u64) {
         let mut inner = self.lock();
         inner.queue.credit(seq);
@@ -135,10 +137,10 @@ impl Outbox {
         self.notify(inner);
     }
 
-    /// Between two requests of a batch: writes what became much, and waits until there is room for a
-    /// further answer: whoever asks without reading is asked to wait. What is urgent is still read as
-    /// long as less than the bound is waiting. False once a client that has `ended` its input took nothing
-    /// for `patience`: it is given up, and nothing more has to be read.
+    /// Between two requests of a batch: writes large output and waits for room for another answer, so that a
+    /// client that sends without reading has to wait. Urgent requests are still read while less than the
+    /// bound is waiting. Returns false for a client that has `ended` its input and reads nothing for
+    /// `patience`: the caller gives it up and reads no further.
     pub fn wait_for_room(&self, ended: impl Fn() -> bool, patience: Duration) -> bool {
         let inner = self.lock();
         let much = inner.queue.ready() >= OUTBOX_FLUSH_BYTES && !inner.writing;
@@ -178,9 +180,9 @@ impl Outbox {
         }
     }
 
-    /// Adds an event, if it is still `wanted` when its turn comes, and says whether its maker has to
-    /// wait before the next. Asked under the lock that orders frames: no event follows the answer that
-    /// ended its subscription.
+    /// Adds an event if it is still `wanted` under the lock that orders frames, and returns whether the
+    /// producer must wait before its next event. Under that lock, no event can follow the response that ended
+    /// its subscription.
     pub fn push_event(&self, event: &Event, wanted: impl FnOnce() -> bool) -> Pressure {
         let mut inner = self.lock();
         if inner.dead || !wanted() {
@@ -190,7 +192,7 @@ impl Outbox {
             inner.let_out();
         }
         if inner.queue.is_overfull() {
-            // Its maker did not wait.
+            // The producer did not wait.
             inner.queue.fall_behind();
             self.full.send_replace(false);
         }
@@ -198,7 +200,7 @@ impl Outbox {
         self.notify(inner);
         if full {
             self.full.send_replace(true);
-            // The writer may have emptied the queue in between, and would not say so again.
+            // The writer may have emptied the queue in between, and would not announce it again.
             if !self.lock().queue.is_full() {
                 self.full.send_replace(false);
             }
@@ -207,8 +209,8 @@ impl Outbox {
         Pressure::Fine
     }
 
-    /// Those who make events wait no longer for this client, unless it has room again: see the module's text.
-    /// One that takes a little each time is left behind as well.
+    /// Stops blocking producers on this client: droppable events are skipped until the client has caught up.
+    /// A slow trickle of reads does not reset this.
     pub fn fall_behind(&self) {
         let mut inner = self.lock();
         if inner.dead || inner.queue.is_behind() || inner.queue.has_room() {
@@ -219,12 +221,12 @@ impl Outbox {
         self.notify(inner);
     }
 
-    /// Says that the calling thread will push several frames and then call [`Outbox::flush`].
+    /// Announces that the calling thread will push several frames and then call [`Outbox::flush`].
     pub fn hold(&self) {
         self.lock().hold();
     }
 
-    /// Writes what is ready from the calling thread, if it is little and can be written at once; else
+    /// Writes ready output from the calling thread if it is short and the stream takes it at once; otherwise
     /// leaves it to the writer thread.
     pub fn flush(&self) {
         let mut inner = self.lock();
@@ -246,19 +248,19 @@ impl Outbox {
             }
             Err(_) => inner.dead = true,
         }
-        // A close that came meanwhile woke the writer in vain; one who has caught up is shown it there.
+        // A close in between woke the writer in vain. The writer thread also serves a client that has caught
+        // up.
         let queue = &inner.queue;
         if queue.ready() > 0 || inner.dead || queue.is_closing() || queue.is_behind() {
             self.notify(inner);
         }
     }
 
-    /// Writes until the outbox is closed and empty. Runs on the connection's writer thread, and calls
-    /// `caught_up` there, with the number of events that were left out, when a client that had fallen
-    /// behind can be sent events again.
+    /// Writes until the outbox is closed and empty. Runs on the connection's writer thread. When a client
+    /// that had fallen behind has caught up, calls `caught_up` there with the number of skipped events.
     ///
     /// # Errors
-    /// When the other side is gone; what is left is dropped then.
+    /// When the other side is gone; the remaining frames are dropped then.
     pub fn run(&self, caught_up: impl Fn(u64)) -> std::io::Result<()> {
         let mut inner = self.lock();
         loop {
@@ -288,7 +290,7 @@ impl Outbox {
             let bytes = inner.queue.take_ready();
             inner.writing = true;
             drop(inner);
-            // In pieces, each of which counts: a slow client is not one that takes nothing.
+            // Writes in pieces and counts each, so that a slow client differs from one that reads nothing.
             let written = bytes.chunks(OUTBOX_READY_BYTES).try_for_each(|piece| {
                 self.output.write_all(piece)?;
                 self.pieces.fetch_add(1, Ordering::Relaxed);
@@ -304,8 +306,8 @@ impl Outbox {
         }
     }
 
-    /// Says that no more will come, and waits until all is written or the client is gone, but no longer
-    /// than `patience`: what is not written then is dropped. Then the stream is ended.
+    /// Refuses further frames, waits at most `patience` until everything is written or the client is gone,
+    /// and ends the stream. Unwritten frames are dropped.
     pub fn close(&self, patience: Duration) {
         let mut inner = self.lock();
         inner.queue.close();
@@ -328,17 +330,17 @@ impl Outbox {
         }
     }
 
-    /// Whether events are left out, since the client fell behind.
+    /// Whether droppable events are skipped because the client fell behind.
     pub fn is_behind(&self) -> bool {
         self.lock().queue.is_behind()
     }
 
-    /// How it stands.
+    /// The state of the outbox.
     pub fn depth(&self) -> Depth {
         self.lock().queue.depth()
     }
 
-    /// After a write: encodes what waited, and lets producers go on.
+    /// After a write: encodes waiting frames and lets producers continue.
     fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
         inner.queue.give_back(bytes);
         inner.queue.refill();
@@ -350,7 +352,7 @@ impl Outbox {
         }
     }
 
-    /// Drops what is left and ends the stream, so that whoever writes to it wakes up.
+    /// Drops the remaining frames and ends the stream, which wakes a blocked writer.
     fn bury(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.dead = true;
         inner.queue.clear();
@@ -363,7 +365,7 @@ impl Outbox {
     }
 
     fn notify(&self, mut inner: MutexGuard<'_, Inner>) {
-        // A request may take long: what others add meanwhile does not wait for its answer.
+        // A request may take long; frames of other threads do not wait for its answer.
         if inner.held.is_some_and(|holder| holder != thread::current().id()) {
             inner.held = None;
         }
@@ -380,21 +382,20 @@ impl Outbox {
 }
 
 impl Inner {
-    /// Encodes what waited for credit and need not wait any more. While a write is under way, what comes after
-    /// it is encoded at its end.
+    /// Encodes frames that no longer wait for credit. During a write, later frames are encoded when it ends.
     fn let_out(&mut self) {
         if self.queue.expects_credit() && !self.writing {
             self.queue.refill();
         }
     }
 
-    /// Leaves what comes to the flush of this thread. What is ready already is somebody else's, or was left over:
-    /// the writer is on its way to it.
+    /// Leaves later frames to this thread's flush. Frames that are already ready belong to another thread or
+    /// were left over; the writer is on its way to them.
     fn hold(&mut self) {
         self.held = (self.queue.ready() == 0).then(|| thread::current().id());
     }
 
-    /// Whether what is ready is left to the flush of who answers a batch.
+    /// Whether ready frames wait for the flush of the thread that answers a batch.
     fn is_held(&self) -> bool {
         self.held.is_some() && self.queue.ready() < OUTBOX_READY_BYTES && !self.queue.is_closing()
     }
@@ -431,7 +432,7 @@ mod tests {
             self.0.1.notify_all();
         }
 
-        /// Waits until so many lines are written.
+        /// Waits until `count` lines are written.
         fn wait_for(&self, lines: usize) {
             let written = |state: &mut GateState| lines_of(&state.written) < lines;
             let patience = Duration::from_secs(60);
@@ -459,7 +460,7 @@ mod tests {
             if state.closed {
                 return Ok(0);
             }
-            // A pipe may take a part.
+            // A pipe may take only a part.
             let part = bytes.len().min(100);
             state.written.extend_from_slice(&bytes[..part]);
             Ok(part)
@@ -507,7 +508,7 @@ mod tests {
             self.event(Body::AssistantDelta(text.into()))
         }
 
-        /// Waits until nothing encoded is left to write.
+        /// Waits until no encoded frame is left to write.
         fn settle(&self) {
             while self.outbox.lock().writing || self.outbox.lock().queue.ready() > 0 {
                 std::thread::yield_now();
@@ -530,12 +531,12 @@ mod tests {
         Body::SessionUpdated(Arc::new(SessionFacts { pending_messages, ..SessionFacts::empty("s".into()) }))
     }
 
-    /// What must not be dropped, and no history tells of.
+    /// An event that must not be dropped and that no history repeats.
     fn error(message: &str) -> Body {
         Body::Error { code: crate::catalogue::ErrorCode::Failed, message: message.into() }
     }
 
-    /// What must not be dropped, and is not missed by who is shown the session anew.
+    /// An event that must not be dropped but that a session shown anew makes up for.
     fn stage() -> Body {
         let (stage, point) = (Stage::Render, Point::Pre);
         Body::StagePassed(Arc::new(StagePassed { stage, point, hook: None }))
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_keeps_up_sees_each_delta() {
+    fn fast_client_sees_each_delta() {
         let rig = Rig::new();
         for n in 0..50 {
             rig.delta(&format!("{n} "));
@@ -564,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_client_loses_no_text_and_takes_bounded_memory() {
+    fn stopped_client_loses_no_text_in_bounded_memory() {
         let rig = Rig::new();
         rig.gate.set(true);
         let mut whole = String::new();
@@ -584,10 +585,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_snapshot_replaces_one_that_waits_but_never_overtakes_what_stood_before_it() {
+    fn newer_snapshot_replaces_waiting_one_in_order() {
         let rig = Rig::new();
         rig.gate.set(true);
-        // Fill what is encoded, so that the rest waits.
+        // Fills the encoded part, so that later frames wait.
         let padding = "x".repeat(OUTBOX_READY_BYTES);
         rig.delta(&padding);
         rig.delta(&padding);
@@ -609,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_to_know_is_told_what_was_coalesced_once_it_has_caught_up() {
+    fn client_that_caught_up_gets_report_of_merges() {
         for wanted in [true, false] {
             let rig = Rig::new();
             rig.outbox.tell_coalesced(wanted);
@@ -645,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_dropped_makes_its_maker_wait_until_there_is_room() {
+    fn lossless_event_blocks_producer_until_room() {
         let rig = Rig::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
@@ -675,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_left_behind_keeps_its_answers_and_goes_on_when_it_has_taken_them() {
+    fn client_behind_keeps_answers_and_recovers() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let rig = Rig::calling({
             let told = told.clone();
@@ -714,14 +715,14 @@ mod tests {
         );
         let tail: Vec<_> = frames.iter().rev().take(2).map(|frame| frame.get("id").is_some()).collect();
         assert_eq!(tail, [false, true], "the answer, and what came after it");
-        // The one that filled it was left out too, and what went out before it waited was not.
+        // The event that filled it was skipped too; the events that went out before it waited were not.
         let sent = frames.len() - 3;
         let missed = u64::try_from(pushed + 1 + 10 - sent).unwrap();
         assert_eq!(*told.lock().unwrap(), [missed]);
     }
 
     #[test]
-    fn who_is_behind_keeps_what_it_cannot_be_shown_anew_as_long_as_it_is_not_much() {
+    fn slow_client_keeps_unrecoverable_events_up_to_limit() {
         let rig = Rig::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
@@ -730,7 +731,7 @@ mod tests {
         rig.outbox.fall_behind();
         for n in 0..3 * OUTBOX_EVENTS {
             assert!(matches!(rig.event(error(&format!("{n}"))), Pressure::Fine), "nobody waits for it");
-            // Nobody waits for it: there is nothing to be told again.
+            // Nobody waits for it: nothing has to be repeated.
             rig.outbox.fall_behind();
         }
         assert_eq!(rig.outbox.depth().waiting, OUTBOX_EVENTS);
@@ -748,13 +749,13 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_little_each_time_is_left_behind_as_well() {
+    fn trickling_client_falls_behind() {
         let rig = Rig::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
         while !matches!(rig.event(stage()), Pressure::Full(_)) {}
-        // A piece of what is encoded goes out, and some of what waits is encoded: less than the bound waits, and
-        // more than is worth waking those who wait.
+        // One piece of the encoded part goes out, and some waiting events are encoded. Less than the bound
+        // waits then, but too much to wake the producers.
         let mut inner = rig.outbox.lock();
         inner.queue.take_ready();
         inner.queue.refill();
@@ -766,11 +767,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_wait_leave_nobody_behind() {
+    fn waiting_answers_leave_no_client_behind() {
         let rig = Rig::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
-        // What is encoded is full; from here on all waits.
+        // The encoded part is full; everything later waits.
         while rig.outbox.depth().waiting == 0 {
             rig.event(stage());
         }
@@ -783,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_without_waiting_is_bounded() {
+    fn events_pushed_without_waiting_are_bounded() {
         let rig = Rig::new();
         rig.gate.set(true);
         rig.delta(&"x".repeat(OUTBOX_READY_BYTES));
@@ -801,13 +802,13 @@ mod tests {
     }
 
     #[test]
-    fn who_has_hung_up_and_takes_nothing_is_given_up_and_who_has_not_is_waited_for() {
+    fn only_stalled_client_that_hung_up_is_given_up() {
         let rig = Rig::new();
         rig.gate.set(true);
         let long = Map::new().with("text", "x".repeat(OUTBOX_ANSWER_BYTES));
         let push = || rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &long));
         push();
-        // What is being written is not counted; what comes after it is.
+        // Output under way does not count; later output does.
         while !rig.outbox.lock().writing {
             std::thread::yield_now();
         }
@@ -819,7 +820,7 @@ mod tests {
                 let ended = || looked.send(()).is_err();
                 outbox.wait_for_room(ended, CROWDED_LOOK * 2)
             });
-            // As long as it has not ended its input it is only looked at, again and again.
+            // Until the client ends its input, it is only checked again and again.
             for _ in 0..4 {
                 looks.recv_timeout(Duration::from_secs(60)).unwrap();
             }
@@ -840,7 +841,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_window_text_is_joined_until_the_client_has_shown_more() {
+    fn text_beyond_window_merges_until_client_shows_more() {
         let rig = Rig::new();
         rig.outbox.expect_credit(true);
         let window = usize::try_from(FLOW_WINDOW_EVENTS).unwrap();
@@ -850,22 +851,22 @@ mod tests {
             assert!(matches!(rig.delta(&text), Pressure::Fine));
             whole.push_str(&text);
         }
-        // What is beyond the window is one event by now, and it waits, though the client reads.
+        // Events beyond the window are merged into one, which waits although the client reads.
         assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS);
         assert_eq!(rig.outbox.depth().waiting, 1);
-        // What was never sent cannot have been shown; it counts as the last that was sent.
+        // A number that was never sent counts as the last sent one.
         rig.outbox.credit(u64::MAX);
         assert_eq!(rig.outbox.depth().waiting, 0);
         assert_eq!(rig.outbox.depth().seq, FLOW_WINDOW_EVENTS + 1);
-        // What is to come waits for credit, not for the writer, which may be slow.
+        // The next event waits for credit, not for the writer, which may be slow.
         rig.settle();
-        // An older word changes nothing.
+        // An older report changes nothing.
         rig.outbox.credit(1);
         for _ in 1..window {
             whole.push('x');
             rig.delta("x");
         }
-        // All but the one that went out after the window.
+        // All events, except the one that went out after the window.
         assert_eq!(rig.outbox.depth().waiting, 0);
         rig.delta("y");
         whole.push('y');
@@ -879,7 +880,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_dropped_is_not_held_back_and_lets_out_what_stood_before_it() {
+    fn lossless_event_releases_events_before_it() {
         let rig = Rig::new();
         rig.outbox.expect_credit(true);
         for _ in 0..FLOW_WINDOW_EVENTS + 100 {
@@ -888,7 +889,7 @@ mod tests {
         rig.event(state(1));
         rig.event(state(2));
         assert_eq!(rig.outbox.depth().waiting, 2);
-        // The client shows nothing at all, and yet sees the message and the answer.
+        // The client reports nothing, and yet receives the message and the answer.
         rig.event(error("kept"));
         assert_eq!(rig.outbox.depth().waiting, 0);
         rig.delta("b");
@@ -907,7 +908,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_says_what_it_has_shown_holds_up_nobody() {
+    fn client_that_never_acks_blocks_nobody() {
         let rig = Rig::new();
         rig.outbox.expect_credit(true);
         let text = "x".repeat(1 << 16);
@@ -922,7 +923,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_reading_thread_keeps_its_place() {
+    fn answer_of_reading_thread_keeps_order() {
         let rig = Rig::new();
         rig.outbox.hold();
         for n in 0..20 {
@@ -937,12 +938,12 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_has_added_is_not_held_back_by_the_next_batch() {
+    fn frame_of_other_thread_is_not_held_by_next_batch() {
         let gate = Gate::default();
         let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
         let pong = |out: &mut Vec<u8>, style| encode::response(out, style, "s", "ping", &Map::new());
         std::thread::scope(|scope| drop(scope.spawn(|| outbox.push_frame(pong)).join()));
-        // Before the writer came to it.
+        // Before the writer has come to it.
         outbox.hold();
         let writer = std::thread::spawn({
             let outbox = outbox.clone();
@@ -954,7 +955,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_adds_does_not_wait_for_the_request_that_is_answered() {
+    fn frame_of_other_thread_does_not_wait_for_request() {
         let rig = Rig::new();
         rig.outbox.hold();
         rig.outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));

@@ -1,7 +1,7 @@
-//! A line into a request, or the reason why it is none.
+//! Decodes a line into a request, or into the reason for refusing it.
 //!
-//! The order of the checks is the contract's: readable, a map, `:kind`, required keys, no further
-//! keys, `:id`, `:op`. What comes after (ready, capacity, known op, params) is the endpoint's.
+//! The contract fixes the order of the checks: readable, a map, `:kind`, required keys, no further keys,
+//! `:id`, `:op`. The endpoint makes the later checks (ready, capacity, known op, params).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use crate::edn::{self, ErrorKind};
 use crate::limits::{MAX_FRAME_VALUES, MAX_ID_BYTES};
 use crate::value::{Map, Value};
 
-/// A request as it stands on the wire.
+/// A request of the wire.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The id that the answer carries.
+    /// The id for the answer.
     pub id: Arc<str>,
-    /// The op's name; not yet looked up.
+    /// The op's name, not looked up yet.
     pub op: &'a str,
-    /// The params; an empty map where there are none.
+    /// The params; an empty map if there are none.
     pub params: Cow<'a, Value<'a>>,
 }
 
-/// Why a line is no request, as far as an error frame says it.
+/// Why a line is not a request: the content of an error frame.
 #[derive(Debug, Clone)]
 pub struct Rejection {
     /// The code.
     pub code: ErrorCode,
-    /// What is wrong.
+    /// The reason, for a person.
     pub message: String,
-    /// The request's id, where it can be told and may be echoed.
+    /// The request's id, if it is known and may be echoed.
     pub id: Option<String>,
-    /// The request's op, where it can be told.
+    /// The request's op, if it is known.
     pub op: Option<String>,
     /// Further facts.
     pub data: Option<Map<'static>>,
 }
 
-/// Reads a line into a form. `pending` says whether an id belongs to a request that is not yet answered.
+/// Reads a line into a form. `pending` tests whether an id belongs to a pending request.
 ///
 /// # Errors
-/// `transport/invalid-frame` with the reason and its offset in the line. What has too many values is EDN as far
-/// as it was read, so that the `:id` and `:op` that came by are echoed: whoever waits for an answer has it.
+/// `transport/invalid-frame` with the reason and its offset in the line. A form with too many values is valid
+/// EDN as far as it was read; its `:id` and `:op` are echoed, so that the waiting client gets its answer.
 pub fn read(line: &[u8], pending: impl FnOnce(&str) -> bool) -> Result<Value<'_>, Rejection> {
     let options = edn::Options { max_values: MAX_FRAME_VALUES, ..edn::Options::default() };
     let mut reader = edn::Reader::with(line, options);
@@ -52,7 +52,7 @@ pub fn read(line: &[u8], pending: impl FnOnce(&str) -> bool) -> Result<Value<'_>
         }
         Rejection {
             message: format!("The frame holds more than {MAX_FRAME_VALUES} values."),
-            // An error with the id of another request would end that one.
+            // An error with the id of another request would end that request.
             id: echoed(reader.before_rejection("id")).filter(|id| !pending(id)),
             op: filled(reader.before_rejection("op")),
             ..rejection
@@ -60,17 +60,17 @@ pub fn read(line: &[u8], pending: impl FnOnce(&str) -> bool) -> Result<Value<'_>
     })
 }
 
-/// A string that is not empty.
+/// A non-empty string.
 fn filled(value: Option<&Value<'_>>) -> Option<String> {
     value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// An id that may be echoed: one that is too long to be taken never is.
+/// An id that may be echoed. An id beyond the limit never is.
 fn echoed(value: Option<&Value<'_>>) -> Option<String> {
     filled(value).filter(|id| id.len() <= MAX_ID_BYTES)
 }
 
-/// A line that is not one EDN form.
+/// A line that is not a single EDN form.
 pub fn invalid_frame(reason: &str, offset: usize, message: &str) -> Rejection {
     let mut data = Map::new();
     data.put("reason", reason.to_owned());
@@ -84,8 +84,7 @@ pub fn invalid_frame(reason: &str, offset: usize, message: &str) -> Rejection {
     }
 }
 
-/// Checks the envelope of a form. `pending` says whether an id belongs to a request that is not yet
-/// answered.
+/// Checks the envelope of a form. `pending` tests whether an id belongs to a pending request.
 ///
 /// # Errors
 /// `protocol/invalid-envelope`, `request/invalid-id` or `request/invalid-op`.
@@ -135,7 +134,7 @@ pub fn request<'v>(
             return Err(Rejection { id: None, ..reject(ErrorCode::InvalidId, message) });
         }
         Some(id) if pending(id) => {
-            // An error with the id would end the request that is pending under it.
+            // An error with this id would end the pending request.
             let mut data = Map::new();
             data.put("duplicate-id", id.to_owned());
             let rejection = reject(ErrorCode::InvalidId, format!("A request with :id {id:?} is pending."));
@@ -159,7 +158,7 @@ pub fn request<'v>(
     Ok(Request { id, op, params })
 }
 
-/// A value in a message to a person: short, whatever it is.
+/// A value as short text for an error message.
 fn shown(value: &Value<'_>) -> String {
     const LONGEST: usize = 60;
     let text = match (value.as_keyword(), value.as_str()) {

@@ -1,7 +1,7 @@
-//! Responses, errors and events as lines.
+//! Encodes responses, errors and events as lines.
 //!
-//! Two styles: maps, and the property lists that a client may have asked for in the handshake. Every
-//! function appends one whole line, with its line feed, to a buffer.
+//! There are two styles: maps, and property lists for clients that requested them in the handshake. Every
+//! function appends one whole line, with its line feed, to a buffer. Knows nothing of queues.
 
 use crate::catalogue::{ErrorCode, Topic};
 use crate::edn;
@@ -10,14 +10,14 @@ use crate::message::SessionId;
 use crate::projection;
 use crate::value::{Map, Value};
 
-/// How collections are written.
+/// The notation of collections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Style {
     /// EDN maps.
     #[default]
     Maps,
-    /// Every map as a list of alternating keys and values, every list and set as a vector, `true` as
-    /// `t`, `false` as `:false`, an empty map as `nil`: EDN that a Lisp reader takes as it is.
+    /// Maps as lists of alternating keys and values, lists and sets as vectors, `true` as `t`, `false` as
+    /// `:false`, an empty map as `nil`. A Lisp reader can read this EDN directly.
     Plists,
 }
 
@@ -53,14 +53,14 @@ impl Style {
     }
 }
 
-/// Where an event stands on one connection.
+/// An event's position on one connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp<'a> {
     /// Its number on the connection: 1, 2, 3 and so on.
     pub seq: u64,
     /// When it was sent, RFC 3339 in UTC.
     pub ts: &'a str,
-    /// The id of this connection's request that caused it, if one did.
+    /// The id of the request of this connection that caused it, if any.
     pub id: Option<&'a str>,
 }
 
@@ -81,13 +81,13 @@ pub fn response(out: &mut Vec<u8>, style: Style, id: &str, op: &str, data: &Map<
 /// The parts of an error frame.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorFrame<'a> {
-    /// The request's id, where it may be echoed.
+    /// The request's id, if it may be echoed.
     pub id: Option<&'a str>,
-    /// The request's op, where it is known.
+    /// The request's op, if it is known.
     pub op: Option<&'a str>,
     /// The code.
     pub code: ErrorCode,
-    /// What happened and what to do.
+    /// The cause, and what to do about it.
     pub message: &'a str,
     /// Whether the same request may succeed later.
     pub retryable: bool,
@@ -127,7 +127,7 @@ pub fn event(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, pa
     out.extend_from_slice(style.close());
 }
 
-/// The parts of a delta's payload: the one event whose cost is felt for every token.
+/// The parts of a delta's payload. Deltas have a type of their own because their cost counts for every token.
 #[derive(Debug, Clone, Copy)]
 pub struct Delta<'a> {
     /// The session.
@@ -136,11 +136,11 @@ pub struct Delta<'a> {
     pub offset: u64,
     /// The turn.
     pub turn: Option<&'a str>,
-    /// What is new.
+    /// The new text.
     pub text: &'a str,
 }
 
-/// An `assistant/delta` or `assistant/thinking-delta`, written straight from its parts.
+/// Writes an `assistant/delta` or `assistant/thinking-delta` directly from its parts.
 pub fn delta(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, delta: Delta<'_>) {
     event_head(out, style, topic, stamp);
     out.push(style.open());
@@ -158,8 +158,8 @@ pub fn delta(out: &mut Vec<u8>, style: Style, topic: Topic, stamp: Stamp<'_>, de
     out.extend_from_slice(style.close());
 }
 
-/// A `context/updated`, which belongs to no session, each slot written as it is laid out. Keys and order are those
-/// of the event's payload, with what belongs to the connection after them.
+/// Writes a `context/updated`, which belongs to no session, directly from its slots. Keys and order are those
+/// of the event's payload, followed by the keys of the connection.
 pub fn context(
     out: &mut Vec<u8>,
     style: Style,
@@ -247,7 +247,7 @@ fn pairs(out: &mut Vec<u8>, map: &Map<'_>, write: impl Fn(&mut Vec<u8>, &Value<'
     }
 }
 
-/// Depth is bounded where values are made: by the reader, and by the program's own shapes.
+/// The depth is bounded where values are made: by the reader and by the program's own shapes.
 fn plist(out: &mut Vec<u8>, value: &Value<'_>) {
     if let Some(flag) = value.as_bool() {
         out.extend_from_slice(Style::Plists.flag(flag));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_is_written_as_its_payload_is() {
+    fn context_frame_equals_its_payload() {
         for ids in [&[][..], &["a"], &["a", "b"]] {
             let body = Body::ContextUpdated { sessions: Arc::new(listed(ids)), active: None };
             let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_says_which_session_is_the_connections() {
+    fn context_frame_names_focused_session() {
         let two = listed(&["a", "b"]);
         for (style, first, second, end) in [
             (Style::Maps, ":is-active false}", ":is-active true}]", " :active-session-id \"b\"}}\n"),

@@ -1,19 +1,19 @@
-//! Bytes into lines, with a bound.
+//! Splits bytes into lines of bounded length.
 //!
-//! A line ends with a line feed; a carriage return before it is dropped. A line over the bound is
-//! skipped without being held: only its length is counted. Lines are slices of the buffer that was
-//! read into; no byte is copied but those of a line that was cut by the end of a read.
+//! A line ends with a line feed; a carriage return before it is dropped. The splitter skips a line over the
+//! bound, and only counts its length. Lines are slices of the read buffer. Only the bytes of a line that a
+//! read has cut are copied. Knows nothing of EDN.
 
 use std::io::{self, Read};
 
 /// What the splitter found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line, without its end.
+    /// A line without its line end.
     Whole(&'a [u8]),
-    /// A line that was longer than the bound: its length in bytes.
+    /// A line over the bound: its length in bytes.
     Oversize(usize),
-    /// Bytes after the last line feed when the input ended.
+    /// Bytes after the last line feed, at the end of input.
     Unterminated(&'a [u8]),
 }
 
@@ -23,17 +23,17 @@ pub struct Splitter {
     buffer: Vec<u8>,
     /// Bytes of the buffer that hold input.
     filled: usize,
-    /// Where the current line begins.
+    /// The start of the current line.
     start: usize,
-    /// Where the search for its end goes on.
+    /// Where the search for the line end continues.
     scanned: usize,
-    /// Length so far of the line that is being skipped, if one is.
+    /// The length so far of the line that is being skipped, if any.
     skipping: Option<usize>,
     limit: usize,
     ended: bool,
 }
 
-/// Room for one read; also what the buffer shrinks back to after a long line.
+/// Room for one read. After a long line the buffer shrinks back to this.
 const READ_BYTES: usize = 64 * 1024;
 
 impl Splitter {
@@ -45,7 +45,7 @@ impl Splitter {
     /// Reads once and returns the number of bytes; 0 at the end of input.
     ///
     /// # Errors
-    /// What `input` returns, save interruptions, which are tried again.
+    /// Those of `input`, except for interruptions, after which it tries again.
     pub fn fill(&mut self, input: &mut dyn Read) -> io::Result<usize> {
         self.make_room();
         let free = self.buffer.get_mut(self.filled..).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Splitter {
         }
     }
 
-    /// Takes bytes from memory, as [`Splitter::fill`] takes them from a stream.
+    /// Takes bytes from memory; the counterpart of [`Splitter::fill`].
     pub fn push(&mut self, bytes: &[u8]) {
         self.make_room();
         self.buffer.truncate(self.filled);
@@ -70,12 +70,12 @@ impl Splitter {
         self.filled = self.buffer.len();
     }
 
-    /// Says that no more bytes will come.
+    /// Marks the end of input.
     pub fn end(&mut self) {
         self.ended = true;
     }
 
-    /// The next line that is complete, or the rest at the end of input.
+    /// The next complete line, or the rest at the end of input.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         let unread = self.buffer.get(self.scanned..self.filled).unwrap_or_default();
         let Some(position) = memchr::memchr(b'\n', unread) else {
@@ -96,7 +96,8 @@ impl Splitter {
         Some(Line::Whole(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// No line feed is in sight: skips what is too long already, hands out the rest at the end.
+    /// There is no line feed: skips a line that is already too long, and returns the rest at the end of
+    /// input.
     fn rest(&mut self) -> Option<Line<'_>> {
         let held = self.filled.saturating_sub(self.start);
         if let Some(skipped) = &mut self.skipping {
@@ -117,13 +118,13 @@ impl Splitter {
         (!rest.is_empty()).then_some(Line::Unterminated(rest))
     }
 
-    /// Bytes that are held beyond those of a usual read: of a line that has not ended.
+    /// Bytes of an unfinished line, if they exceed a usual read.
     pub fn held(&self) -> usize {
         let line = self.filled.saturating_sub(self.start);
         if line > READ_BYTES.saturating_mul(4) { self.buffer.len() } else { 0 }
     }
 
-    /// Skips the line that has not ended, as one that is too long.
+    /// Skips the unfinished line like one over the bound.
     pub fn skip(&mut self) {
         let held = self.filled.saturating_sub(self.start);
         self.skipping = Some(self.skipping.unwrap_or(0).saturating_add(held));
@@ -133,7 +134,7 @@ impl Splitter {
         self.buffer = Vec::new();
     }
 
-    /// Moves the line that is not complete to the front and makes room for a read.
+    /// Moves the incomplete line to the front and makes room for a read.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.filled, 0);
@@ -146,8 +147,8 @@ impl Splitter {
             }
         }
         if self.buffer.len().saturating_sub(self.filled) < READ_BYTES {
-            // Doubling keeps the copying of a long line linear in its length; beyond the longest line that is
-            // taken there is room for a read and no more.
+            // Doubling keeps the copying of a long line linear in its length. Beyond the longest permitted
+            // line the buffer grows by one read only.
             let least = self.filled.saturating_add(READ_BYTES);
             let most = self.limit.saturating_add(READ_BYTES);
             let wanted = self.filled.saturating_mul(2).min(most).max(least);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_the_input_is_cut() {
+    fn lines_do_not_depend_on_read_boundaries() {
         let input = b"{:a 1}\r\n\nsecond\n0123456789abc\nlast";
         let expected = vec!["{:a 1}", "", "second", "<oversize 13>", "<cut last>"];
         for first in 0..=input.len() {
@@ -195,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_exactly_the_limit_is_taken() {
+    fn line_of_exact_limit_is_accepted() {
         assert_eq!(lines(&[b"0123456789\n"], 10), ["0123456789"]);
         assert_eq!(lines(&[b"0123456789a\n"], 10), ["<oversize 11>"]);
     }
 
     #[test]
-    fn a_long_line_takes_its_length_and_is_given_back() {
+    fn long_line_buffer_shrinks_afterwards() {
         const LIMIT: usize = 1 << 20;
         let line = [vec![b'x'; LIMIT], b"\n".to_vec()].concat();
         let mut splitter = Splitter::new(LIMIT);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_counted_and_not_held() {
+    fn endless_line_is_counted_not_kept() {
         let mut splitter = Splitter::new(1000);
         for _ in 0..100 {
             splitter.push(&[b'x'; 5000]);

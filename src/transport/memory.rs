@@ -1,6 +1,6 @@
-//! A transport in memory: two bounded pipes between a connection and whoever plays its client.
+//! A transport in memory: two bounded pipes between a connection and a test that plays its client.
 //!
-//! It behaves as pipes of the system do, save that its bound is given, so that a test decides to the
+//! It behaves like pipes of the system, except that the caller sets its bound. A test thus decides to the
 //! byte how far a client has read.
 
 use std::collections::VecDeque;
@@ -12,9 +12,9 @@ use super::{Input, Kind, Output, Transport};
 /// The client's half.
 #[derive(Debug)]
 pub struct Far {
-    /// What the client writes. Dropped, the connection's input ends.
+    /// What the client writes. Dropping it ends the connection's input.
     pub input: Writer,
-    /// What the client reads. Dropped, the connection cannot write any more.
+    /// What the client reads. After it is dropped, the connection's writes fail.
     pub output: Reader,
 }
 
@@ -42,9 +42,9 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct State {
     bytes: VecDeque<u8>,
-    /// No more will be written.
+    /// No more bytes will follow.
     ended: bool,
-    /// Nobody reads any more.
+    /// The reader is gone.
     abandoned: bool,
 }
 
@@ -53,7 +53,7 @@ impl Pipe {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     fn write(&self, bytes: &[u8], wait: bool) -> io::Result<usize> {
         let mut state = self.lock();
         if wait {
@@ -71,7 +71,7 @@ impl Pipe {
     }
 }
 
-/// The end of a pipe that is written to.
+/// The writing end of a pipe.
 #[derive(Debug)]
 pub struct Writer(Arc<Pipe>);
 
@@ -92,12 +92,12 @@ impl Drop for Writer {
     }
 }
 
-/// The end of a pipe that is read from.
+/// The reading end of a pipe.
 #[derive(Debug)]
 pub struct Reader(Arc<Pipe>);
 
 impl Reader {
-    /// Waits until so many bytes can be read, or no more will come; says how many there are.
+    /// Waits until `count` bytes are readable or no more will come; returns the number of readable bytes.
     pub fn wait_for(&self, count: usize) -> usize {
         let few = |state: &mut State| state.bytes.len() < count && !state.ended;
         let state = self.0.changed.wait_while(self.0.lock(), few);

@@ -1,21 +1,20 @@
-//! What waits to be sent on one connection, in order, and what becomes of it while it waits.
+//! The waiting frames of one connection, in order, and their merging and replacing.
 //!
-//! Frames are encoded into `ready` as long as the client keeps up. When it does not, events wait
-//! unencoded, so that those which may be merged or replaced can be: text deltas of one stream are
-//! joined, snapshots are replaced by newer ones, all else waits its turn. `seq` is given when an event
-//! is encoded, so that merging leaves no gap.
+//! While the client keeps up, frames are encoded into `ready`. Otherwise events wait unencoded, so that the
+//! queue can merge the text deltas of one stream and replace snapshots by newer ones. All other frames wait
+//! in order. An event gets its `seq` when it is encoded, so that merging leaves no gap.
 //!
-//! A client may say how far it has shown what it was sent (`flow-credit`). Past a window of unshown
-//! events, what may be merged or replaced waits here too, though the client reads; what must not be
-//! dropped, and every answer, lets out what stands before it, so that nothing hangs on a client that
-//! does not say.
+//! With `flow-credit` the client reports what it has shown. Beyond a window of unshown events, mergeable and
+//! replaceable events wait here even if the client reads. A lossless event or an answer releases everything
+//! before it, so that a client that never reports blocks nothing.
 //!
-//! A client that wants to know is told how much was merged and replaced, once it has caught up.
+//! Once a client has caught up, the queue reports to it (if the client wants that) how much was merged and
+//! replaced.
 //!
-//! A client can fall so far behind that nobody can wait for it: those who make events must not, since
-//! others read, or cannot. From then on events that it can be shown anew are left out, until it has taken
-//! all that was kept for it; then the connection shows it what it missed. Answers are always kept, other
-//! events as long as they are few enough.
+//! A client can fall so far behind that producers must not wait for it, because others read, or cannot wait.
+//! From then on the queue skips the events that the client can be shown anew, until the client has taken
+//! everything that was kept. Then the connection shows it what it missed. The queue keeps all answers, and
+//! other events up to a limit.
 //!
 //! Has no threads and no lock: the outbox calls it under its own.
 
@@ -33,51 +32,51 @@ use crate::limits::{
     OUTBOX_TEXT_BYTES,
 };
 
-/// Frames that are encoded, and behind them those that are not yet.
+/// Encoded frames, followed by unencoded ones.
 pub(super) struct Queue {
     connection: u64,
     clock: Arc<dyn Clock>,
     /// Encoded frames, to be written next.
     ready: Vec<u8>,
-    /// What was written last, empty, for its allocation.
+    /// The last written buffer, empty, kept for its allocation.
     spare: Vec<u8>,
-    /// What waits because the client is slow.
+    /// Frames that wait because the client is slow.
     waiting: VecDeque<Waiting>,
     /// How many of `waiting` are events.
     waiting_events: usize,
-    /// Bytes of those, as [`Body::weight`] counts them.
+    /// Bytes of those events, as [`Body::weight`] counts them.
     event_bytes: usize,
     /// Bytes of frames in `waiting`.
     frame_bytes: usize,
-    /// How many of `waiting` may be neither merged nor replaced.
+    /// How many of `waiting` can be neither merged nor replaced.
     waiting_lossless: usize,
     seq: u64,
-    /// The last event that the client has shown, where it agreed to say so.
+    /// The last event that the client has shown, if it agreed to report that.
     shown: Option<u64>,
-    /// What was merged and replaced and not yet told, where the client wants to know.
+    /// Merges and replacements that were not reported yet, if the client wants to know.
     coalesced: Option<Coalesced>,
-    /// How many events were left out since the client fell behind, where it did.
+    /// The number of skipped events, if the client has fallen behind.
     behind: Option<u64>,
-    /// The style of what is encoded next.
+    /// The style of the next encoded frame.
     style: Style,
-    /// The style of what is pushed next: the same, unless a change of style waits.
+    /// The style of the next pushed frame. It differs only while a change of style waits.
     newest_style: Style,
     stamp: CachedStamp,
-    /// No more will come.
+    /// No frame will follow.
     closing: bool,
 }
 
 enum Waiting {
     Frame(Vec<u8>),
-    /// From here on frames are written in that style.
+    /// Later frames use this style.
     Style(Style),
     Event(Event),
-    /// A delta and the text that was joined to it.
+    /// A delta and the text that was merged into it.
     Delta(Event, String),
 }
 
 impl Waiting {
-    /// Whether it may be neither merged nor replaced.
+    /// Whether it can be neither merged nor replaced.
     fn is_lossless(&self) -> bool {
         match self {
             Self::Frame(_) | Self::Style(_) => true,
@@ -87,14 +86,14 @@ impl Waiting {
     }
 }
 
-/// What became less on its way to a client that was slow.
+/// How much a slow client's queue has merged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Coalesced {
-    /// Pieces of text that were joined to the one before.
+    /// Deltas that were merged into the one before.
     joined: u64,
     /// Snapshots that a newer one replaced.
     replaced: u64,
-    /// When it was told last, in milliseconds.
+    /// When the last report was sent, in milliseconds.
     told: Option<i64>,
 }
 
@@ -121,7 +120,7 @@ impl Queue {
         }
     }
 
-    /// Adds a whole frame: `encode` appends it, in the style of the connection.
+    /// Adds a whole frame; `encode` appends it in the connection's style.
     pub(super) fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
         if self.waiting.is_empty() {
             let style = self.style;
@@ -135,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Changes the style of all that is added from here on.
+    /// Changes the style of all later frames.
     pub(super) fn push_style(&mut self, style: Style) {
         self.newest_style = style;
         if self.waiting.is_empty() {
@@ -146,7 +145,7 @@ impl Queue {
         }
     }
 
-    /// Adds an event, or counts it among those left out. Whether it waits.
+    /// Adds an event, or counts it as skipped. Returns whether it waits.
     pub(super) fn push_event(&mut self, event: &Event) -> bool {
         if !self.takes(event) {
             self.behind = self.behind.map(|missed| missed.saturating_add(1));
@@ -163,18 +162,18 @@ impl Queue {
         true
     }
 
-    /// From here on the client says what it has shown, or does not.
+    /// Starts or stops counting on the client's reports of what it has shown.
     pub(super) fn expect_credit(&mut self, expected: bool) {
         self.shown = expected.then_some(self.seq);
     }
 
-    /// Whether the client says what it has shown.
+    /// Whether the client reports what it has shown.
     pub(super) fn expects_credit(&self) -> bool {
         self.shown.is_some()
     }
 
-    /// The client has shown the events up to `seq`. What was never sent, and what was told before, changes
-    /// nothing.
+    /// The client has shown the events up to `seq`. Numbers that were never sent or already reported have no
+    /// effect.
     pub(super) fn credit(&mut self, seq: u64) {
         let sent = self.seq;
         if let Some(shown) = &mut self.shown {
@@ -182,7 +181,7 @@ impl Queue {
         }
     }
 
-    /// From here on the client is told what was merged and replaced, or is not.
+    /// Starts or stops reporting merged and replaced events.
     pub(super) fn tell_coalesced(&mut self, wanted: bool) {
         match (wanted, self.coalesced.is_some()) {
             (true, false) => self.coalesced = Some(Coalesced::default()),
@@ -191,7 +190,7 @@ impl Queue {
         }
     }
 
-    /// No more will come. Who says no more what it has shown is sent all the same.
+    /// Refuses further frames. From now on nothing waits for credit.
     pub(super) fn close(&mut self) {
         self.closing = true;
         self.shown = None;
@@ -201,7 +200,7 @@ impl Queue {
         self.closing
     }
 
-    /// Drops all that is there.
+    /// Drops all frames.
     pub(super) fn clear(&mut self) {
         self.ready = Vec::new();
         self.waiting = VecDeque::new();
@@ -212,7 +211,7 @@ impl Queue {
         self.behind = None;
     }
 
-    /// How it stands.
+    /// The state of the queue.
     pub(super) fn depth(&self) -> Depth {
         Depth { waiting: self.waiting_events, bytes: self.unwritten(), seq: self.seq }
     }
@@ -222,77 +221,77 @@ impl Queue {
         self.ready.len()
     }
 
-    /// Bytes that wait to be written, encoded or not.
+    /// Bytes to write, encoded or not.
     pub(super) fn unwritten(&self) -> usize {
         self.ready.len().saturating_add(self.event_bytes).saturating_add(self.frame_bytes)
     }
 
-    /// The encoded frames, to be written and given back.
+    /// Takes the encoded frames to be written. Return the buffer afterwards.
     pub(super) fn take_ready(&mut self) -> Vec<u8> {
         let empty = std::mem::take(&mut self.spare);
         std::mem::replace(&mut self.ready, empty)
     }
 
-    /// Puts what could not be written, `rest`, before what came meanwhile.
+    /// Puts the unwritten `rest` before the frames that arrived meanwhile.
     pub(super) fn put_back(&mut self, mut rest: Vec<u8>) {
         rest.append(&mut self.ready);
         self.ready = rest;
     }
 
-    /// Takes the buffer of what was written.
+    /// Takes back the buffer of written frames.
     pub(super) fn give_back(&mut self, mut written: Vec<u8>) {
-        // A large frame's buffer is not kept for the life of an idle connection.
+        // An idle connection does not keep the buffer of a large frame.
         if written.capacity() <= OUTBOX_READY_BYTES.saturating_mul(2) {
             written.clear();
             self.spare = written;
         }
     }
 
-    /// Whether the client has shown so little of what it was sent that it is sent no more than it must.
+    /// Whether the client has shown so little that it should receive only what must not wait.
     fn lacks_credit(&self) -> bool {
         self.shown.is_some_and(|shown| self.seq.saturating_sub(shown) >= FLOW_WINDOW_EVENTS)
     }
 
-    /// Whether all that waits is to wait on until the client has shown more: nothing of it must go out,
-    /// and it is not so much that those who make it would have to wait for the client's word. Who is
-    /// behind has to take all that waits.
+    /// Whether all waiting events should wait for credit: none of them is urgent, and they are too few to
+    /// make producers wait for the client's report. A client that has fallen behind must take everything that
+    /// waits.
     fn holds_back(&self) -> bool {
         self.lacks_credit() && self.behind.is_none() && self.waiting_lossless == 0 && self.has_room()
     }
 
-    /// Whether at least so many halves wait of what those who make events wait for.
+    /// Whether the waiting events reach `halves` halves of the limit at which producers wait.
     fn holds(&self, halves: usize) -> bool {
         self.waiting_events >= OUTBOX_EVENTS / 2 * halves
             || self.event_bytes >= OUTBOX_TEXT_BYTES / 2 * halves
     }
 
-    /// Whether those who make events have to wait.
+    /// Whether producers must wait.
     pub(super) fn is_full(&self) -> bool {
         self.behind.is_none() && self.holds(2)
     }
 
-    /// Whether there is so much room again that waking the waiting is worth it.
+    /// Whether there is enough room again to wake waiting producers.
     pub(super) fn has_room(&self) -> bool {
         !self.holds(1)
     }
 
-    /// Whether those who make events did not wait, and so much waits that no more is taken.
+    /// Whether so much waits, because producers did not, that the queue refuses more.
     pub(super) fn is_overfull(&self) -> bool {
         self.behind.is_none() && self.holds(4)
     }
 
-    /// Whether an event is taken: not one that a client which fell behind is shown anew, and of the others only
-    /// so many.
+    /// Whether the queue accepts an event. For a client that has fallen behind, it refuses events that can be
+    /// shown anew and limits the others.
     fn takes(&self, event: &Event) -> bool {
         self.behind.is_none() || (!is_shown_anew(event) && !self.holds(2))
     }
 
-    /// Whether events are left out, since the client fell behind.
+    /// Whether droppable events are skipped because the client fell behind.
     pub(super) fn is_behind(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Leaves out the events that wait and can be shown anew, and those to come until it has caught up.
+    /// Drops the waiting events that can be shown anew, and skips later ones until the client has caught up.
     pub(super) fn fall_behind(&mut self) {
         let waited = self.waiting.len();
         self.waiting.retain(|item| match item {
@@ -311,7 +310,7 @@ impl Queue {
         self.forget_coalesced();
     }
 
-    /// The number of events that were left out, where some were, once all that was kept is written.
+    /// The number of skipped events, if there are any and all kept frames are written.
     pub(super) fn take_missed(&mut self) -> Option<u64> {
         let taken = self.ready.is_empty() && self.waiting.is_empty() && !self.closing;
         let missed = if taken { self.behind.take() } else { None };
@@ -321,7 +320,7 @@ impl Queue {
         missed.filter(|missed| *missed > 0)
     }
 
-    /// What was joined and replaced for a client that fell behind is no news beside what was left out.
+    /// Forgets merges and replacements: next to skipped events they are not worth a report.
     fn forget_coalesced(&mut self) {
         if let Some(coalesced) = &mut self.coalesced {
             *coalesced = Coalesced { told: coalesced.told, ..Coalesced::default() };
@@ -408,7 +407,7 @@ impl Queue {
         self.waiting.push_back(Waiting::Event(event.clone()));
     }
 
-    /// Encodes what waits, as far as `ready` takes it.
+    /// Encodes waiting frames while `ready` has room.
     pub(super) fn refill(&mut self) {
         while self.ready.len() < OUTBOX_READY_BYTES && !self.holds_back() {
             let next = self.waiting.pop_front();
@@ -442,7 +441,8 @@ impl Queue {
         }
     }
 
-    /// Tells a client that has caught up what became less meanwhile; not so often that it is slow for that.
+    /// Reports merges and replacements to a client that has caught up. Rare enough not to slow the client
+    /// down.
     fn report(&mut self) {
         let Some(coalesced) = self.coalesced else { return };
         let Coalesced { joined, replaced, told } = coalesced;
@@ -450,7 +450,7 @@ impl Queue {
             return;
         }
         let now = crate::clock::epoch_millis(self.clock.now());
-        // A clock that was set back must not silence it.
+        // Setting the clock back must not silence the reports.
         let just_told = told.is_some_and(|told| (0..COALESCED_PAUSE_MS).contains(&now.saturating_sub(told)));
         if just_told && !self.closing {
             return;
@@ -462,7 +462,7 @@ impl Queue {
     }
 }
 
-/// Whether a client that was left behind is shown what the event tells: its topic's word, but for an answer that
+/// Whether showing the session anew makes up for the event. Its topic decides, except for an answer that
 /// could not be saved.
 fn is_shown_anew(event: &Event) -> bool {
     let saved = event.entry.is_some() || event.body.topic() != Topic::AssistantMessage;
@@ -474,11 +474,11 @@ fn same_stream(older: &Event, newer: &Event) -> bool {
     let tool = |event: &Event| match &event.body {
         Body::ToolDelta { tool_id, .. } => Some(tool_id.clone()),
         Body::ToolUpdate(output) => Some(output.call.id.clone()),
-        // Each job has a stream of its own.
+        // Each job is a separate stream.
         Body::JobUpdated(job) => Some(job.id.clone()),
         _ => None,
     };
-    // Text belongs to a turn and to the request that began it; a snapshot replaces any older one.
+    // Text belongs to a turn and to the request that started it; a snapshot replaces any older one.
     let same_origin =
         newer.body.class() == Class::Latest || (older.turn == newer.turn && older.cause == newer.cause);
     older.body.topic() == newer.body.topic()
@@ -487,7 +487,7 @@ fn same_stream(older: &Event, newer: &Event) -> bool {
         && tool(older) == tool(newer)
 }
 
-/// The time of the last event as text; events of one millisecond share it.
+/// The time of the last event as text. Events of one millisecond share it.
 #[derive(Default)]
 struct CachedStamp {
     millis: Option<i64>,
