@@ -1,10 +1,10 @@
 //! Sessions on disk.
 //!
-//! A session is one append-only file of EDN lines: a header, then entries that form a tree. The store
-//! knows files, the codec and the conversation's plain data; it does not know who runs a session.
+//! A session is one append-only file of EDN lines: a header, then entries that form a tree. The store knows
+//! files, the codec and the types of a conversation; it does not know who runs a session.
 //!
-//! An append is done when it is on disk. One thread, the [`commit`]ter, writes for all sessions: what
-//! arrives while a sync is under way is written and synced together with the next.
+//! An append is complete when it is on disk. One thread, the [`commit`]ter, writes for all sessions: appends
+//! that arrive during a sync are written and synced together with the next one.
 
 mod commit;
 mod entry;
@@ -33,34 +33,34 @@ pub use listing::{Hit, SessionInfo};
 pub use reading::{Content, Fault};
 pub use verify::{Repaired, Report};
 
-/// Why a session's file could not be read or written.
+/// Why reading or writing a session's file failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The system refused.
+    /// The system refused an operation.
     #[error("{action} {}: {source}.{}", path.display(), what_to_do(source))]
     Io {
-        /// What was tried, such as `Cannot write`.
+        /// The operation, such as `Cannot write`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// There is no such file.
     #[error("There is no session file {}.", path.display())]
     Missing {
-        /// The file.
+        /// The missing file.
         path: PathBuf,
     },
-    /// The file's first line is no header.
+    /// The file's first line is not a header.
     #[error("{} is no session file: {reason}.", path.display())]
     NoHeader {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         reason: String,
     },
-    /// The file was written by a newer program.
+    /// A newer program wrote the file.
     #[error("{} has format {format}; this program reads up to {}. A newer edn-bridge can open it.", path.display(), entry::FORMAT)]
     Newer {
         /// The file.
@@ -73,7 +73,7 @@ pub enum StoreError {
     Locked {
         /// The file.
         path: PathBuf,
-        /// Who holds it, as far as that is known.
+        /// The holder, as far as it is known.
         holder: String,
     },
     /// The store is shutting down.
@@ -82,13 +82,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the process or the system had no file left that could be opened: it can be tried again when
-    /// others were let go.
+    /// Whether the process or the system had no free descriptor. The caller can try again after others were
+    /// closed.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if descriptors::are_out(source))
     }
 
-    /// Whether it can be tried again when others let go of what they hold: files, or memory.
+    /// Whether the caller can try again after others free descriptors or memory.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_want(source))
     }
@@ -101,12 +101,12 @@ impl StoreError {
     }
 }
 
-/// Whether there was nothing left to look at a file with, whatever the file is like.
+/// Whether the error is a lack of resources, independent of the file.
 fn is_want(error: &io::Error) -> bool {
     descriptors::are_out(error) || error.kind() == io::ErrorKind::OutOfMemory
 }
 
-/// What a person can do about a refusal of the system's.
+/// Advice to a person about the system's refusal.
 fn what_to_do(error: &io::Error) -> &'static str {
     if descriptors::are_out(error) {
         return " Close connections or sessions that are at work, or raise the limit (`ulimit -n`), and try again.";
@@ -127,10 +127,10 @@ fn what_to_do(error: &io::Error) -> &'static str {
 /// When an append is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on the disk: it outlives a power failure.
+    /// Once it is on the disk. It survives a power failure.
     #[default]
     Full,
-    /// When the system has it: it outlives the process, and a power failure costs a second at most.
+    /// Once the system has it. It survives the process; a power failure loses at most a second.
     Relaxed,
 }
 
@@ -143,7 +143,7 @@ impl Durability {
         }
     }
 
-    /// The durability of that name.
+    /// The durability with that name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Full, Self::Relaxed].into_iter().find(|durability| durability.as_str() == name)
     }
@@ -161,18 +161,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store below `state_dir`. Touches nothing on disk: folders are made when something is written.
+    /// A store below `state_dir`. Touches nothing on disk: folders are created by the first write.
     ///
     /// # Errors
-    /// When the writing thread cannot be started.
+    /// If the writing thread cannot be started.
     pub fn new(state_dir: &Path, durability: Durability) -> io::Result<Self> {
         Self::with_files(state_dir, durability, Arc::new(SystemFiles))
     }
 
-    /// A store whose journals are written through `files`.
+    /// A store that writes its journals through `files`.
     ///
     /// # Errors
-    /// As [`Store::new`].
+    /// Those of [`Store::new`].
     pub fn with_files(state_dir: &Path, durability: Durability, files: Arc<dyn Files>) -> io::Result<Self> {
         Ok(Self {
             root: state_dir.join("sessions"),
@@ -194,12 +194,12 @@ impl Store {
         self.durability
     }
 
-    /// What was written since the process was started.
+    /// Counts of the writes since the process started.
     pub fn counters(&self) -> Counters {
         self.committer.counters()
     }
 
-    /// The folder of one project's sessions.
+    /// The folder of a project's sessions.
     pub fn project_dir(&self, cwd: &Path) -> PathBuf {
         self.root.join(project::name(cwd))
     }
@@ -208,16 +208,16 @@ impl Store {
         self.project_dir(Path::new(&*header.cwd)).join(format!("{}.edn", header.session))
     }
 
-    /// A journal for a new session. Its file is made with the first entry.
+    /// A journal for a new session. The first entry creates its file.
     pub fn create(&self, header: Header) -> Journal {
         Journal::create(self.path(&header), header, self.files.clone(), self.committer.clone())
     }
 
-    /// A journal for a session that begins with many entries. They are on disk when this returns; other
-    /// sessions are written meanwhile.
+    /// A journal for a session that starts with many entries. They are on disk when this returns. Other
+    /// sessions can write meanwhile.
     ///
     /// # Errors
-    /// When they could not be written; there is no file then.
+    /// If the entries could not be written; no file exists then.
     pub fn create_with(
         &self,
         header: &Header,
@@ -235,7 +235,7 @@ impl Store {
         journal::open(path, self.files.clone(), self.committer.clone())
     }
 
-    /// Reads a session's file without a lock, and changes nothing.
+    /// Reads a session's file without a lock and without changes.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -246,17 +246,17 @@ impl Store {
     /// Finds a session's file by its id, in any project.
     ///
     /// # Errors
-    /// When the folder of all sessions cannot be read: whether there is such a session is not known then.
+    /// If the folder of all sessions cannot be read, because the session may exist all the same.
     pub fn look_up(&self, session: &SessionId) -> Result<Option<PathBuf>, StoreError> {
         listing::find(&self.root, session)
             .map_err(|error| StoreError::io("Cannot look into", &self.root, error))
     }
 
-    /// The sessions on disk, newest first: of one project, or with `None` of all. What is damaged, not ours,
-    /// or gone meanwhile is left out.
+    /// The sessions on disk, newest first: those of one project, or all with `None`. Skips files that are
+    /// damaged, foreign or gone.
     ///
     /// # Errors
-    /// Where there are no descriptors or no memory to look with: the list would not be the whole one.
+    /// If descriptors or memory run out, because the list would be incomplete.
     pub fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
@@ -267,11 +267,11 @@ impl Store {
         listing::list(&self.root, project.as_deref()).map_err(refused)
     }
 
-    /// The sessions with all words of `text` in one of their messages or in their name: of one project,
-    /// or with `None` of all.
+    /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
+    /// or all with `None`.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// Those of [`Store::list`].
     pub fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
         let project = cwd.map(|cwd| self.project_dir(cwd));
         let limit = limit.min(SEARCH_HITS);
@@ -283,11 +283,11 @@ impl Store {
         listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)
     }
 
-    /// Reads all sessions into the index, so that the next search does not have to. Does nothing in a
-    /// program without one.
+    /// Reads all sessions into the index, so that the next search does not have to. Has no effect in a
+    /// program without an index.
     ///
     /// # Errors
-    /// As [`Store::list`].
+    /// Those of [`Store::list`].
     pub fn index_all(&self) -> Result<(), StoreError> {
         #[cfg(feature = "index")]
         self.index
@@ -296,34 +296,33 @@ impl Store {
         Ok(())
     }
 
-    /// Checks a session's file, without a lock and without changing it.
+    /// Checks a session's file, without a lock and without changes.
     ///
     /// # Errors
-    /// When it cannot be read, or was written by a newer program.
+    /// If it cannot be read, or a newer program wrote it.
     pub fn verify(&self, path: &Path) -> Result<Report, StoreError> {
         verify::check(path, &bytes_of(path)?)
     }
 
-    /// Repairs a file that a check found faults in, and keeps the file as it was beside it; `None` where
-    /// nothing was wrong.
+    /// Repairs a file with faults and keeps the original next to it. `None` if the file has no faults.
     ///
     /// # Errors
-    /// When a process has the session open, or the system refuses.
+    /// If a process has the session open, or the system refuses.
     pub fn repair(&self, path: &Path) -> Result<Option<Repaired>, StoreError> {
         verify::repair(path, self.files.as_ref())
     }
 
-    /// The files that a check of everything looks at: sessions, and forks that were never finished.
+    /// The files of a full check: sessions and unfinished forks.
     ///
     /// # Errors
-    /// When the folder of all sessions cannot be read, or there are no descriptors or no memory to look with.
+    /// If the folder of all sessions cannot be read, or descriptors or memory run out.
     pub fn all_files(&self) -> Result<AllFiles, StoreError> {
         let refused = |folder: &Path, error| StoreError::io("Cannot look into", folder, error);
         let mut all = AllFiles::default();
         for folder in children(&self.root).map_err(|error| refused(&self.root, error))? {
             match children(&folder) {
                 Ok(mut paths) => all.paths.append(&mut paths),
-                // Beside the projects' folders may be what is none.
+                // The folder of all sessions may also contain plain files.
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
                 Err(error) if is_want(&error) => return Err(refused(&folder, error)),
                 Err(error) => all.closed.push(refused(&folder, error)),
@@ -336,16 +335,16 @@ impl Store {
     }
 }
 
-/// The files that a check of everything looks at, and what it cannot look at.
+/// The files of a full check, and the folders that it cannot open.
 #[derive(Debug, Default)]
 pub struct AllFiles {
     /// The files, by their names.
     pub paths: Vec<PathBuf>,
-    /// Each folder that cannot be looked into, with why: nothing is known of what is in it.
+    /// The error of each folder that cannot be opened. Its content is unknown.
     pub closed: Vec<StoreError>,
 }
 
-/// What is in a folder; nothing where there is none.
+/// The content of a folder; empty if there is no such folder.
 fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),

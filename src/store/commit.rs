@@ -1,4 +1,4 @@
-//! Group commit: one thread that writes and syncs for all sessions.
+//! Group commit: one thread writes and syncs for all sessions. Does not know what an entry means.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,30 +11,30 @@ use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
 use crate::store::journal::JournalFile;
 use crate::store::{Durability, StoreError, size};
 
-/// Called when what was appended is on disk, or could not be put there.
+/// Called once the append is on disk or has failed.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;
 
-/// One append; without bytes, the wish that the disk has the file and that this thread lets go of it.
+/// One append. Without bytes it asks for a sync, after which this thread closes the file.
 pub(super) struct Job {
     pub(super) file: Arc<JournalFile>,
     pub(super) bytes: Vec<u8>,
     pub(super) done: Done,
 }
 
-/// What the writing thread did since it was started.
+/// Counts of the writing thread since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Appends that were acknowledged.
+    /// Acknowledged appends.
     pub appends: u64,
-    /// Appends that failed.
+    /// Failed appends.
     pub failures: u64,
-    /// Bytes that were acknowledged.
+    /// Acknowledged bytes.
     pub bytes: u64,
-    /// How often a file was synced.
+    /// Number of syncs.
     pub syncs: u64,
-    /// How long that took together.
+    /// Total time of all syncs.
     pub sync_time: Duration,
-    /// How long the slowest one took.
+    /// Time of the slowest sync.
     pub slowest_sync: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Committer {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn start(durability: Durability) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(COMMIT_QUEUE);
         let counters: Arc<Mutex<Counters>> = Arc::default();
@@ -68,13 +68,13 @@ impl Committer {
         Ok(Self { counters, queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
     }
 
-    /// What was done so far, as of the last batch.
+    /// The counts as of the last batch.
     pub fn counters(&self) -> Counters {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an append. Appends to one file are done in the order of their calls. Waits when the queue
-    /// is full, which holds up who writes faster than the disk takes.
+    /// Queues an append. Appends to one file keep the order of their calls. Waits while the queue is full,
+    /// which slows down callers that write faster than the disk.
     pub(super) fn append(&self, job: Job) {
         let sender = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let refused = match sender {
@@ -88,7 +88,7 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// Writes what is queued, then ends the thread.
+    /// Writes the queued appends, then ends the thread.
     fn drop(&mut self) {
         *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -100,21 +100,21 @@ impl Drop for Committer {
     }
 }
 
-/// An append is acknowledged when it is on disk.
+/// Acknowledges an append once it is on disk.
 fn run_full(queue: &Receiver<Job>, mut writer: Writer) {
     while let Ok(first) = queue.recv() {
         writer.write(batch(first, queue), |writer, part| match part.bytes.is_empty() {
-            // All of it was synced before.
+            // Everything was synced before.
             true => Ok(()),
             false => writer.sync(&part.file),
         });
     }
 }
 
-/// An append is acknowledged when the system has it; the disk follows within [`RELAXED_SYNC`].
+/// Acknowledges an append once the system has it; the disk follows within [`RELAXED_SYNC`].
 fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
     let mut behind: Vec<Arc<JournalFile>> = Vec::new();
-    // When what was written last without a sync has to be synced: steady writing must not put it off.
+    // The deadline for syncing the last unsynced write. Steady writing must not postpone it.
     let mut due: Option<Instant> = None;
     loop {
         let first = match due {
@@ -159,7 +159,7 @@ fn run_relaxed(queue: &Receiver<Job>, mut writer: Writer) {
     }
 }
 
-/// The first append and what came in while the last batch was written.
+/// The first append, and those that arrived while the last batch was written.
 fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
     let mut batch = VecDeque::from([first]);
     while batch.len() < COMMIT_BATCH {
@@ -175,12 +175,12 @@ fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
 struct Part {
     file: Arc<JournalFile>,
     bytes: Vec<u8>,
-    /// Whether the file is to be let go of.
+    /// Whether to close the file afterwards.
     settles: bool,
     failure: Option<Arc<StoreError>>,
 }
 
-/// Writes, and counts what it does.
+/// Writes batches and counts them.
 struct Writer {
     counters: Arc<Mutex<Counters>>,
     done: Counters,
@@ -197,12 +197,12 @@ impl Writer {
         synced
     }
 
-    /// Makes the counts visible.
+    /// Publishes the counts.
     fn publish(&self) {
         *self.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.done;
     }
 
-    /// Writes a batch, lets `finish` each file, and says so to everyone in order.
+    /// Writes a batch, calls `finish` for each file, and reports the results in order.
     fn write(
         &mut self,
         batch: VecDeque<Job>,
@@ -223,8 +223,8 @@ impl Writer {
             }
             places.push((place, !job.bytes.is_empty(), job.done));
         }
-        // All files first: the first one's sync then carries much of the others' to the disk. What belongs
-        // together in one file is written with one call, and stands or falls as one.
+        // Writes all files first, because the first sync then carries much of the others' data to disk. The
+        // appends of one file go out in one call and succeed or fail together.
         for part in &mut parts {
             part.failure = part.file.write(&part.bytes).err().map(Arc::new);
         }
@@ -234,7 +234,7 @@ impl Writer {
         for part in parts.iter().filter(|part| part.failure.is_none()) {
             self.done.bytes = self.done.bytes.saturating_add(size(&part.bytes));
         }
-        // Let go of the files first: who hears of an append may close its session, and with that the lock.
+        // Releases the files first: a callback may close its session and thereby release the lock.
         let failures: Vec<_> = parts.into_iter().map(|part| part.failure).collect();
         for (place, ..) in places.iter().filter(|(_, appends, _)| *appends) {
             let count = match failures.get(*place) {

@@ -1,4 +1,4 @@
-//! The lines of a session's file: one header, then entries.
+//! The lines of a session's file: one header, then entries. Knows no files.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
 use crate::value::{Map, Value};
 
-/// The format that this program writes. Older ones are read.
+/// The format that this program writes. It also reads older ones.
 pub const FORMAT: i64 = 1;
 
 /// The first line of a session's file.
@@ -16,61 +16,60 @@ pub struct Header {
     pub session: SessionId,
     /// When it was opened, RFC 3339 in UTC.
     pub created_at: Arc<str>,
-    /// The folder that it works in, absolute.
+    /// Its working folder, absolute.
     pub cwd: Arc<str>,
-    /// Where it was forked from.
+    /// The session from which it was forked.
     pub parent: Option<Parent>,
 }
 
-/// Where a session was forked from.
+/// The origin of a fork.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parent {
     /// The session.
     pub session: SessionId,
-    /// Its file, where it had one.
+    /// Its file, if it had one.
     pub path: Option<Arc<str>>,
-    /// The last entry that was taken over.
+    /// The last copied entry.
     pub entry: Option<EntryId>,
 }
 
 /// One entry of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its id. Nothing else that was ever written has it but the copies of this entry in forks, which say the
-    /// same: within one session it is unique.
+    /// Its id, unique within one session. Copies of this entry in forks have the same id.
     pub id: EntryId,
-    /// The entry that it follows; `None` for the first.
+    /// The preceding entry; `None` for the first.
     pub parent: Option<EntryId>,
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
-    /// What it says.
+    /// Its content.
     pub body: EntryBody,
 }
 
-/// What an entry says.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntryBody {
     /// A message of the conversation.
     Message(Arc<Message>),
     /// The session's name.
     Name(Arc<str>),
-    /// The model from here on.
+    /// The model of the following turns.
     Model {
         /// The provider.
         provider: Arc<str>,
         /// The model's id there.
         id: Arc<str>,
     },
-    /// Another choice that holds from here on, such as `:thinking "high"`.
+    /// Another setting of the following turns, such as `:thinking "high"`.
     Setting {
-        /// Which.
+        /// Its name.
         key: Arc<str>,
-        /// What was chosen.
+        /// Its value.
         value: Value<'static>,
     },
-    /// The conversation goes on after that entry.
+    /// The conversation continues after that entry.
     Leaf(EntryId),
-    /// Anything else: kept as it was read, so that a newer program's entries survive an older one.
+    /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
         kind: Arc<str>,
@@ -102,7 +101,7 @@ impl Header {
         line(map)
     }
 
-    /// Reads a header, or says what is wrong. A newer format is `Err(Ok(format))`.
+    /// Reads a header, or returns what is wrong with it. A newer format is `Err(Ok(format))`.
     pub fn read(bytes: &[u8]) -> Result<Self, Result<i64, String>> {
         let value =
             edn::read_one(bytes).map_err(|error| Err(format!("its first line is not EDN: {error}")))?;
@@ -138,7 +137,7 @@ impl Entry {
         bytes
     }
 
-    /// Adds the entry as a line, with its line feed.
+    /// Appends the entry as a line, with its line feed.
     pub fn write_line(&self, bytes: &mut Vec<u8>) {
         let mut map = match &self.body {
             EntryBody::Other { data, .. } => data.clone(),
@@ -177,7 +176,7 @@ impl Entry {
         bytes.push(b'\n');
     }
 
-    /// Reads an entry back; `None` where the line is none.
+    /// Reads an entry back; `None` if the line is not an entry.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let value = edn::read_one(bytes).ok()?;
         let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
@@ -206,7 +205,7 @@ impl Entry {
     }
 }
 
-/// A map as a line. The wire's way of writing has no line feed inside, and reads back equal.
+/// A map as a line. The wire's notation contains no line feed and reads back equal.
 fn line(map: Map<'static>) -> Vec<u8> {
     let mut bytes = Vec::new();
     edn::write_compact(&Value::from(map), &mut bytes);
@@ -220,7 +219,7 @@ mod tests {
     use crate::message::{Block, Role, Timing};
 
     #[test]
-    fn entries_read_back_as_they_were_written() {
+    fn entries_round_trip() {
         let mut message =
             Message::new("e1".into(), Role::User, vec![Block::Text("a\n\"b\" \u{1F600}".into())], "t".into());
         message.error_message = Some("nothing".into());
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_an_unknown_type_survives() {
+    fn entry_of_unknown_type_survives() {
         let line = b"{:id \"e9\" :parent-id nil :ts \"t\" :type :hologram :depth [1 2 3]}\n";
         let entry = Entry::read(line).unwrap();
         let again = Entry::read(&entry.line()).unwrap();

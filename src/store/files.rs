@@ -1,8 +1,7 @@
-//! The file layer: everything that a journal asks of the system.
+//! The file layer: every operation that a journal needs from the system.
 //!
-//! A trait, so that a test can stand between the journal and the disk and make it fail: short writes,
-//! a full disk, a sync that does not reach the device, a folder that may not be written. Knows nothing
-//! of what is in the files.
+//! A trait, so that a test can put itself between the journal and the disk and make it fail: short writes, a
+//! full disk, a sync that does not reach the device, a read-only folder. Knows nothing of the files' content.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -15,44 +14,43 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use crate::limits::JOURNAL_BYTES;
 use crate::private;
 
-/// What a journal asks of the system's files.
+/// The file operations of a journal.
 pub trait Files: Debug + Send + Sync {
-    /// Makes a folder and those above it, for this user alone; folders that were made are on disk
-    /// when this returns.
+    /// Creates a folder and its parents, for this user alone. They are on disk when this returns.
     fn make_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Makes a file that must not be there yet.
+    /// Creates a file that must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
-    /// Opens a file that is there, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
-    /// Gives a file another name, which must be free.
+    /// Renames a file to a free name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file another name, in place of the file that has it.
+    /// Renames a file and replaces the file of that name.
     fn replace(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes sure that a folder's names are on disk.
+    /// Syncs a folder's names to disk.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
-    /// Takes the lock file at `path`, for as long as what is returned lives.
+    /// Takes the lock file at `path` for the lifetime of the returned lock.
     fn lock(&self, path: &Path) -> Result<Lock, LockError>;
 }
 
 /// An open file of a journal.
 pub trait LogFile: Debug + Send + Sync {
-    /// Writes a beginning of `bytes` at `offset`; answers its length, which may be short.
+    /// Writes a prefix of `bytes` at `offset` and returns its length, which may be short.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
-    /// Makes sure that what was written, and the length, are on disk.
+    /// Syncs the written bytes and the length to disk.
     fn sync(&self) -> io::Result<()>;
-    /// Cuts the file, or fills it up with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, length: u64) -> io::Result<()>;
     /// The whole content.
     fn read(&self) -> io::Result<Vec<u8>>;
-    /// The first bytes, `most` where there are so many.
+    /// The first bytes, at most `most`.
     fn read_start(&self, most: u64) -> io::Result<Vec<u8>>;
 
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// When the system refuses, or takes nothing more; a part may have been written.
+    /// If the system refuses or accepts no more; a part may have been written.
     fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = match self.write_at(bytes, offset) {
@@ -68,10 +66,10 @@ pub trait LogFile: Debug + Send + Sync {
     }
 }
 
-/// Why a lock was not given.
+/// Why a lock was refused.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another process has it, or this one; what its holder wrote into it.
+    /// This or another process holds it. Contains the text that the holder wrote into it.
     Held(String),
     /// The system refused.
     Io(io::Error),
@@ -83,8 +81,8 @@ impl From<io::Error> for LockError {
     }
 }
 
-/// A lock that is held until it is dropped. The system gives it back when the process dies, however
-/// it does, so that a lock file that was left behind locks nothing.
+/// A lock that is held until it is dropped. The system releases it when the process dies in any way, so that
+/// a leftover lock file locks nothing.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
@@ -94,7 +92,7 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While the lock is still held: who waits for this file finds out that it lost its name.
+        // Removed while the lock is still held, so that a waiting process notices the missing name.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -125,7 +123,7 @@ impl Files for SystemFiles {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // A hard link refuses a name that is taken, on every file system that has links.
+        // A hard link refuses a name that is taken, on every file system with links.
         match std::fs::hard_link(from, to) {
             Ok(()) => std::fs::remove_file(from),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -164,8 +162,8 @@ impl Files for SystemFiles {
                 }
                 Err(error) => return Err(LockError::Io(error.into())),
             }
-            // The holder before may have removed the name between our opening it and its release; a
-            // lock on a file without a name would keep nobody out.
+            // The previous holder may have removed the name after we opened it. A lock on a file without a
+            // name would exclude nobody.
             let named = std::fs::metadata(path).ok();
             let held = file.metadata()?;
             if named.is_some_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {

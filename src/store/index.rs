@@ -1,8 +1,8 @@
-//! The index of all sessions: a cache that makes listing fast and searching possible.
+//! The index of all sessions: a cache that makes lists fast and searches possible.
 //!
-//! Everything in it can be read from the sessions' files, so it may be deleted at any time, and is made
-//! anew when it is damaged, of another version, or gone. Files only grow, so what is known of one stays
-//! known, and only what was added is read. Knows the files' entries and SQLite; not who asks.
+//! All its content comes from the sessions' files. You may delete it at any time; it is rebuilt if it is
+//! damaged, missing or of another version. Files only grow, so the index reads only their additions. Knows
+//! the files' entries and SQLite; does not know who asks.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -19,16 +19,16 @@ use crate::message::EntryId;
 use crate::store::entry::{Entry, EntryBody, Header, Parent};
 use crate::store::listing::{self, Found, Hit, SessionInfo};
 
-/// The layout of the tables. Another one is thrown away.
+/// The layout of the tables. An index with another layout is discarded.
 const VERSION: i64 = 1;
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Rows of the search table that one session may have: its part of the row numbers.
+/// Rows of the search table per session: its range of row numbers.
 const ROWS: i64 = 1 << 32;
 
-/// Files that are read into the index between two commits: another process waits no longer than for these.
+/// Files per commit while reading. Another process waits for at most that many.
 const BATCH: usize = 64;
 
 const TABLES: &str = "
@@ -50,7 +50,7 @@ const TABLES: &str = "
     CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5 (body, tokenize = 'unicode61 remove_diacritics 2');
 ";
 
-/// The index, opened when it is first asked.
+/// The index, opened on first use.
 #[derive(Debug)]
 pub(super) struct Index {
     path: PathBuf,
@@ -60,21 +60,21 @@ pub(super) struct Index {
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// The index is of no use; the files tell the same.
+    /// The index failed; the files give the same answer.
     #[error(transparent)]
     Index(#[from] rusqlite::Error),
-    /// There is nothing to read the files with. The index keeps what it knows of them.
+    /// No descriptor or memory is left to read the files. The index keeps its content.
     #[error(transparent)]
     Files(#[from] io::Error),
 }
 
-/// What the index knows of a file.
+/// What the index knows about a file.
 struct Known {
     id: i64,
     inode: i64,
     info: SessionInfo,
     read: i64,
-    /// Messages in the part that was read.
+    /// Messages in the indexed part.
     messages: i64,
     rows: i64,
 }
@@ -84,7 +84,7 @@ impl Index {
         Self { path, connection: Mutex::new(None) }
     }
 
-    /// The sessions below `root`, or in one folder of it, newest first; `None` where there can be no index.
+    /// The sessions below `root` or in one of its folders, newest first; `None` if no index is possible.
     pub(super) fn list(&self, root: &Path, project: Option<&Path>) -> io::Result<Option<Vec<SessionInfo>>> {
         let found = listing::find_all(root, project)?;
         if found.is_empty() && !self.path.exists() {
@@ -98,8 +98,7 @@ impl Index {
         }))
     }
 
-    /// Sessions with all words of `text` in one message or name, the best first; `None` where there can
-    /// be no index.
+    /// Sessions with all words of `text` in one message or name, best first; `None` if no index is possible.
     pub(super) fn search(
         &self,
         root: &Path,
@@ -121,7 +120,7 @@ impl Index {
             let mut rows = statement.query(params![query, ROWS])?;
             let mut hits = Vec::new();
             while let Some(row) = rows.next()? {
-                // A session once, with its best line.
+                // Each session once, with its best line.
                 if let Some(known) = known.remove(&row.get(0)?) {
                     let excerpt: String = row.get(1)?;
                     let excerpt = excerpt.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -144,7 +143,7 @@ impl Index {
         self.with(|connection| read_on(connection, refresh(connection, &found, None)?)).map(drop)
     }
 
-    /// Uses the index; where it is damaged, once more with a new one. `None` where there can be none.
+    /// Uses the index; if it is damaged, once more with a new one. `None` if no index is possible.
     fn with<T>(&self, work: impl Fn(&Connection) -> Result<T, Failure>) -> io::Result<Option<T>> {
         let mut place = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         for attempt in 0..2 {
@@ -191,23 +190,24 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // It holds what was said: made here, for this user alone. Whether that works, SQLite will say.
+    // The index contains messages, so the file is created for this user alone. If that fails, SQLite reports
+    // it.
     let _ = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
-    // What is lost with the power is read from the files again.
+    // A power failure may lose rows; they are read from the files again.
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")?;
     Ok(connection)
 }
 
-/// Whether the file itself is at fault, rather than another process or the disk.
+/// Whether the file itself is damaged, as opposed to a busy process or a disk error.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure, Unknown};
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {
             matches!(failure.code, DatabaseCorrupt | NotADatabase | SystemIoFailure | Unknown)
         }
-        // Tables or columns of another shape than ours.
+        // The tables or columns have an unknown shape.
         _ => true,
     }
 }
@@ -220,11 +220,11 @@ fn remove(path: &Path) {
     }
 }
 
-/// Brings the table of sessions up to date with the files that were found, reading both ends of those
-/// that changed. Where no folder is named, they are all there are: what was not found is forgotten, unless it
-/// is only out of sight, in a folder that cannot be looked into.
+/// Updates the table of sessions from the files that were found, and reads both ends of the changed ones.
+/// Without a folder, these are all files. Rows of missing files are then deleted, except for files in a
+/// folder that cannot be opened.
 fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> Result<Vec<Known>, Failure> {
-    // `0` is the character behind `/`: the rows of one folder are found by the index of paths.
+    // `0` is the character after `/`: the index of paths then finds the rows of one folder.
     let (from, to) = match folder.map(Path::to_string_lossy) {
         Some(folder) => (format!("{folder}/"), format!("{folder}0")),
         None => (String::new(), char::MAX.to_string()),
@@ -257,7 +257,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
     if changed.is_empty() && gone.is_empty() {
         return Ok(current);
     }
-    // Of one that grew, what was known stays true.
+    // If a file has only grown, its known facts stay true.
     let grew = |found: &Found| {
         let known = before.get(&found.path)?;
         (known.inode == number(found.inode) && known.info.bytes <= found.bytes).then(|| known.info.clone())
@@ -291,7 +291,7 @@ fn refresh(connection: &Connection, found: &[Found], folder: Option<&Path>) -> R
     Ok(current)
 }
 
-/// Reads what was added to each file into the search table.
+/// Reads the additions of each file into the search table.
 fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> Result<Vec<Known>, Failure> {
     let behind = |known: &Known| known.read < number(known.info.bytes);
     let mut list: Vec<&mut Known> = sessions.iter_mut().filter(|known| behind(known)).collect();
@@ -325,7 +325,7 @@ fn read_on(connection: &Connection, mut sessions: Vec<Known>) -> Result<Vec<Know
     Ok(sessions)
 }
 
-/// The whole lines that a file has beyond what was read.
+/// The complete lines of a file after the indexed part.
 fn added(known: &Known) -> io::Result<Vec<u8>> {
     let mut file = File::open(&known.info.path)?;
     file.seek(SeekFrom::Start(u64::try_from(known.read).unwrap_or(0)))?;
@@ -336,7 +336,7 @@ fn added(known: &Known) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether there is nothing of that name any more.
+/// Whether no file has that name any more.
 fn is_gone(path: &Path) -> bool {
     let looked = path.symlink_metadata().map_err(|error| error.kind());
     matches!(looked, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
@@ -419,8 +419,7 @@ fn same(known: &Known, found: &Found) -> bool {
         && nanos(known.info.modified) == nanos(found.modified)
 }
 
-/// The words as a query: each as it is, the last one as the beginning of a word. `None` where there are
-/// no words.
+/// The words as a search query: each word verbatim, the last one as a prefix. `None` without words.
 fn query(text: &str) -> Option<String> {
     let mut seen = std::collections::HashSet::new();
     let words: Vec<String> = text

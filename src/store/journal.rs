@@ -1,4 +1,5 @@
-//! One session's file: appending to it, so that it is as before after any failure.
+//! Appends to one session's file, and restores its previous state after any failure. Knows bytes and headers;
+//! does not know what an entry means.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,16 +19,16 @@ pub struct Journal {
     committer: Arc<Committer>,
 }
 
-/// A session as it was read from disk.
+/// A session that was read from disk.
 #[derive(Debug)]
 pub struct Loaded {
-    /// For going on.
+    /// The journal for further entries.
     pub journal: Journal,
     /// The first line.
     pub header: Header,
     /// The entries, in the order of the file.
     pub entries: Vec<Arc<Entry>>,
-    /// What was not as it should be: the tail was repaired, the rest was passed over.
+    /// The faults that were found: the tail was repaired, the others were skipped.
     pub faults: Vec<Fault>,
 }
 
@@ -41,18 +42,18 @@ impl Journal {
         Self { file: Arc::new(JournalFile::new(path, files, State::New(header), 0)), committer }
     }
 
-    /// Where the file is, or will be with its first entry.
+    /// The path of the file, which the first entry creates.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// The file's size in bytes, as far as it was acknowledged.
+    /// The acknowledged size of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.file.size.load(Ordering::Relaxed)
     }
 
-    /// Appends entries as one: `done` is called when they are on disk, or are not going to be. It runs
-    /// on the writing thread and must not wait.
+    /// Appends entries as a unit. Calls `done` when they are on disk or have failed. `done` runs on the
+    /// writing thread and must not wait.
     pub fn append(
         &self,
         entries: &[Arc<Entry>],
@@ -63,8 +64,8 @@ impl Journal {
         self.committer.append(Job { file: self.file.clone(), bytes, done });
     }
 
-    /// Makes sure that all of it is on disk and that nobody but the holders of this journal has the file open:
-    /// then `done` is called, on the writing thread. The last one that is dropped closes the file.
+    /// Syncs everything to disk and gives up the writing thread's hold on the file, then calls `done` on that
+    /// thread. Dropping the last journal afterwards closes the file.
     pub fn settle(&self, done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static) {
         self.committer.append(Job { file: self.file.clone(), bytes: Vec::new(), done: Box::new(done) });
     }
@@ -90,14 +91,14 @@ enum State {
 struct OpenFile {
     file: Box<dyn LogFile>,
     _lock: Lock,
-    /// Bytes that were acknowledged.
+    /// Acknowledged bytes.
     length: u64,
-    /// Bytes that were written.
+    /// Written bytes.
     end: u64,
-    /// Whether there may be something behind `length` that must not stay: a write failed, and what it
-    /// left behind could not be cut off at once.
+    /// Whether there may be bytes after `length` that must be removed: a write failed, and its remains could
+    /// not be cut off at once.
     torn: bool,
-    /// The header, as long as the file with it is not on disk.
+    /// The header, until the file with it is on disk.
     fresh: Option<Header>,
 }
 
@@ -106,7 +107,7 @@ impl JournalFile {
         Self { path, files, state: Mutex::new(state), size: AtomicU64::new(size) }
     }
 
-    /// Writes, without waiting for the disk. After a failure nothing was appended.
+    /// Writes without waiting for the disk. A failed write appends nothing.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
         if bytes.is_empty() {
             return Ok(());
@@ -131,8 +132,7 @@ impl JournalFile {
         }
     }
 
-    /// Makes sure that what was written is on disk: only now may it be acknowledged. After a failure
-    /// nothing was appended.
+    /// Syncs the written bytes to disk. Only then may they be acknowledged. A failed sync appends nothing.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State::Open(open) = &mut *state else { return Ok(()) };
@@ -147,12 +147,12 @@ impl JournalFile {
             return Ok(());
         };
         match open.fresh.take() {
-            // A new session's file is not there before it is there whole.
+            // A new session's file appears only once it is complete.
             Some(header) if open.length == 0 => {
                 let _ = self.files.remove(&self.path);
                 *state = State::New(header);
             }
-            // What was acknowledged without waiting for the disk stays.
+            // Entries that were acknowledged without waiting for the disk stay.
             fresh => {
                 open.fresh = fresh;
                 open.undo();
@@ -161,7 +161,7 @@ impl JournalFile {
         Err(StoreError::io("Cannot write", &self.path, source))
     }
 
-    /// Takes what was written as good without waiting for the disk.
+    /// Accepts the written bytes without waiting for the disk.
     pub(super) fn take_as_good(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let State::Open(open) = &mut *state {
@@ -172,7 +172,7 @@ impl JournalFile {
 }
 
 impl OpenFile {
-    /// After a failure: cuts off what was not acknowledged, now or before the next write.
+    /// After a failure: cuts off unacknowledged bytes, now or before the next write.
     fn undo(&mut self) {
         self.torn = true;
         let _ = self.cut();
@@ -193,7 +193,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Makes a new session's file with its header and first entries. After a failure there is no file.
+/// Creates a new session's file with its header and first entries. A failure leaves no file.
 fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result<OpenFile, StoreError> {
     let dir = folder(path);
     files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
@@ -203,7 +203,7 @@ fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result
     let mut line = header.line();
     line.extend_from_slice(bytes);
     if let Err(error) = file.write_all_at(&line, 0) {
-        // A header cut short would be taken for a damaged session later.
+        // A truncated header would look like a damaged session later.
         let _ = files.remove(path);
         return Err(failed(error));
     }
@@ -211,9 +211,10 @@ fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result
     Ok(OpenFile { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
 }
 
-/// Takes a session's lock: a file beside it that names its holder.
+/// Takes a session's lock: a file next to it that names the holder.
 pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
-    // Appended, not put in the place of an ending: `Cargo.toml` and `Cargo.lock` are two files of somebody's.
+    // Appended to the name rather than replacing its extension: `Cargo.toml` and `Cargo.lock` are two files
+    // of somebody's.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
     let beside = PathBuf::from(beside);
@@ -226,14 +227,14 @@ pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
     })
 }
 
-/// Opens a session for going on: takes its lock, reads it, and repairs its tail.
+/// Opens a session for writing: takes its lock, reads it, and repairs its tail.
 pub(super) fn open(
     path: &Path,
     files: Arc<dyn Files>,
     committer: Arc<Committer>,
 ) -> Result<Loaded, StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
-    // Before the lock, so that asking for what is not there, or is no session, leaves nothing behind.
+    // Before the lock, so that opening a missing or foreign file leaves nothing behind.
     let file = files.open(path).map_err(opened)?;
     let start = file.read_start(LISTING_BYTES).map_err(opened)?;
     let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -241,7 +242,7 @@ pub(super) fn open(
         reading::read(path, &file.read().map_err(opened)?)?;
     }
     let lock = lock(path, files.as_ref())?;
-    // Whole, now that nobody else writes.
+    // Read whole, because nobody else writes now.
     let bytes = file.read().map_err(opened)?;
     let Content { header, entries, faults, good, .. } = reading::read(path, &bytes)?;
     let mut length = u64::try_from(good).unwrap_or(u64::MAX);
@@ -263,8 +264,8 @@ pub(super) fn open(
     Ok(Loaded { journal: Journal { file: Arc::new(file), committer }, header, entries, faults })
 }
 
-/// Makes a session's file with many entries at once, without holding up the thread that writes for all.
-/// The file gets its name when all of it is on disk.
+/// Creates a session's file with many entries without blocking the thread that writes for all. The file gets
+/// its name once all of it is on disk.
 pub(super) fn write_whole(
     path: PathBuf,
     header: &Header,
@@ -297,7 +298,7 @@ pub(super) fn write_whole(
         file.sync()?;
         files.rename(&part, &path)?;
         files.sync_folder(dir).inspect_err(|_| {
-            // Refused is not there.
+            // A refused write must leave no file.
             let _ = files.remove(&path);
         })?;
         Ok(end)

@@ -1,7 +1,7 @@
-//! Which sessions there are on disk, by looking at both ends of their files.
+//! Lists the sessions on disk by reading both ends of their files.
 //!
-//! What is damaged, not ours, or gone meanwhile is left out. Where there is no descriptor or no memory to look
-//! with, there is an error and no list: a shorter one would pass for the whole.
+//! Skips files that are damaged, foreign or gone. If descriptors or memory run out, there is an error and no
+//! list, because a shorter list would look complete. Does not know who asks.
 
 use std::fs::{DirEntry, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -21,38 +21,38 @@ use crate::store::{children, is_want};
 pub struct SessionInfo {
     /// The file.
     pub path: PathBuf,
-    /// Its first line.
+    /// Its header.
     pub header: Header,
-    /// The name that was given last, as far as the part that was read says.
+    /// Its latest name, if the part that was read contains one.
     pub name: Option<String>,
     /// The user's first message.
     pub first_message: Option<String>,
-    /// Messages in the file, where the whole of it was read.
+    /// The number of messages, if the whole file was read.
     pub messages: Option<u64>,
-    /// When the file was last written.
+    /// The time of the last write.
     pub modified: SystemTime,
     /// The file's size in bytes.
     pub bytes: u64,
 }
 
 impl SessionInfo {
-    /// What a list shows: the name, else the start of the first message.
+    /// Its title in lists: the name, or else the start of the first message.
     pub fn display_name(&self) -> &str {
         let name = self.name.as_deref().or(self.first_message.as_deref()).unwrap_or("New session");
         name.lines().next().unwrap_or_default()
     }
 }
 
-/// A session that a search found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     /// The session.
     pub info: SessionInfo,
-    /// The part of its text that was found, on one line.
+    /// The matching part of its text, on one line.
     pub excerpt: String,
 }
 
-/// A file that may be a session's, as the folder shows it.
+/// A file that may be a session's, as listed in its folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct Found {
     pub(super) inode: u64,
 }
 
-/// What was seen. What could not be looked at is left out, unless that is no fault of its own.
+/// Turns an unreadable file into `None`, unless the cause is a lack of resources.
 pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> io::Result<Option<T>> {
     match looked {
         Err(error) if !is_want(&error) => Ok(None),
@@ -69,7 +69,7 @@ pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> io::Result<Option<T>> {
     }
 }
 
-/// The files below `root`, or in one folder of it.
+/// The files below `root`, or in one of its folders.
 pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Found>> {
     let folders = match project {
         Some(folder) => vec![folder.to_owned()],
@@ -79,7 +79,7 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
         if !entry.file_name().as_encoded_bytes().ends_with(b".edn") {
             return Ok(None);
         }
-        // Asked of the folder that is open: of ten thousand files, each would else be looked up from the root.
+        // Relative to the open folder. Otherwise each of ten thousand files would be looked up from the root.
         let metadata = entry.metadata()?;
         let path = entry.path();
         let metadata = if metadata.is_symlink() { std::fs::metadata(&path)? } else { metadata };
@@ -89,7 +89,7 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
     let mut all = Vec::new();
     for folder in folders {
         let entries = match std::fs::read_dir(folder) {
-            // The one that was asked for has no sessions only where there is none.
+            // The requested folder has no sessions only if it does not exist.
             Err(error) if project.is_some() && error.kind() != io::ErrorKind::NotFound => return Err(error),
             entries => seen(entries.map(Some))?,
         };
@@ -100,7 +100,7 @@ pub(super) fn find_all(root: &Path, project: Option<&Path>) -> io::Result<Vec<Fo
     Ok(all)
 }
 
-/// The sessions below `root`, or in one folder of it, newest first.
+/// The sessions below `root`, or in one of its folders, newest first.
 pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<SessionInfo>> {
     let mut infos = side_by_side(&find_all(root, project)?, glance)?;
     sort(&mut infos);
@@ -111,7 +111,7 @@ pub(super) fn sort(infos: &mut [SessionInfo]) {
     infos.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| b.path.cmp(&a.path)));
 }
 
-/// Looks at each file, on several threads, and keeps the order.
+/// Reads the files on several threads and keeps their order.
 pub(super) fn side_by_side<T: Send>(
     found: &[Found],
     look: impl Fn(&Found) -> io::Result<Option<T>> + Sync,
@@ -137,24 +137,24 @@ pub(super) fn side_by_side<T: Send>(
     })
 }
 
-/// A session's file by its id; an error where that cannot be said.
+/// A session's file by its id. An error if its existence is unknown.
 pub(super) fn find(root: &Path, session: &SessionId) -> io::Result<Option<PathBuf>> {
     let name = format!("{session}.edn");
-    // An id that is no plain file name names no session.
+    // An id that is not a plain file name names no session.
     if Path::new(&name).file_name().is_none_or(|plain| plain != name.as_str()) {
         return Ok(None);
     }
     Ok(children(root)?.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file()))
 }
 
-/// The header of a session's file; `None` where it has none.
+/// The header of a session's file; `None` if it has none.
 pub(super) fn header(path: &Path) -> io::Result<Option<Header>> {
     let mut line = Vec::new();
     BufReader::new(File::open(path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
     Ok(Header::read(&line).ok())
 }
 
-/// What both ends of a file tell of its session; `None` where it is no session's.
+/// The facts about a session from both ends of its file; `None` if it is not a session's file.
 pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
     let mut file = File::open(&found.path)?;
     let mut head = Vec::new();
@@ -190,8 +190,8 @@ pub(super) fn glance(found: &Found) -> io::Result<Option<SessionInfo>> {
     Ok(Some(info))
 }
 
-/// What was known of a session whose file has grown since, and what its new end tells. A name that was
-/// given in between, too far from the end, is not seen.
+/// Adds the new end of a grown file to the known facts about its session. Does not see a name that was given
+/// in between, too far from the end.
 #[cfg(feature = "index")]
 pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<SessionInfo> {
     let from = info.bytes.max(found.bytes.saturating_sub(LISTING_BYTES));
@@ -212,7 +212,7 @@ pub(super) fn glance_on(mut info: SessionInfo, found: &Found) -> io::Result<Sess
 }
 
 impl SessionInfo {
-    /// Takes an entry into account that follows those that were taken so far.
+    /// Adds the facts of the next entry.
     pub(super) fn take(&mut self, entry: &Entry) {
         match &entry.body {
             EntryBody::Name(name) => self.name = Some(name.to_string()),
@@ -224,7 +224,7 @@ impl SessionInfo {
     }
 }
 
-/// What of an entry is searched: what was said, and names.
+/// The searchable text of an entry: messages and names.
 pub(super) fn searched(entry: &Entry) -> Option<String> {
     match &entry.body {
         EntryBody::Message(message) => {
@@ -241,7 +241,7 @@ pub(super) fn searched(entry: &Entry) -> Option<String> {
     }
 }
 
-/// Searches by reading every file: for a program without an index.
+/// Searches by reading every file, for a program without an index.
 pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usize) -> io::Result<Vec<Hit>> {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
@@ -265,7 +265,7 @@ pub(super) fn search(root: &Path, project: Option<&Path>, text: &str, limit: usi
     Ok(hits)
 }
 
-/// The line with the word in it, cut around it.
+/// The line that contains the word, cut around it.
 fn excerpt(text: &str, word: &str) -> String {
     let line = text.lines().find(|line| line.to_lowercase().contains(word)).unwrap_or(text);
     let lower = line.to_lowercase();
@@ -280,14 +280,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_file_leaves_it_out_and_what_is_wanting_ends_the_list() {
+    fn bad_file_is_skipped_but_lack_of_resources_fails() {
         let found = |n: u64| Found {
             path: format!("{n}.edn").into(),
             bytes: n,
             modified: SystemTime::UNIX_EPOCH,
             inode: n,
         };
-        // More than one thread looks at.
+        // Enough files for more than one thread.
         let all: Vec<Found> = (0..1_000).map(found).collect();
         let with = |errno: rustix::io::Errno| {
             side_by_side(

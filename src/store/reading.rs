@@ -1,7 +1,7 @@
-//! A session's bytes into entries, and what is wrong with them.
+//! Reads a session's bytes into entries and faults.
 //!
-//! Pure: knows the lines and nothing of files, locks or repairs. A large file is read on several
-//! threads, a part of its lines on each.
+//! Pure: knows the lines and nothing of files, locks or repairs. Several threads read a large file, each a
+//! part of its lines.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
@@ -13,21 +13,22 @@ use crate::message::EntryId;
 use crate::store::StoreError;
 use crate::store::entry::{Entry, EntryBody, Header};
 
-/// A session's file as it was read.
+/// The content of a session's file.
 #[derive(Debug)]
 pub struct Content {
     /// The first line.
     pub header: Header,
     /// The entries, in the order of the file.
     pub entries: Vec<Arc<Entry>>,
-    /// What is not as it should be.
+    /// The faults that were found.
     pub faults: Vec<Fault>,
-    /// Bytes of the file without a torn tail.
+    /// Length of the file in bytes without a torn tail.
     pub good: usize,
 }
 
 impl Content {
-    /// The entries from the first to the current leaf. A parent that is not there ends the way: what
+    /// The entries from the first to the current leaf. A missing parent ends the branch, so that the rest can
+    /// still be shown.
     /// can be shown is shown.
     pub fn branch(&self) -> Vec<Arc<Entry>> {
         let places: HashMap<&EntryId, usize> =
@@ -41,7 +42,7 @@ impl Content {
         {
             next = entry.parent.as_ref();
             branch.push(entry.clone());
-            // A damaged file could claim a cycle.
+            // A damaged file could contain a cycle.
             if branch.len() > self.entries.len() {
                 break;
             }
@@ -51,46 +52,46 @@ impl Content {
     }
 }
 
-/// Something in a file that is not as it should be.
+/// A fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The last line is cut off. It was never acknowledged.
     TornTail {
-        /// Where it begins, in bytes.
+        /// Its start, in bytes.
         offset: u64,
         /// Its length in bytes.
         length: u64,
     },
-    /// The last line is whole but for its line feed.
+    /// The last line lacks only its line feed.
     NoLineFeed {
-        /// Where it begins, in bytes.
+        /// Its start, in bytes.
         offset: u64,
     },
-    /// A line is no entry.
+    /// A line is not an entry.
     Unreadable {
         /// Its number, from 1.
         line: usize,
-        /// Where it begins, in bytes.
+        /// Its start, in bytes.
         offset: u64,
     },
-    /// An entry follows one that cannot be read. It is taken to follow the last one before it.
+    /// An entry follows one that cannot be read. It then counts as following the last readable one.
     LostParent {
         /// The entry.
         entry: EntryId,
-        /// The one that is not there.
+        /// The missing one.
         parent: EntryId,
     },
-    /// An entry stands twice. The first one counts.
+    /// An entry occurs twice. The first one counts.
     Twice {
         /// The entry.
         entry: EntryId,
     },
-    /// The first line is no header, so that the file cannot be opened.
+    /// The first line is not a header, so the file cannot be opened.
     NoHeader {
         /// What is wrong with it.
         reason: String,
     },
-    /// A fork that was never finished was left behind.
+    /// The remains of an unfinished fork.
     Unfinished,
 }
 
@@ -115,7 +116,7 @@ impl std::fmt::Display for Fault {
 }
 
 impl Fault {
-    /// The fault and what became of it when the session was opened.
+    /// The fault, and how opening the session handled it.
     pub fn handled(&self) -> String {
         let done = match self {
             Self::TornTail { .. } => "It was removed; it had never been acknowledged.",
@@ -132,7 +133,7 @@ impl Fault {
 /// Reads a session's file.
 ///
 /// # Errors
-/// [`StoreError::NoHeader`] and [`StoreError::Newer`]; whatever else is wrong is a [`Fault`].
+/// [`StoreError::NoHeader`] and [`StoreError::Newer`]; everything else is a [`Fault`].
 pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
     let (lines, tail) = split(bytes);
     let no_header = |reason: &str| StoreError::NoHeader { path: path.to_owned(), reason: reason.to_owned() };
@@ -156,7 +157,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
     if !tail.is_empty() {
         let offset = offset(lines.len());
         match Entry::read(tail) {
-            // Whole: a line that is cut off anywhere lacks its closing brace.
+            // The line is complete, because a truncated line lacks its closing brace.
             Some(entry) => {
                 entries.push(Arc::new(entry));
                 faults.push(Fault::NoLineFeed { offset });
@@ -168,7 +169,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Content, StoreError> {
     Ok(Content { header, entries, faults, good })
 }
 
-/// The part with whole lines, and what stands behind the last line feed.
+/// The part with complete lines, and the rest after the last line feed.
 pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b'\n', bytes) {
         Some(end) => bytes.split_at(end.saturating_add(1)),
@@ -176,20 +177,20 @@ pub(super) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The entries of lines, and the lines that are none.
+/// The entries, and the lines that are not entries.
 pub(super) struct Body {
     pub(super) entries: Vec<Arc<Entry>>,
     pub(super) faults: Vec<Fault>,
 }
 
-/// Reads lines, of which the first has number `line` and begins at byte `offset`.
+/// Reads lines. The first has number `line` and starts at byte `offset`.
 pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(READING_THREADS);
     let parts = if lines.len() < READING_PART_BYTES.saturating_mul(2) { 1 } else { threads };
     let mut pieces = Vec::with_capacity(parts);
     let mut rest = lines;
     for left in (1..=parts).rev() {
-        // Whole lines: from about the right size on to the next line feed.
+        // Complete lines: from about the right size to the next line feed.
         let from = rest.len() / left;
         let end = match memchr::memchr(b'\n', rest.get(from..).unwrap_or_default()) {
             Some(end) if left > 1 => from.saturating_add(end).saturating_add(1),
@@ -209,7 +210,7 @@ pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
             read.extend(
                 running
                     .into_iter()
-                    // Reading does not panic; if it did, it would be done again here.
+                    // Reading does not panic; if it did, it would be repeated here.
                     .map(|(piece, thread)| thread.join().unwrap_or_else(|_| Piece::read(piece))),
             );
             read
@@ -229,10 +230,10 @@ pub(super) fn body(lines: &[u8], line: usize, offset: usize) -> Body {
     all
 }
 
-/// Some lines, read on one thread.
+/// Some lines, for one thread.
 struct Piece {
     entries: Vec<Arc<Entry>>,
-    /// Lines that are no entry: their number and offset in the piece, from 0.
+    /// Lines that are not entries: number and offset in the piece, from 0.
     unreadable: Vec<(usize, usize)>,
     lines: usize,
 }
@@ -254,8 +255,8 @@ impl Piece {
     }
 }
 
-/// In a file with lines that cannot be read: an entry whose parent is gone follows the entry before it,
-/// so that the history before the damage stays in sight. An entry that stands twice counts once.
+/// For a file with unreadable lines: an entry without its parent follows the entry before it, so that the
+/// history before the damage stays visible. A repeated entry counts once.
 fn bridge(entries: &mut Vec<Arc<Entry>>, faults: &mut Vec<Fault>) {
     let mut known: HashSet<EntryId> = HashSet::with_capacity(entries.len());
     let mut last: Option<EntryId> = None;
@@ -280,8 +281,7 @@ fn set_parent(entry: &mut Entry, parent: Option<EntryId>) {
     entry.parent = parent;
 }
 
-/// Faults of order that [`read`] looks for only in a damaged file: parents that are not there, entries
-/// that stand twice.
+/// Faults of order, for which [`read`] looks only in a damaged file: missing parents and repeated entries.
 pub(super) fn check_order(content: &mut Content) {
     if !content.faults.iter().any(|fault| matches!(fault, Fault::Unreadable { .. })) {
         bridge(&mut content.entries, &mut content.faults);

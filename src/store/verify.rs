@@ -1,4 +1,5 @@
-//! Checking a session's file, and repairing it without losing a byte: the file as it was is kept.
+//! Checks a session's file, and repairs it without losing a byte: the original file is kept. Does not know
+//! who runs sessions.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,40 +12,40 @@ use crate::store::listing::{header, seen};
 use crate::store::reading::{self, Content, Fault};
 use crate::store::{StoreError, children, journal, size};
 
-/// What a check of one file came to.
+/// The result of checking one file.
 #[derive(Debug)]
 pub struct Report {
     /// The file.
     pub path: PathBuf,
-    /// The session, where the header says it.
+    /// The session, if the header names it.
     pub session: Option<SessionId>,
-    /// Entries that can be read.
+    /// Readable entries.
     pub entries: usize,
     /// The file's size in bytes.
     pub bytes: u64,
-    /// What is wrong.
+    /// The faults that were found.
     pub faults: Vec<Fault>,
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repaired {
-    /// The file is whole; the one before stands there.
+    /// The file is repaired; a copy holds the original.
     Rewritten {
-        /// The copy of the file as it was.
+        /// The copy of the original file.
         copy: PathBuf,
     },
-    /// There was nothing to save in it, and it was given another name.
+    /// The file contained nothing to save and was renamed.
     SetAside {
-        /// Where it is now.
+        /// Its new path.
         to: PathBuf,
     },
 }
 
-/// Checks a file, without a lock and without changing it.
+/// Checks a file, without a lock and without changes.
 ///
 /// # Errors
-/// When it cannot be read, or was written by a newer program.
+/// If it cannot be read, or a newer program wrote it.
 pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
     let mut report =
         Report { path: path.to_owned(), session: None, entries: 0, bytes: size(bytes), faults: Vec::new() };
@@ -68,11 +69,11 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
     Ok(report)
 }
 
-/// Repairs a file that a check found faults in; `None` where there were none. The file gets its place
-/// when the new one is whole and on disk, and the old one stays beside it.
+/// Repairs a file with faults; `None` if it has none. The repaired file replaces the original only once it is
+/// complete and on disk; the original is kept next to it.
 ///
 /// # Errors
-/// When a process has the session open, or the system refuses.
+/// If a process has the session open, or the system refuses.
 pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>, StoreError> {
     let failed = |error| StoreError::io("Cannot repair", path, error);
     let lock = journal::lock(path, files)?;
@@ -120,13 +121,13 @@ pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>,
     Ok(Some(Repaired::Rewritten { copy }))
 }
 
-/// The entries of a file whose first line is no header.
+/// The entries of a file without a header.
 fn headless(bytes: &[u8]) -> Vec<Arc<Entry>> {
     reading::body(reading::split(bytes).0, 1, 0).entries
 }
 
-/// A header for a file that lost its own: the session is named by the file, its folder by its neighbours,
-/// which are of the same project. `None` where the file has no entry that would be worth it.
+/// A new header for a file that lost its own. The file's name gives the session; its neighbours, of the same
+/// project, give the folder. `None` if the file contains no useful entry.
 fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<Arc<Entry>>)>> {
     let entries = headless(bytes);
     let name = path.file_stem().and_then(|name| name.to_str());
@@ -153,7 +154,7 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<A
     Ok(Some((content.header, content.entries)))
 }
 
-/// A name beside `path` that is free: with `what`, and a number where that is taken.
+/// A free name next to `path`: with `what`, and with a number if that is taken.
 fn free_name(path: &Path, what: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names = (1u32..).map(|number| match number {
