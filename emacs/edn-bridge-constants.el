@@ -169,7 +169,7 @@
     "accept-edits"
     "read-only"
     "yolo")
-  "What tools may do without asking: the names of the modes.")
+  "Names of the permission modes: what tools may do without asking.")
 
 (provide 'edn-bridge-constants)
 
