@@ -1,9 +1,9 @@
 //! Queries in EQL over a graph that describes itself.
 //!
-//! A query is text; [`parse`] makes it a tree, `compile` gives it the graph's numbers, `plan` finds the
-//! ways from what is known, `run` answers. What can be asked is declared in `resolvers`, one file for
-//! each namespace. Knows EDN and the plain types of the session API; what the process is at the moment of
-//! a query, a [`world::World`] says, which the runtime makes from its snapshots.
+//! A query is text. [`parse`] turns it into a tree, `compile` replaces names by the graph's numbers, `plan`
+//! finds the ways from known attributes to others, and `run` answers. `resolvers` declares the attributes,
+//! one file per namespace. Knows EDN and the plain types of the session API. A [`world::World`] gives the
+//! state of the process at the moment of a query; the runtime makes it from its snapshots.
 
 pub mod ast;
 pub mod compile;
@@ -32,7 +32,7 @@ use crate::value::{Map, Value};
 
 pub use resolvers::graph;
 
-/// A query that is ready to be run.
+/// A query that is ready to run.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     level: Arc<Level>,
@@ -40,18 +40,18 @@ pub struct Prepared {
     strict: bool,
 }
 
-/// Queries by their text, with all that was planned for them.
+/// Prepared queries by their text, with their plans.
 static PREPARED: LazyLock<RwLock<HashMap<Box<str>, Arc<Level>>>> = LazyLock::new(RwLock::default);
 
-/// How many queries are kept.
+/// The number of prepared queries.
 pub fn kept() -> usize {
     PREPARED.read().unwrap_or_else(PoisonError::into_inner).len()
 }
 
-/// Reads a query, or takes it from those that were read before.
+/// Reads a query, or takes the prepared one.
 ///
 /// # Errors
-/// `request/invalid-query` with `:data {:offset …}` where the text is no query, or `:entity` no map.
+/// `request/invalid-query` with `:data {:offset …}` if the text is not a query, or `:entity` is not a map.
 pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
     let entity = match &query.entity {
         None => Map::new(),
@@ -62,7 +62,7 @@ pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
         Some(level) => level,
         None => {
             let parsed = parse::parse(&query.text).map_err(|error| {
-                ApiError::new(ErrorCode::InvalidQuery, format!("The query is no EQL. {error}"))
+                ApiError::new(ErrorCode::InvalidQuery, format!("The query is not valid EQL. {error}"))
                     .with("offset", Value::from(error.offset))
                     .with("expected", error.expected)
             })?;
@@ -74,14 +74,14 @@ pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
     Ok(Prepared { level, entity, strict: query.strict })
 }
 
-/// How queries were answered since the process was started.
+/// Counts of answered queries since the process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// How many were.
+    /// Answered queries.
     pub answered: u64,
-    /// How long they took together, in microseconds.
+    /// Their total time, in microseconds.
     pub micros: u64,
-    /// How long the slowest one took, in microseconds.
+    /// The time of the slowest one, in microseconds.
     pub slowest: u64,
 }
 
@@ -129,12 +129,12 @@ fn entity(text: &str) -> Result<Map<'static>, ApiError> {
 }
 
 impl Prepared {
-    /// Whether answering waits for the disk or for a change, so that it needs a thread of its own.
+    /// Whether the query waits for the disk or for a change and therefore needs a thread of its own.
     pub fn waits(&self) -> bool {
         self.level.mutates() || self.level.is_slow(graph())
     }
 
-    /// Makes the query's changes, one after the other, each when the one before is done.
+    /// Runs the query's mutations in order, each after the previous one has finished.
     pub fn mutate(&self, api: &dyn SessionApi, call: &Call) -> Outcomes {
         let mut outcomes = Vec::new();
         for (place, ask) in self.level.asks.iter().enumerate() {
@@ -159,11 +159,10 @@ impl Prepared {
         outcomes
     }
 
-    /// Answers from one moment of the process; with what counts the answer's memory until it was sent.
+    /// Answers from one snapshot of the process. The second value counts the answer's memory until it was sent.
     ///
     /// # Errors
-    /// `runtime/query-failed` where a bound was reached, or where the query is strict and not all of it
-    /// could be resolved.
+    /// `runtime/query-failed` if a bound was reached, or if a strict query could not be resolved completely.
     pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<(QueryAnswer, Held), ApiError> {
         let begun = Instant::now();
         let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
@@ -171,7 +170,7 @@ impl Prepared {
         let answered = answered.map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
         let errors = Some(answered.errors).filter(|errors| !errors.is_empty());
         if self.strict && (!answered.missing.is_empty() || errors.is_some()) {
-            let message = "The query is strict, and not all of it could be resolved.";
+            let message = "The query is strict, and a part of it could not be resolved.";
             let mut error = ApiError::new(ErrorCode::QueryFailed, message)
                 .with("missing", Value::vector(answered.missing));
             if let Some(errors) = errors {

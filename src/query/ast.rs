@@ -1,17 +1,16 @@
-//! A query as data, and back into text.
+//! A query as data, and its conversion back to text.
 //!
-//! The shapes are those of the EDN Query Language. What was written is kept: a query that is parsed and
-//! printed is the same query, up to blanks, comments and metadata. Knows values; nothing of attributes
-//! that exist or of who answers them.
+//! The shapes are those of the EDN Query Language. A query that is parsed and printed stays the same, except
+//! for blanks, comments and metadata. Knows values; knows neither existing attributes nor resolvers.
 
 use std::fmt;
 
 use crate::value::{Map, Text, Value};
 
-/// What is asked of one entity.
+/// A query of one entity.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Query {
-    /// The asks, in the order in which they were written.
+    /// The asks, in the order of the text.
     pub asks: Vec<Ask>,
 }
 
@@ -20,18 +19,18 @@ pub struct Query {
 pub enum Ask {
     /// `:key`, `[:key value]`, `[:key _]`
     Property {
-        /// What is asked for.
+        /// The requested key.
         key: Key,
         /// `(:key {…})`
         params: Option<Map<'static>>,
     },
     /// `{:key [:a :b]}`
     Join {
-        /// What is asked for.
+        /// The requested key.
         key: Key,
-        /// The params, and how they were written.
+        /// The params, and their place in the text.
         params: Option<JoinParams>,
-        /// What is asked of what is found there.
+        /// The query of the entities that it leads to.
         sub: Sub,
     },
     /// `(name {…})`, or `{(name {…}) [:a]}`
@@ -40,14 +39,14 @@ pub enum Ask {
         name: Text<'static>,
         /// Its params.
         params: Map<'static>,
-        /// What is asked of its result.
+        /// The query of its result.
         sub: Option<Query>,
     },
-    /// `*`: everything that is known.
+    /// `*`: all known attributes.
     All,
 }
 
-/// What stands in the place of a property.
+/// The key of a property or join.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Key {
     /// An attribute of the entity.
@@ -63,7 +62,7 @@ pub enum Key {
 pub struct JoinParams {
     /// The params.
     pub map: Map<'static>,
-    /// Written around the whole join, `({:key […]} {…})`, and not around the key, `{(:key {…}) […]}`.
+    /// Whether they enclose the whole join, `({:key […]} {…})`, rather than the key, `{(:key {…}) […]}`.
     pub around: bool,
 }
 
@@ -72,14 +71,14 @@ pub struct JoinParams {
 pub enum Sub {
     /// `[…]`
     Query(Query),
-    /// `{:a/id […] :b/id […]}`: one query for each kind of entity.
+    /// `{:a/id […] :b/id […]}`: one query per kind of entity.
     Union(Vec<(Text<'static>, Query)>),
-    /// `...`, or a number: the same query again, all the way or so many levels down.
+    /// `...` or a number: the same query again, without limit or for that many levels.
     Recursion(Option<u32>),
 }
 
 impl Key {
-    /// The key under which the result holds the answer.
+    /// The key of the answer in the result.
     pub fn result_key(&self) -> Value<'static> {
         match self {
             Self::Attribute(name) | Self::Link(name) => Value::Keyword(name.clone()),

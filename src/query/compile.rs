@@ -1,4 +1,4 @@
-//! A query made ready for a graph: names are numbers, and each level keeps what it planned.
+//! A query compiled for a graph: names are numbers, and each level keeps its plans. Runs nothing.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,57 +8,57 @@ use crate::query::ast::{Ask, Key, Query, Sub};
 use crate::query::graph::{Attr, Bits, Cost, Graph, ResolverId, Run};
 use crate::value::{Map, Text, Value};
 
-/// One level of a query: what is asked of one kind of entity.
+/// One level of a query: the query of one kind of entity.
 #[derive(Debug)]
 pub struct Level {
     /// The asks.
     pub asks: Vec<LevelAsk>,
-    /// Whether each answer has a key of its own for certain, so that none has to be looked for.
+    /// Whether all answers certainly have distinct keys, so that no duplicate has to be looked for.
     pub distinct: bool,
-    /// For each kind of entity that was met, which asks are fields of what is at hand.
+    /// The asks that are fields of a handle, per kind of entity.
     direct: RwLock<Vec<(Bits, Direct)>>,
 }
 
-/// For each ask the field that it is, where it is one.
+/// The field of each ask, if it is one.
 pub type Direct = Arc<[Option<Field>]>;
 
-/// A field of a handle: the resolver, the handle's attribute and the output's place.
+/// A field of a handle: its reader, the handle's attribute and the output's place.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// How it is read.
+    /// Reads it.
     pub read: fn(&crate::query::graph::Handle, usize) -> Value<'static>,
-    /// Whose field it is.
+    /// The handle's attribute.
     pub handle: Attr,
-    /// Which one.
+    /// Its place among the outputs.
     pub place: usize,
 }
 
 /// One ask.
 #[derive(Debug)]
 pub struct LevelAsk {
-    /// Where the answer stands in the result.
+    /// The key of the answer in the result.
     pub key: Value<'static>,
-    /// What is asked.
+    /// The request.
     pub what: What,
 }
 
-/// What is asked.
+/// The request of one ask.
 #[derive(Debug)]
 pub enum What {
     /// An attribute of the entity.
     Attribute {
         /// Which.
         name: Name,
-        /// The ask's params; `None` without any that a resolver would see.
+        /// The ask's params; `None` if a resolver would see none.
         params: Option<Map<'static>>,
-        /// What is asked of the entities there.
+        /// The query of the entities that it leads to.
         sub: Option<LevelSub>,
     },
-    /// The same entity again, below a key of its own; params are added to what is known.
+    /// The same entity again below another key, with added params.
     Placeholder {
-        /// What is added.
+        /// The added params.
         params: Map<'static>,
-        /// What is asked.
+        /// The query.
         sub: LevelSub,
     },
     /// An entity by its ident.
@@ -67,16 +67,16 @@ pub enum What {
         name: Name,
         /// The ident's value.
         value: Value<'static>,
-        /// What is asked of it.
+        /// The query of that entity.
         sub: Option<LevelSub>,
     },
     /// An attribute of the root.
     Link {
         /// Which.
         name: Name,
-        /// The ask's params; `None` without any that a resolver would see.
+        /// The ask's params; `None` if a resolver would see none.
         params: Option<Map<'static>>,
-        /// What is asked of the entities there.
+        /// The query of the entities that it leads to.
         sub: Option<LevelSub>,
     },
     /// A mutation's result.
@@ -85,17 +85,17 @@ pub enum What {
         name: Text<'static>,
         /// Its params.
         params: Map<'static>,
-        /// What is asked of the result.
+        /// The query of the result.
         sub: Option<LevelSub>,
     },
-    /// Everything that is known.
+    /// All known attributes.
     All,
 }
 
-/// An attribute's name: a number where the graph knows it.
+/// An attribute's name, with its number if the graph knows it.
 #[derive(Debug, Clone)]
 pub struct Name {
-    /// As it was written.
+    /// The name in the text.
     pub text: Text<'static>,
     /// The attribute.
     pub attr: Option<Attr>,
@@ -106,9 +106,9 @@ pub struct Name {
 pub enum LevelSub {
     /// A query.
     Level(Level),
-    /// A query for each kind of entity.
+    /// One query per kind of entity.
     Union(Vec<(Name, Level)>),
-    /// The level that the join stands in, once more.
+    /// The enclosing level again.
     Again(Option<u32>),
 }
 
@@ -116,7 +116,7 @@ pub enum LevelSub {
 const ALIAS: &str = "pathom/as";
 
 impl Level {
-    /// A level for the names that `attr` knows.
+    /// Compiles a level; `attr` maps known names to numbers.
     pub fn new(query: &Query, attr: &dyn Fn(&str) -> Option<Attr>) -> Self {
         let made = |asks: Vec<&Ask>| asks.into_iter().map(|ask| LevelAsk::new(ask, attr)).collect::<Vec<_>>();
         let mut asks = made(once(query.asks.iter()));
@@ -130,7 +130,7 @@ impl Level {
         Self { asks, distinct, direct: RwLock::default() }
     }
 
-    /// Which asks are fields of handles that entities of that kind have.
+    /// The asks that are fields of the handles of entities of that kind.
     pub fn direct(&self, graph: &Graph, known: &Bits) -> Direct {
         let kept = self.direct.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fields)) = kept.iter().find(|(kind, _)| kind == known) {
@@ -155,13 +155,13 @@ impl Level {
         fields
     }
 
-    /// Whether answering may read the disk, so that it should not be done on a connection's thread.
+    /// Whether the query may read the disk and should not run on a connection's thread.
     pub fn is_slow(&self, graph: &Graph) -> bool {
         let mut seen = Bits::default();
         self.asks.iter().any(|ask| ask.is_slow(graph, &mut seen))
     }
 
-    /// Whether it changes anything.
+    /// Whether it contains a mutation.
     pub fn mutates(&self) -> bool {
         self.asks.iter().any(|ask| matches!(ask.what, What::Mutation { .. }))
     }

@@ -1,14 +1,15 @@
-//! How a query would be answered, as data: for each ask the resolvers that run, in order, and the
-//! alternatives. Nothing is run; below a join the entities are taken to be known as their resolver says.
+//! Explains a query as data: for each ask its resolvers in order, and the alternatives. Runs nothing. Below a
+//! join, the explanation assumes the attributes that the resolver declares for its entities.
 
 use crate::query::ast::{Ask, Key, Query, Sub};
 use crate::query::graph::{Bits, Graph, ResolverId};
 use crate::value::{Map, Value};
 
-/// Explains a query from what is known at the start.
+/// Explains a query for the given known attributes.
 ///
-/// Each ask is a map with `:ask`, and `:steps` (symbols in the order in which they run), `:alternatives`,
-/// `:known true` or `:unreachable true`, and below a join `:join` with the same again.
+/// Each ask is a map with `:ask`, and one of `:steps` (symbols in the order in which they run),
+/// `:alternatives`, `:known true` or `:unreachable true`. Below a join, `:join` holds the same for the
+/// sub-query.
 pub fn explain(graph: &Graph, query: &Query, entity: &Map<'static>) -> Value<'static> {
     let names =
         entity.iter().filter_map(|(key, _)| key.as_keyword().filter(|name| graph.attr(name).is_some()));
@@ -85,7 +86,7 @@ fn one(graph: &Graph, ask: &Ask, known: &Bits) -> Map<'static> {
     map
 }
 
-/// Notes how an attribute is found, and returns what the entities there are known by.
+/// Records how an attribute is found, and returns the known attributes of the entities that it leads to.
 fn steps(graph: &Graph, name: &str, known: &Bits, map: &mut Map<'static>) -> Bits {
     let Some(attr) = graph.attr(name) else {
         map.put("unreachable", true);
@@ -115,7 +116,7 @@ fn steps(graph: &Graph, name: &str, known: &Bits, map: &mut Map<'static>) -> Bit
     bits(graph, sub.copied())
 }
 
-/// The names that look most like one that is not there, for a message to a person.
+/// The existing names that are most similar to an unknown one, for an error message.
 pub fn nearest(graph: &Graph, name: &str) -> Vec<&'static str> {
     let last = name.rsplit('/').next().unwrap_or(name);
     let mut near: Vec<(usize, &'static str)> = graph
@@ -130,7 +131,7 @@ pub fn nearest(graph: &Graph, name: &str) -> Vec<&'static str> {
     near.into_iter().take(5).map(|(_, name)| name).collect()
 }
 
-/// How many letters have to be changed, added or left out.
+/// The number of letters to change, add or remove.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

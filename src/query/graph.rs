@@ -1,8 +1,7 @@
-//! What can be asked, and by which ways it is found: attributes, resolvers, mutations.
+//! The graph: attributes, resolvers and mutations.
 //!
-//! A resolver says what it needs (inputs) and what it gives (outputs); the graph is made of nothing else.
-//! Names are numbers from here on, so that planning and running compare no text. Knows nothing of what a
-//! resolver does.
+//! A resolver declares its inputs and outputs; the graph consists of nothing else. It replaces names by
+//! numbers, so that planning and running compare no text. Knows nothing of what a resolver does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -16,25 +15,25 @@ use crate::query::world::{EntryView, SessionView, World};
 use crate::session::{ApiError, Call, Reply, SessionApi};
 use crate::value::{Map, Value};
 
-/// A part of the graph: what one file of resolvers declares.
+/// A part of the graph: the declarations of one file of resolvers.
 #[derive(Debug, Clone, Copy)]
 pub struct Namespace {
-    /// The attributes: name and what it is.
+    /// The attributes: name and description.
     pub attributes: &'static [(&'static str, &'static str)],
-    /// The ways to them.
+    /// The resolvers that provide them.
     pub resolvers: &'static [Resolver],
-    /// What can be changed.
+    /// The mutations.
     pub mutations: &'static [Mutation],
 }
 
-/// A way from what is known to what is asked.
+/// A way from known attributes to others.
 #[derive(Debug, Clone, Copy)]
 pub struct Resolver {
     /// Its symbol.
     pub name: &'static str,
-    /// What it needs.
+    /// Its inputs.
     pub input: &'static [Input],
-    /// What it gives.
+    /// Its outputs.
     pub output: &'static [Output],
     /// How much a planner should avoid it.
     pub cost: Cost,
@@ -45,22 +44,22 @@ pub struct Resolver {
 /// How much a planner should avoid a resolver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
-    /// Reads what is at hand.
+    /// Reads data in memory.
     Ready,
-    /// Answers for the query's session, whatever the entity is: only where the entity itself leads nowhere.
+    /// Answers for the query's session, whatever the entity is. Used only if the entity itself leads nowhere.
     Seed,
-    /// Reads the disk: such a query runs beside the connection's thread.
+    /// Reads the disk. Such a query does not run on the connection's thread.
     Slow,
 }
 
-/// What a resolver needs.
+/// An input of a resolver.
 #[derive(Debug, Clone, Copy)]
 pub enum Input {
-    /// It cannot run without.
+    /// The resolver cannot run without it.
     Required(&'static str),
-    /// It is given where it can be found.
+    /// The resolver gets it if it can be found.
     Optional(&'static str),
-    /// What a query of the attribute answers, as a join would.
+    /// The answer of a query of the attribute, as for a join.
     Nested(&'static str, &'static str),
 }
 
@@ -73,23 +72,23 @@ impl Input {
     }
 }
 
-/// What a resolver gives.
+/// An output of a resolver.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     /// The attribute.
     pub name: &'static str,
-    /// The attributes that the entities there are known by, where it leads to entities.
+    /// The known attributes of the entities, if it leads to entities.
     pub sub: &'static [&'static str],
 }
 
-/// How a resolver is run.
+/// How to run a resolver.
 #[derive(Clone, Copy)]
 pub enum Run {
-    /// Once for an entity.
+    /// Once per entity.
     One(fn(&Env<'_>, &Inputs<'_>) -> Found),
-    /// Once for a list of entities; as many answers as entities, in order.
+    /// Once for a list of entities. Returns one answer per entity, in order.
     Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>),
-    /// Once for each output that is asked for, by its place; the one input is a handle.
+    /// Once per requested output, given its place. The only input is a handle.
     Fields(fn(&Handle, usize) -> Value<'static>),
 }
 
@@ -103,9 +102,9 @@ impl std::fmt::Debug for Run {
     }
 }
 
-/// What every resolver is given.
+/// The environment of every resolver.
 pub struct Env<'a> {
-    /// The process.
+    /// The state of the process.
     pub world: &'a dyn World,
     /// The graph itself.
     pub graph: &'a Graph,
@@ -117,7 +116,7 @@ impl Env<'_> {
     /// A count among the params.
     ///
     /// # Errors
-    /// Where there is something else.
+    /// If the param has another type.
     pub fn count(&self, name: &'static str) -> Result<Option<usize>, Failure> {
         match self.params.get_keyword(name) {
             None | Some(Value::Nil) => Ok(None),
@@ -159,7 +158,7 @@ impl Inputs<'_> {
         self.value(name)?.as_str()
     }
 
-    /// The session, for resolvers that need its handle.
+    /// The session, for resolvers with a session handle as input.
     pub fn session(&self) -> Option<&Arc<dyn SessionView>> {
         self.values.iter().find_map(|(_, given)| match given {
             Given::Datum(Datum::Node(Handle::Session(session))) => Some(session),
@@ -167,7 +166,7 @@ impl Inputs<'_> {
         })
     }
 
-    /// The entry, for resolvers that need its handle.
+    /// The entry, for resolvers with an entry handle as input.
     pub fn entry(&self) -> Option<&Arc<EntryView>> {
         self.values.iter().find_map(|(_, given)| match given {
             Given::Datum(Datum::Node(Handle::Entry(entry))) => Some(entry),
@@ -176,31 +175,31 @@ impl Inputs<'_> {
     }
 }
 
-/// What a resolver found: outputs by name. An output that is left out was not found.
+/// The outputs of a resolver, by name. A missing output was not found.
 pub type Answer = Vec<(&'static str, Datum)>;
 
-/// What a resolver found, or why it failed.
+/// The outputs of a resolver, or its failure.
 pub type Found = Result<Answer, Failure>;
 
-/// Why a resolver found nothing at all.
+/// Why a resolver failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What happened and what to do.
+    /// The cause, and what to do about it.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure that says so.
+    /// A failure with that message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
 }
 
-/// What stands at an attribute.
+/// The value of an attribute.
 #[derive(Clone)]
 pub enum Datum {
-    /// Plain data. A map, or a list of maps, can be joined: its keys are what is known.
+    /// Plain data. A map, or a list of maps, can be joined; its keys are then known attributes.
     Value(Value<'static>),
     /// An entity.
     Node(Handle),
@@ -214,7 +213,7 @@ impl<T: Into<Value<'static>>> From<T> for Datum {
     }
 }
 
-/// An entity whose attributes are found without looking it up again.
+/// An entity whose attributes need no further lookup.
 #[derive(Clone)]
 pub enum Handle {
     /// A live session.
@@ -226,7 +225,7 @@ pub enum Handle {
 }
 
 impl Handle {
-    /// The attribute under which an entity is known by its handle. It cannot be asked for.
+    /// The attribute that holds the handle. A query cannot ask for it.
     pub fn attribute(&self) -> &'static str {
         match self {
             Self::Session(_) => SESSION,
@@ -235,7 +234,7 @@ impl Handle {
         }
     }
 
-    /// What is shown where the entity is asked for without saying what of it.
+    /// The value of an entity that is requested without a sub-query.
     pub fn to_value(&self) -> Value<'static> {
         match self {
             Self::Session(session) => {
@@ -272,16 +271,16 @@ const HANDLES: [(&str, &str); 3] = [
     (ENTRY, "A journal entry, inside the engine."),
 ];
 
-/// A change, made through the session API.
+/// A change through the session API.
 #[derive(Clone, Copy)]
 pub struct Mutation {
     /// Its symbol.
     pub name: &'static str,
     /// What it does.
     pub doc: &'static str,
-    /// The op whose checks its params pass.
+    /// The op that checks its params.
     pub op: Op,
-    /// The op's params from the mutation's: those that differ in name.
+    /// Converts the mutation's params to the op's, for those that differ in name.
     pub params: fn(&Map<'static>) -> Map<'static>,
     /// The attributes of the result.
     pub output: &'static [&'static str],
@@ -296,7 +295,7 @@ impl std::fmt::Debug for Mutation {
 }
 
 impl Mutation {
-    /// Checks the params as the op would, then calls. The answer comes with `reply`.
+    /// Checks the params like the op, then calls it. `reply` gets the answer.
     pub fn call(&self, api: &dyn SessionApi, call: Call, params: &Map<'static>, reply: Reply<Map<'static>>) {
         let params = (self.params)(params);
         if let Err(invalid) = self.op.spec().check(&Value::from(params.clone())) {
@@ -327,7 +326,7 @@ impl ResolverId {
     }
 }
 
-/// Most attributes and most resolvers of a graph.
+/// The maximum of attributes and of resolvers in a graph.
 const MOST: usize = 512;
 
 /// A set of attributes or resolvers.
@@ -335,12 +334,12 @@ const MOST: usize = 512;
 pub struct Bits([u64; MOST / 64]);
 
 impl Bits {
-    /// Is it in the set?
+    /// Whether it is in the set.
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
     }
 
-    /// Adds it; false if it was there.
+    /// Adds it; false if it is already in the set.
     pub fn add(&mut self, at: usize) -> bool {
         let bit = 1 << (at % 64);
         match self.0.get_mut(at / 64) {
@@ -353,7 +352,7 @@ impl Bits {
         }
     }
 
-    /// Takes it out.
+    /// Removes it.
     pub fn remove(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at / 64) {
             *word &= !(1 << (at % 64));
@@ -361,21 +360,21 @@ impl Bits {
     }
 }
 
-/// Why declarations make no graph. A mistake in the program, found by its first test.
+/// Why declarations do not form a graph: a mistake in the program, which its first test finds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// An attribute is used that nothing declares.
     #[error("{resolver} uses {attribute}, which is not declared")]
     Undeclared {
-        /// Who uses it.
+        /// Its user.
         resolver: &'static str,
         /// The attribute.
         attribute: String,
     },
-    /// Two declarations have one name.
+    /// Two declarations have the same name.
     #[error("{0} is declared twice")]
     Twice(&'static str),
-    /// A resolver needs what only it gives.
+    /// A resolver requires its own output.
     #[error("{resolver} needs {attribute}, which it gives itself")]
     Cycle {
         /// The resolver.
@@ -383,10 +382,10 @@ pub enum GraphError {
         /// The attribute.
         attribute: &'static str,
     },
-    /// A nested input is no query.
+    /// A nested input is not a query.
     #[error("{0} has a nested input that is no query")]
     Nested(&'static str),
-    /// There are more than the engine has numbers for.
+    /// There are more than the engine's number range holds.
     #[error("there are more than {MOST} attributes or resolvers")]
     TooMany,
 }
@@ -400,14 +399,14 @@ pub struct Graph {
     providers: Vec<Vec<ResolverId>>,
     mutations: Vec<Mutation>,
     plans: RwLock<HashMap<Bits, Arc<Plan>>>,
-    /// A query for each attribute, made when they are first asked for.
+    /// An example query per attribute, made on first use.
     examples: OnceLock<BTreeMap<Attr, String>>,
 }
 
-/// A resolver, with numbers for names.
+/// A resolver with numbers for names.
 #[derive(Debug)]
 pub struct Node {
-    /// What was declared.
+    /// Its declaration.
     pub spec: Resolver,
     /// The inputs.
     pub input: Vec<NodeInput>,
@@ -415,21 +414,21 @@ pub struct Node {
     pub output: Vec<Attr>,
 }
 
-/// An input, with numbers for names.
+/// An input with numbers for names.
 #[derive(Debug)]
 pub struct NodeInput {
     /// The name.
     pub name: &'static str,
     /// The attribute.
     pub attr: Attr,
-    /// Whether the resolver cannot run without.
+    /// Whether the resolver cannot run without it.
     pub required: bool,
     /// The query of a nested input.
     pub nested: Option<Level>,
 }
 
 impl Graph {
-    /// A graph of nothing.
+    /// An empty graph.
     pub fn empty() -> Self {
         Self {
             attributes: Vec::new(),
@@ -442,7 +441,7 @@ impl Graph {
         }
     }
 
-    /// A graph of declarations.
+    /// Builds a graph from declarations.
     ///
     /// # Errors
     /// See [`GraphError`].
@@ -510,12 +509,12 @@ impl Graph {
         Ok(())
     }
 
-    /// The attribute of that name, where it can be asked for.
+    /// The attribute with that name, if a query can ask for it.
     pub fn attr(&self, name: &str) -> Option<Attr> {
         self.any_attr(name).filter(|attr| attr.place() >= HANDLES.len())
     }
 
-    /// The attribute of that name, handles included.
+    /// The attribute with that name, including handles.
     pub(super) fn any_attr(&self, name: &str) -> Option<Attr> {
         self.names.get(name).copied()
     }
@@ -525,7 +524,7 @@ impl Graph {
         self.attributes.get(attr.place()).map_or("", |(name, _)| name)
     }
 
-    /// All attributes that can be asked for: name and what it is.
+    /// All attributes of queries: name and description.
     pub fn attributes(&self) -> impl Iterator<Item = (Attr, &'static str, &'static str)> {
         let numbered = (0..).map(Attr).zip(&self.attributes).skip(HANDLES.len());
         numbered.map(|(attr, (name, doc))| (attr, *name, *doc))
@@ -541,7 +540,7 @@ impl Graph {
         self.resolvers.get(id.place())
     }
 
-    /// The resolvers that give an attribute, in the order of their declaration.
+    /// The resolvers that provide an attribute, in the order of their declaration.
     pub fn providers(&self, attr: Attr) -> &[ResolverId] {
         self.providers.get(attr.place()).map(Vec::as_slice).unwrap_or_default()
     }
@@ -551,12 +550,12 @@ impl Graph {
         &self.mutations
     }
 
-    /// A query for each attribute that one can be made for, made once.
+    /// An example query for each attribute that allows one, made once.
     pub(super) fn examples(&self, make: fn(&Self) -> BTreeMap<Attr, String>) -> &BTreeMap<Attr, String> {
         self.examples.get_or_init(|| make(self))
     }
 
-    /// The ways from what is known, planned once for each set.
+    /// The ways from the known attributes, planned once per set.
     pub fn plan(&self, known: &Bits) -> Arc<Plan> {
         if let Some(plan) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(known) {
             return plan.clone();

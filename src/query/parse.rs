@@ -1,8 +1,8 @@
-//! Text into a query.
+//! Parses text into a query.
 //!
-//! The codec reads the form; this room says whether the form is a query, and if not, where and what was
-//! expected. A value knows no place in a text, so a refusal names the way to the form that is wrong, and
-//! the place is looked up only then. The grammar stands in `grammar/eql.ebnf`.
+//! The codec reads the form. This module decides whether the form is a query, and if not, reports the place
+//! and what was expected there. A value does not know its place in the text, so an error carries the path to
+//! the wrong form, and the place is looked up only then. `grammar/eql.ebnf` is the grammar.
 
 use crate::edn;
 use crate::limits::{MAX_QUERY_BYTES, MAX_QUERY_DEPTH};
@@ -11,22 +11,22 @@ use crate::value::{Map, Text, Value};
 
 mod place;
 
-/// Why a text is no query, and where.
+/// Why a text is not a query, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("At offset {offset}: expected {expected}, found {found}.")]
 pub struct ParseError {
-    /// The offset in bytes of the form that is wrong.
+    /// The offset of the wrong form, in bytes.
     pub offset: usize,
-    /// What was expected there.
+    /// What was expected.
     pub expected: &'static str,
-    /// What stands there.
+    /// What was found.
     pub found: String,
 }
 
 /// Reads a query.
 ///
 /// # Errors
-/// See [`ParseError`]: text that is no EDN, a form that is no query, and what is over the bounds.
+/// See [`ParseError`]: text that is not EDN, a form that is not a query, and anything beyond the bounds.
 pub fn parse(text: &str) -> Result<Query, ParseError> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(ParseError {
@@ -47,8 +47,8 @@ pub fn parse(text: &str) -> Result<Query, ParseError> {
     })
 }
 
-/// A form that is wrong, and the way to it, innermost step first: each the place of an element among
-/// those of its collection, keys and values of a map counted alike.
+/// A wrong form, and the path to it, innermost step first. A step is the place of an element in its
+/// collection, with keys and values of a map counted alike.
 struct Wrong {
     way: Vec<usize>,
     expected: &'static str,
@@ -69,7 +69,7 @@ fn wrong<T>(expected: &'static str, found: &Value<'_>) -> Read<T> {
 }
 
 trait Inside<T> {
-    /// Notes that what is wrong stands in the element at that place.
+    /// Adds the place of the enclosing element to the path.
     fn inside(self, place: usize) -> Read<T>;
 }
 
@@ -119,7 +119,7 @@ fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
     }
 }
 
-/// A map as a join; `form` is what a refusal of the whole is about.
+/// A map as a join; `form` is the form that an error of the whole refers to.
 fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: usize) -> Read<Ask> {
     let mut entries = map.iter();
     let (Some((left, right)), None) = (entries.next(), entries.next()) else {

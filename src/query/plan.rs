@@ -1,8 +1,8 @@
-//! The ways from what is known to everything that can be reached from there.
+//! Plans: the ways from known attributes to everything reachable.
 //!
-//! A plan belongs to a set of known attributes, not to a query: for each attribute it lists the resolvers
-//! that can give it, the cheapest first; the others are the alternatives when that one finds nothing.
-//! What cannot be reached has no resolver listed, and is never tried.
+//! A plan belongs to a set of known attributes, not to a query. For each attribute it lists the resolvers
+//! that can provide it, cheapest first; the others are alternatives if that one finds nothing. An unreachable
+//! attribute has no resolver and is never tried.
 
 use crate::query::graph::{Attr, Bits, Cost, Graph, ResolverId};
 
@@ -12,14 +12,14 @@ pub struct Plan {
     ways: Vec<Box<[ResolverId]>>,
 }
 
-/// What reading the disk counts beside a step.
+/// The cost of reading the disk, compared with one step.
 const SLOW: u32 = 20;
 
-/// What leaving the entity counts: more than any way that starts from it.
+/// The cost of leaving the entity: more than any way that starts from it.
 const SEED: u32 = 1_000;
 
 impl Plan {
-    /// Plans from `known`.
+    /// A plan for `known`.
     pub fn new(graph: &Graph, known: &Bits) -> Self {
         let attributes = known_costs(graph, known);
         let ways = (0u16..).map(Attr).take(attributes.len()).map(|attr| {
@@ -34,7 +34,7 @@ impl Plan {
         Self { ways: ways.collect() }
     }
 
-    /// The resolvers that can give an attribute, the cheapest first.
+    /// The resolvers that can provide an attribute, cheapest first.
     pub fn ways(&self, attr: Attr) -> &[ResolverId] {
         self.ways.get(attr.place()).map(|ways| &**ways).unwrap_or_default()
     }
@@ -64,8 +64,8 @@ impl Plan {
     }
 }
 
-/// What each attribute costs from `known` on; `None` for what cannot be reached. Costs only fall, and each
-/// round settles at least one resolver, so this ends.
+/// The cost of each attribute from `known`; `None` if it is unreachable. Costs only fall, and each round
+/// settles at least one resolver, so this ends.
 fn known_costs(graph: &Graph, known: &Bits) -> Vec<Option<u32>> {
     let mut costs: Vec<Option<u32>> = Vec::new();
     while let Some(attr) =
@@ -92,7 +92,7 @@ fn known_costs(graph: &Graph, known: &Bits) -> Vec<Option<u32>> {
     }
 }
 
-/// One step and all that it needs.
+/// The cost of one step and all its inputs.
 fn resolver_cost(graph: &Graph, id: ResolverId, costs: &[Option<u32>]) -> Option<u32> {
     let node = graph.resolver(id)?;
     let own: u32 = match node.spec.cost {

@@ -1,8 +1,8 @@
-//! What can be asked and changed, one file for each namespace.
+//! The attributes and mutations, one file per namespace.
 //!
-//! A file declares its attributes, each with what it is, and the resolvers that give them. To add a
-//! namespace, write its file and add it to [`PARTS`]; the generated test asks for each of its attributes
-//! on a live session.
+//! A file declares its attributes, with descriptions, and the resolvers that provide them. To add a
+//! namespace, write its file and add it to [`PARTS`]; the generated test asks for each attribute on a live
+//! session.
 
 use std::sync::LazyLock;
 
@@ -60,12 +60,12 @@ const PARTS: &[&Namespace] = &[
     &mutations::PART,
 ];
 
-/// The graph of this program, made when it is first asked for.
+/// The graph of this program, built on first use.
 pub fn graph() -> &'static Graph {
     static GRAPH: LazyLock<Graph> = LazyLock::new(|| match Graph::new(PARTS) {
         Ok(graph) => graph,
         Err(error) => {
-            // A test makes the same graph, so that this cannot reach a user.
+            // A test builds the same graph, so this cannot reach a user.
             tracing::error!(%error, "the graph's declarations are wrong");
             Graph::empty()
         }
@@ -109,12 +109,12 @@ const fn output_names<const N: usize>(outputs: &[Output]) -> [&'static str; N] {
     names
 }
 
-/// An entity from a map of the session API: its attributes, each from its key, nil where there is none.
+/// An entity from a map of the session API: each attribute from its key, nil if there is none.
 fn picked(from: &Value<'static>, table: &[(&'static str, &'static str)]) -> Map<'static> {
     table.iter().map(|(name, key)| (Value::keyword(*name), Value::from(from.get(key).cloned()))).collect()
 }
 
-/// What a resolver answers from an entity: those of the attributes that it has.
+/// A resolver's answer from an entity: the requested attributes that it has.
 fn answers(entity: Map<'static>, names: &[&'static str]) -> Answer {
     names.iter().filter_map(|name| Some((*name, entity.get_keyword(name)?.clone().into()))).collect()
 }

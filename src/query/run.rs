@@ -1,9 +1,9 @@
-//! A query answered: asks of one level are answered for all its entities together.
+//! Runs a query. The asks of one level are answered for all its entities together.
 //!
-//! A list is one group: a batch resolver sees all of it, and a join asks once for all that its entities
-//! lead to. What an entity is known by is kept beside it, so that a resolver runs at most once for it;
-//! only an ask with params runs one again. What a resolver fails on costs its own attributes and is
-//! noted; what nobody can give is noted as missing.
+//! A list is one group: a batch resolver sees all of it, and a join queries all entities that it leads to at
+//! once. Known attributes are kept with their entity, so that a resolver runs at most once for it; only an
+//! ask with params runs one again. A failing resolver costs only its own attributes, and the failure is
+//! recorded. An attribute that no resolver provides is recorded as missing.
 
 use std::time::{Duration, Instant};
 
@@ -25,23 +25,23 @@ use crate::query::world::World;
 use crate::session::ApiError;
 use crate::value::{Map, Text, Value};
 
-/// What mutations came to, by the place of their ask in the query.
+/// The results of mutations, by the place of their ask in the query.
 pub type Outcomes = Vec<(usize, Result<Map<'static>, ApiError>)>;
 
-/// An answer, with what is not in it.
+/// An answer, and what is missing from it.
 #[derive(Debug)]
 pub struct Answered {
     /// The result.
     pub result: Value<'static>,
-    /// What could not be resolved: an attribute, or below a join the way to it.
+    /// What could not be resolved: an attribute, or below a join the path to it.
     pub missing: Vec<Value<'static>>,
-    /// What failed, by attribute or way, with why.
+    /// The failures, by attribute or path.
     pub errors: Map<'static>,
     /// What the answer takes, to be kept until it was sent.
     pub held: Held,
 }
 
-/// A bound was reached; the text says which.
+/// A bound was reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// The answer is too large.
@@ -60,7 +60,7 @@ pub enum Stop {
 /// Answers a query.
 ///
 /// # Errors
-/// Where a bound was reached.
+/// If a bound was reached.
 pub fn run(
     graph: &Graph,
     world: &dyn World,
@@ -72,19 +72,19 @@ pub fn run(
     run_within(Bounds { values: MAX_QUERY_VALUES, deadline }, graph, world, level, entity, outcomes)
 }
 
-/// How much an answer may cost.
+/// The bounds of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Values that may be gathered for it.
+    /// The maximum of values.
     pub values: usize,
-    /// When it is given up; `None` for never.
+    /// The deadline; `None` for none.
     pub deadline: Option<Instant>,
 }
 
 /// Answers a query within bounds.
 ///
 /// # Errors
-/// Where a bound was reached.
+/// If a bound was reached.
 pub fn run_within(
     bounds: Bounds,
     graph: &Graph,
@@ -120,9 +120,9 @@ struct Running<'a> {
     outcomes: Outcomes,
     missing: Vec<Value<'static>>,
     errors: Map<'static>,
-    /// The joins above, outermost first.
+    /// The enclosing joins, outermost first.
     way: Vec<Value<'static>>,
-    /// The attributes that are being found, so that a cycle of resolvers is cut.
+    /// The attributes that are being resolved, to cut cycles of resolvers.
     demanding: Bits,
     values: usize,
     ticks: u32,
@@ -130,20 +130,20 @@ struct Running<'a> {
     bounds: Bounds,
 }
 
-/// The join that a level was entered by, for asks that go there again.
+/// The join that led to a level, for recursive asks.
 #[derive(Clone, Copy)]
 enum Via<'l> {
     Level(&'l Level),
     Union(&'l [(Name, Level)]),
 }
 
-/// How far down an ask may still go again: its place in the level, and how many levels.
+/// How far a recursive ask may still descend: its place in the level, and the number of levels.
 type Left = Option<(usize, u32)>;
 
-/// What one ask came to, for each entity of the group.
+/// The answers of one ask, one per entity of the group.
 type Column = Vec<Option<Value<'static>>>;
 
-/// What a level came to, for each entity of the group.
+/// The answers of a level, one per entity of the group.
 type Row = Vec<Value<'static>>;
 
 impl Running<'_> {
@@ -236,7 +236,8 @@ impl Running<'_> {
                 let taken = |at: &usize| group.get_mut(*at).map(std::mem::take);
                 let mut below: Vec<Entity> = which.iter().filter_map(taken).collect();
                 self.way.push(key.clone());
-                // What is found below a placeholder is known above it, too, unless params change it.
+                // An attribute that is found below a placeholder is known above it, too, unless params change
+                // it.
                 let found = if params.is_empty() {
                     self.level(level, via, None, &mut below)?
                 } else {
@@ -285,7 +286,7 @@ impl Running<'_> {
         }
     }
 
-    /// Answers for an entity apart from the group, and gives the answer to each of it.
+    /// Answers for an entity outside the group, and gives the answer to each entity of the group.
     fn apart(
         &mut self,
         place: usize,
@@ -330,7 +331,7 @@ impl Running<'_> {
         Ok(vec![value; times])
     }
 
-    /// Asks all that a group leads to, together, and puts each answer back in its place.
+    /// Queries all entities that a group leads to at once, and puts each answer back in its place.
     fn join(
         &mut self,
         place: usize,
@@ -360,7 +361,7 @@ impl Running<'_> {
             self.note_error(key, why);
             return Ok(vec![None; data.len()]);
         }
-        // A list of handles of which only fields are asked needs no bookkeeping.
+        // A list of handles with only field asks needs no bookkeeping.
         if let (Via::Level(level), [Some(Datum::Nodes(handles))]) = (via, &*data)
             && let Some(first) = handles.first()
         {
@@ -396,7 +397,8 @@ impl Running<'_> {
         Ok(spans.into_iter().map(|span| span.gather(&mut found)).collect())
     }
 
-    /// Each entity is asked by the branch whose attribute it is known by; one that fits none, nothing.
+    /// Queries each entity with the branch of an attribute that it has; an entity without one gets an empty
+    /// answer.
     fn union(
         &mut self,
         branches: &[(Name, Level)],
@@ -414,7 +416,7 @@ impl Running<'_> {
                     mine.extend(same);
                     continue;
                 }
-                // The attribute that tells the kind may have to be found first: a handle knows it.
+                // The attribute of the branch may have to be resolved first: a handle can provide it.
                 let plan = self.graph.plan(&kind);
                 if plan.ways(attr).is_empty() || seeded(self.graph, &plan, &mut { kind }, attr) {
                     rest.extend(same);
@@ -469,7 +471,7 @@ fn whole(sub: &LevelSub) -> Option<&Level> {
 
 fn map_of(entries: Vec<[Value<'static>; 2]>, distinct: bool) -> Map<'static> {
     if distinct {
-        // No two keys are equal, so this cannot fail.
+        // All keys are distinct, so this cannot fail.
         return Map::distinct(entries.into_iter().flatten().collect()).unwrap_or_default();
     }
     entries.into_iter().map(|[key, value]| (key, value)).collect()

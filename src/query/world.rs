@@ -1,7 +1,7 @@
-//! What the engine sees of the process: one moment of it, as plain facts.
+//! The engine's view of the process: a snapshot of plain facts.
 //!
-//! The runtime implements these traits from its snapshots. A world answers the same for as long as it is
-//! asked, so that a query reads one consistent state, and nothing here waits for a turn.
+//! The runtime implements these traits from its snapshots. A world gives the same answers for its whole life,
+//! so that a query reads one consistent state. Nothing here waits for a turn.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::value::{Map, Text, Value};
 
 /// The process at one moment.
 pub trait World {
-    /// The session that the query means.
+    /// The query's session.
     fn focus(&self) -> &SessionId;
     /// A live session.
     fn session(&self, id: &str) -> Option<Arc<dyn SessionView>>;
@@ -24,129 +24,131 @@ pub trait World {
     /// The sessions of the project, or of all projects, newest first, live ones included. Reads the disk.
     ///
     /// # Errors
-    /// Where the list would not be the whole one.
+    /// If the list would be incomplete.
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure>;
     /// The models of the catalogue, each with the keys of `get_available_models`.
     fn models(&self) -> Vec<Value<'static>>;
-    /// The names of the providers that can be asked without a further login.
+    /// The names of the providers that need no further login.
     fn providers(&self) -> Vec<String>;
-    /// The connections, in the order in which they came.
+    /// The connections, oldest first.
     fn connections(&self) -> Vec<ConnectionFacts>;
-    /// What the process runs with. Never a secret.
+    /// The configuration in force, without secrets.
     fn settings(&self) -> Vec<Setting>;
-    /// Which reading of the configuration is the newest.
+    /// The newest reading of the configuration.
     fn reading(&self) -> Reading;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
-    /// What the wire answered so far.
+    /// Counts of the wire's answers.
     fn counts(&self) -> Counts;
     /// The background jobs of a live session, newest first, each with the keys of
     /// `inspect_background_job`.
     fn jobs(&self, session: &SessionId) -> Vec<Arc<JobFacts>>;
-    /// The notes that `/remember` keeps for the project, newest first, each a map with `:id`, `:text` and
-    /// `:created-at`, and `:session-id` where it is known; `None` where they cannot be read.
+    /// The notes that `/remember` keeps for the project, newest first, each a map with `:id`, `:text`,
+    /// `:created-at` and (if known) `:session-id`; `None` if they cannot be read.
     fn notes(&self) -> Option<Vec<Value<'static>>>;
-    /// Those of the notes that have all words of a text, the best first.
+    /// The notes that contain all words of a text, best first.
     fn search_notes(&self, text: &str) -> Vec<Value<'static>>;
-    /// The tools that models may be offered, each a map with `:name`, `:description` and `:parameters`.
+    /// The tools for models, each a map with `:name`, `:description` and `:parameters`.
     fn tools(&self) -> Vec<Value<'static>>;
-    /// The questions that wait for a person, oldest first. Never a secret.
+    /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;
     /// The stages of a turn, in order.
     fn stages(&self) -> Vec<&'static str>;
-    /// The hooks that the query's session works with, in order: maps with `:id`, `:stage`, `:point`, `:kind`,
-    /// `:command`, `:timeout-ms` and, where it is for some tools alone, `:tools`.
+    /// The hooks of the query's session, in order: maps with `:id`, `:stage`, `:point`, `:kind`, `:command`,
+    /// `:timeout-ms` and, if limited to some tools, `:tools`.
     fn hooks(&self) -> Vec<Value<'static>>;
     /// How sessions are written.
     fn store(&self) -> StoreFacts;
-    /// The workflows that the query's session can run, and those that cannot be used, by their names: each a
-    /// map of `:psi.workflow/*`.
+    /// The usable workflows of the query's session and the unusable ones, by name, each a map of
+    /// `:psi.workflow/*`.
     fn workflows(&self) -> Vec<Value<'static>>;
-    /// The newest records of how questions ended, oldest first, as the audit file has them. Reads the disk.
+    /// The newest audit records of ended questions, oldest first, with the keys of the audit file. Reads the
+    /// disk.
     fn audit(&self, limit: usize) -> Vec<Value<'static>>;
-    /// What can be told of a provider of this process: `:api`, `:base-url` and `:key-from`, those that it has.
-    /// Never a secret. May read the disk.
+    /// The facts about a provider of this process: `:api`, `:base-url` and `:key-from`, as far as it has
+    /// them. Without secrets. May read the disk.
     fn provider(&self, name: &str) -> Option<Map<'static>>;
 }
 
-/// What is walked along without being copied first: from the oldest, or with `rev` from the newest.
+/// An iterator without a copy: oldest first, or newest first with `rev`.
 pub type Walk<'a, T> = Box<dyn DoubleEndedIterator<Item = T> + 'a>;
 
 /// A live session at one moment.
 pub trait SessionView: Send + Sync {
     /// The session's id.
     fn id(&self) -> &SessionId;
-    /// One fact. Facts that are known not to exist are nil.
+    /// One fact; nil if it does not exist.
     fn fact(&self, fact: SessionFact) -> Value<'static>;
     /// The parts of the system prompt, in order, each a map of `:psi.prompt-part/*`.
     fn prompt_parts(&self) -> Vec<Value<'static>>;
-    /// The skills that were found for the session's folder, each a map of `:psi.skill/*`. May read the disk.
+    /// The skills for the session's folder, each a map of `:psi.skill/*`. May read the disk.
     fn skills(&self) -> Vec<Value<'static>>;
-    /// The names of the slash commands that the session has beside the program's own, without the slash. May
+    /// The names of the session's slash commands in addition to the program's own, without the slash. May
     /// read the disk.
     fn added_commands(&self) -> Vec<String>;
-    /// What was found there and cannot be used, each a map with `:path` and `:message`. May read the disk.
+    /// The unusable files for the session's folder, each a map with `:path` and `:message`. May read the
+    /// disk.
     fn context_problems(&self) -> Vec<Value<'static>>;
     /// The messages on the current branch, oldest first.
     fn messages(&self) -> Walk<'_, &Arc<Message>>;
     /// The entries on the current branch, oldest first.
     fn entries(&self) -> Walk<'_, EntryView>;
-    /// The messages that wait for the running turn, or for its end, oldest first.
+    /// The messages that wait for the running turn or for its end, oldest first.
     fn queue(&self) -> Vec<QueuedView>;
-    /// The boundary that the last turn passed last; `None` before the first.
+    /// The latest boundary of the latest turn; `None` before the first.
     fn stage(&self) -> Option<Arc<StagePassed>>;
-    /// What tools may do without asking and what never, in order, each a map of `:psi.rule/*`.
+    /// The permission rules, in order, each a map of `:psi.rule/*`.
     fn rules(&self) -> Vec<Value<'static>>;
-    /// What frontends show beside the conversation.
+    /// The content of frontends apart from the conversation.
     fn shown(&self) -> Shown;
-    /// Counts, tokens, cost, times and bytes, as `get_session_stats` has them. Reads the disk.
+    /// Counts, tokens, cost, times and bytes, with the keys of `get_session_stats`. Reads the disk.
     fn stats(&self) -> Map<'static>;
 }
 
-/// What frontends show beside the conversation, each as its event lists it.
+/// The content of frontends apart from the conversation, each with the keys of its event.
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
     /// The widgets with their content.
     pub widgets: Arc<[Widget]>,
-    /// Which widgets there are.
+    /// The definitions of the widgets.
     pub widget_specs: Arc<[WidgetSpec]>,
     /// The status texts.
     pub statuses: Arc<[StatusText]>,
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug, Clone)]
 pub struct QueuedView {
-    /// The entry that holds it.
+    /// Its journal entry.
     pub entry: EntryId,
-    /// What it waits for: `steer` the next model call, `follow-up` the end of the turn.
+    /// What it waits for: `steer` for the next model call, `follow-up` for the end of the turn.
     pub until: &'static str,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// The turn that it will start, for one that waits for the end.
+    /// The turn that it will start, if it waits for the end of one.
     pub turn: Option<TurnId>,
 }
 
-/// A question that waits for a person.
+/// An open question to a person.
 #[derive(Debug, Clone)]
 pub struct QuestionFacts {
     /// Its id.
     pub id: String,
     /// Its kind, such as `approve`.
     pub kind: &'static str,
-    /// The session that waits.
+    /// The waiting session.
     pub session: SessionId,
-    /// Where that works for another: the other one, and its own name there.
+    /// For a subagent: the session that it works for, and its own name there.
     pub child_of: Option<(SessionId, Arc<str>)>,
-    /// The turn that waits.
+    /// The waiting turn.
     pub turn: Option<TurnId>,
-    /// What threads events and audit together.
+    /// The id that links its events and its audit record.
     pub correlation: String,
     /// When it was asked, RFC 3339 in UTC.
     pub asked_at: String,
-    /// What it carries; nothing for questions about credentials.
+    /// Its content; `None` for questions about credentials.
     pub payload: Option<Map<'static>>,
-    /// How many connections can answer it.
+    /// The number of connections that can answer it.
     pub shown_to: usize,
 }
 
@@ -163,11 +165,11 @@ pub struct StoreFacts {
     pub failures: u64,
     /// Bytes that were acknowledged.
     pub bytes: u64,
-    /// How often a file was synced.
+    /// Number of syncs.
     pub syncs: u64,
-    /// How long that took together, in microseconds.
+    /// Total time of all syncs, in microseconds.
     pub sync_micros: u64,
-    /// How long the slowest one took, in microseconds.
+    /// Time of the slowest sync, in microseconds.
     pub slowest_sync_micros: u64,
 }
 
@@ -176,15 +178,15 @@ pub struct StoreFacts {
 pub struct EntryView {
     /// Its id.
     pub id: EntryId,
-    /// The entry that it follows.
+    /// The preceding entry.
     pub parent: Option<EntryId>,
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
-    /// What kind it is: `message`, `name`, `model`, `setting` …
+    /// Its kind: `message`, `name`, `model`, `setting` …
     pub kind: Text<'static>,
-    /// The message, where it is one.
+    /// The message, if it is one.
     pub message: Option<Arc<Message>>,
-    /// What else it says.
+    /// Its other data.
     pub data: Map<'static>,
 }
 
@@ -193,17 +195,17 @@ pub struct EntryView {
 pub struct SessionInfo {
     /// Its id.
     pub id: String,
-    /// Its journal's path, once it was written.
+    /// Its journal's path, once it exists.
     pub path: Option<String>,
-    /// The name that the person gave it.
+    /// The name from the person.
     pub name: Option<String>,
-    /// The folder that it works in.
+    /// Its working folder.
     pub worktree_path: String,
     /// The start of the first message.
     pub first_message: Option<String>,
-    /// When it was last written, RFC 3339 in UTC.
+    /// The time of the last write, RFC 3339 in UTC.
     pub modified: Option<String>,
-    /// Messages on its branch; `None` where that is not known without reading the file through.
+    /// Messages on its branch; `None` if only reading the whole file would tell.
     pub message_count: Option<usize>,
     /// When it was opened, RFC 3339 in UTC.
     pub created_at: String,
@@ -218,17 +220,17 @@ pub struct SessionInfo {
 pub struct ConnectionFacts {
     /// Its number in the process.
     pub id: u64,
-    /// The session that it looks at.
+    /// Its focused session.
     pub session: Option<SessionId>,
     /// Whether it answers typed questions.
     pub interactor: bool,
-    /// The topics that it is sent.
+    /// Its subscribed topics.
     pub topics: Vec<&'static str>,
-    /// How its outbox stands.
+    /// The state of its outbox.
     pub standing: crate::session::Standing,
-    /// Who is at its other end.
+    /// Its client.
     pub peer: crate::session::Peer,
-    /// Whether the query came from it.
+    /// Whether it sent the query.
     pub asks: bool,
 }
 
@@ -237,18 +239,18 @@ pub struct ConnectionFacts {
 pub struct Setting {
     /// Its name.
     pub key: Arc<str>,
-    /// What it is.
+    /// Its value.
     pub value: Value<'static>,
-    /// Where the value came from.
+    /// The source of the value.
     pub source: Arc<str>,
 }
 
 /// A reading of the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
-    /// 1 for the one at the start of the process, then counted.
+    /// 1 for the reading at the start of the process, then counted up.
     pub revision: u64,
-    /// When it was, RFC 3339 in UTC.
+    /// The time of the reading, RFC 3339 in UTC.
     pub read_at: String,
 }
 
@@ -259,12 +261,12 @@ pub struct ProcessFacts {
     pub pid: u32,
     /// When it was started, RFC 3339 in UTC.
     pub started_at: String,
-    /// How long it has run, in milliseconds.
+    /// Its run time, in milliseconds.
     pub uptime_ms: i64,
     /// The time now, RFC 3339 in UTC.
     pub now: String,
-    /// Events that were handed to connections.
+    /// Events that went to connections.
     pub events: u64,
-    /// Tasks that live.
+    /// Live tasks.
     pub tasks: usize,
 }

@@ -1,8 +1,8 @@
-//! Where a form stands in a text that the codec has accepted.
+//! Finds a form's place in a text that the codec has accepted.
 //!
-//! Knows only as much of EDN as it takes to step over a form.
+//! Knows just enough EDN to step over a form.
 
-/// The offset of the form that the way leads to, from the first form of the text on.
+/// The offset of the form at the end of the path, counted from the first form of the text.
 pub(super) fn find(text: &str, way: impl Iterator<Item = usize>) -> usize {
     let bytes = text.as_bytes();
     let mut at = start(bytes, 0);
@@ -26,7 +26,7 @@ fn open(bytes: &[u8], at: usize) -> usize {
     start(bytes, at + opening.map_or(0, |far| far + 1))
 }
 
-/// The start of the next form: after blanks, comments, discarded forms and metadata.
+/// The start of the next form, after blanks, comments, discarded forms and metadata.
 fn start(bytes: &[u8], mut at: usize) -> usize {
     loop {
         match (byte(bytes, at), byte(bytes, at + 1)) {

@@ -1,4 +1,4 @@
-//! `:psi.catalog/*`: the protocol's own table, asked like everything else.
+//! `:psi.catalog/*`: the protocol's own table.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -34,7 +34,7 @@ const FEATURE: &[&str] = &["psi.feature/name", "psi.feature/doc"];
 const OBLIGATION: &[&str] =
     &["psi.obligation/id", "psi.obligation/spec", "psi.obligation/checks", "psi.obligation/waived"];
 
-/// Which check shows which obligation of the specs, as the contract runner has it.
+/// The checks that show each obligation of the specs, from the contract runner.
 const OBLIGATIONS: &str = include_str!("../../contract/obligations.edn");
 
 pub(super) const PART: Namespace = Namespace {
@@ -44,41 +44,44 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.catalog/topics", "The event topics, in the order of the table."),
         ("psi.catalog/error-codes", "The error codes, in the order of the table."),
         ("psi.catalog/commands", "The slash commands, in the order of help."),
-        ("psi.catalog/features", "What a client may ask for in the handshake."),
+        ("psi.catalog/features", "The features that a client may request in the handshake."),
         ("psi.op/name", "The op's name."),
         ("psi.op/doc", "What it does."),
         ("psi.op/access", "How it relates to a session: :connection, :read, :write or :urgent."),
         ("psi.op/params", "Its params: {:key :shape :required}."),
-        ("psi.op/data-keys", "The keys of a response's data; those that end in ? may be absent."),
-        ("psi.op/error-codes", "The error codes of its own."),
+        ("psi.op/data-keys", "The keys of a response's data; a key that ends in ? is optional."),
+        ("psi.op/error-codes", "Its specific error codes."),
         ("psi.op/takes-session-id", "Whether it takes :session-id."),
         (
             "psi.op/answered",
-            "Its requests that were answered since the process was started, with a response or an error; not this one.",
+            "Requests that got a response or an error since the process started, without this one.",
         ),
-        ("psi.op/failed", "Those of them that were answered with an error."),
+        ("psi.op/failed", "Requests that got an error since the process started."),
         ("psi.topic/name", "The topic's name."),
-        ("psi.topic/doc", "When it is emitted."),
-        ("psi.topic/class", "What happens when the client is slow: :lossless, :coalescible or :latest."),
-        ("psi.topic/required-keys", "The keys that its payload always has."),
-        ("psi.topic/further-keys", "The keys that its payload may have."),
-        ("psi.topic/is-sent-for-every-session", "Whether it is sent for sessions other than the focus."),
+        ("psi.topic/doc", "The cause of its events."),
+        ("psi.topic/class", "Its delivery class: :lossless, :coalescible or :latest."),
+        ("psi.topic/required-keys", "The required keys of its payload."),
+        ("psi.topic/further-keys", "The optional keys of its payload."),
+        (
+            "psi.topic/is-sent-for-every-session",
+            "Whether a connection receives it for every session, not only for its focus.",
+        ),
         ("psi.error/code", "The error's code."),
-        ("psi.error/doc", "When it is sent."),
+        ("psi.error/doc", "Its cause."),
         ("psi.error/retryable", "Whether the same request may succeed later."),
-        ("psi.error/count", "How often it was the answer since the process was started."),
+        ("psi.error/count", "How often it was the answer since the process started."),
         ("psi.command/name", "The command's name, without the slash."),
-        ("psi.command/usage", "How it is written."),
+        ("psi.command/usage", "Its syntax."),
         ("psi.command/doc", "What it does."),
         (
             "psi.catalog/obligations",
-            "What the specs oblige a server to, each with what shows it; :spec takes those of one spec.",
+            "The obligations of the specs, each with its checks; :spec selects one spec.",
         ),
         ("psi.obligation/id", "The obligation, as `spec/id`."),
-        ("psi.obligation/spec", "The spec that it stands in, such as rpc-edn."),
+        ("psi.obligation/spec", "Its spec, such as rpc-edn."),
         (
             "psi.obligation/checks",
-            "The checks of `edn-bridge contract` that show it, or test: and a test of the project.",
+            "The checks of `edn-bridge contract` that show it; test: names a test of the project.",
         ),
         ("psi.obligation/waived", "Why nothing shows it, or nil."),
         ("psi.feature/name", "The feature's name."),
@@ -183,7 +186,7 @@ fn tables(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-/// The table stands by check; here it is turned round.
+/// The table lists obligations by check; here the order is reversed.
 fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     type Shown = BTreeMap<String, (Vec<Value<'static>>, Option<String>)>;
     static TABLE: LazyLock<Result<Shown, String>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! `:psi.config/*`: what the process runs with.
+//! `:psi.config/*`: the configuration in force.
 
 use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
@@ -10,15 +10,15 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         (
             "psi.config/revision",
-            "Which reading of the configuration is in force: 1 for that at the start, and one more for each /reload.",
+            "The revision of the configuration in force: 1 at the start, one more after each /reload.",
         ),
-        ("psi.config/read-at", "When that was read, RFC 3339 in UTC."),
+        ("psi.config/read-at", "When the configuration was read, RFC 3339 in UTC."),
         ("psi.config/settings", "The configuration's values. Never a secret."),
         ("psi.config/key", "The value's name."),
         ("psi.config/value", "What it is."),
         (
             "psi.config/source",
-            "Where it came from: a file, a variable of the environment, an option of the command line, or the default.",
+            "Its source: a file, an environment variable, a command line option, or the default.",
         ),
     ],
     resolvers: &[

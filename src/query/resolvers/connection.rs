@@ -1,4 +1,4 @@
-//! `:psi.connection/*`: who is connected, what they are sent, and how far behind they are.
+//! `:psi.connection/*`: the connections, their subscriptions, and how far behind they are.
 
 use crate::message::{SessionId, count};
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
@@ -27,32 +27,29 @@ const CONNECTION: &[&str] = &[
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        (
-            "psi.connection/list",
-            "The connections, in the order in which they came; each leads to the session that it looks at.",
-        ),
-        ("psi.connection/count", "How many connections there are."),
+        ("psi.connection/list", "The connections, oldest first; each leads to its focused session."),
+        ("psi.connection/count", "The number of connections."),
         ("psi.connection/id", "The connection's number in the process."),
-        ("psi.connection/is-asking", "Whether it is the one that asks this."),
+        ("psi.connection/is-asking", "Whether it sent this query."),
         (
             "psi.connection/transport",
-            "What carries its bytes: :stdio, :socket, or :memory within a program; nil where nothing does.",
+            "Its transport: :stdio, :socket, or :memory within a program; nil without one.",
         ),
-        ("psi.connection/connected-at", "When it came, RFC 3339 in UTC, or nil."),
+        ("psi.connection/connected-at", "When it connected, RFC 3339 in UTC, or nil."),
         (
             "psi.connection/client-name",
-            "What its client calls itself, the first 128 bytes of it; nil before the handshake.",
+            "The client's name for itself, up to 128 bytes; nil before the handshake.",
         ),
-        ("psi.connection/client-version", "The client's version, as it says; nil before the handshake."),
         (
-            "psi.connection/protocol-version",
-            "The version of the protocol that was agreed on; nil before the handshake.",
+            "psi.connection/client-version",
+            "The client's version, as it reported it; nil before the handshake.",
         ),
-        ("psi.connection/features", "The features that were agreed on; nil before the handshake."),
+        ("psi.connection/protocol-version", "The agreed version of the protocol; nil before the handshake."),
+        ("psi.connection/features", "The agreed features; nil before the handshake."),
         ("psi.connection/is-interactor", "Whether it answers typed questions."),
-        ("psi.connection/topics", "The topics that it is sent."),
-        ("psi.connection/pending", "Its requests that are not answered yet."),
-        ("psi.connection/outbox-waiting", "Events that wait for it, not yet encoded."),
+        ("psi.connection/topics", "Its subscribed topics."),
+        ("psi.connection/pending", "The number of its pending requests."),
+        ("psi.connection/outbox-waiting", "Events that wait for it, unencoded."),
         ("psi.connection/outbox-bytes", "Bytes that wait for it, encoded or not."),
         ("psi.connection/seq", "The number of the last event that was encoded for it."),
     ],

@@ -1,5 +1,5 @@
-//! `:psi.prompt-part/*`, `:psi.skill/*` and `:psi.rule/*`: what a session's model is told beside the conversation,
-//! and what its tools may do.
+//! `:psi.prompt-part/*`, `:psi.skill/*` and `:psi.rule/*`: a session's system prompt and the permissions of
+//! its tools.
 
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
 use crate::query::resolvers::{join, out};
@@ -33,31 +33,31 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.agent-session/prompt-parts", "The parts of the system prompt, in order."),
         ("psi.agent-session/skills", "The skills of the project and the user."),
-        ("psi.agent-session/context-problems", "What was found and cannot be used: {:path :message}."),
+        ("psi.agent-session/context-problems", "The files that cannot be used: {:path :message}."),
         (
             "psi.agent-session/rules",
-            "What tools may do without asking, and what never: the configuration's rules, then those that answers made.",
+            "The permission rules: those of the configuration, then those from answers.",
         ),
-        ("psi.rule/decision", "What it says: :allow, :ask or :deny."),
-        ("psi.rule/tool", "The tool that it is about, or nil for any."),
-        ("psi.rule/path", "The paths that it is about, as a glob, or nil for any."),
-        ("psi.rule/command", "The words that the commands begin with that it is about, or nil for any."),
-        ("psi.rule/exact", "Whether these are the whole command."),
+        ("psi.rule/decision", "Its decision: :allow, :ask or :deny."),
+        ("psi.rule/tool", "Its tool, or nil for any."),
+        ("psi.rule/path", "Its paths, as a glob, or nil for any."),
+        ("psi.rule/command", "The first words of its commands, or nil for any."),
+        ("psi.rule/exact", "Whether the words are the whole command."),
         (
             "psi.rule/source",
-            "Where it comes from: :configured, with rules that were kept, or :answered for this session alone.",
+            "Its source: :configured (including kept rules), or :answered (for this session only).",
         ),
-        ("psi.prompt-part/kind", "What it is: :base, :tools, :instructions, :skills or :memory."),
-        ("psi.prompt-part/source", "Where it comes from: a file's path, or `edn-bridge`."),
+        ("psi.prompt-part/kind", "Its kind: :base, :tools, :instructions, :skills or :memory."),
+        ("psi.prompt-part/source", "Its source: a file's path, or `edn-bridge`."),
         ("psi.prompt-part/bytes", "Its size in bytes."),
         ("psi.prompt-part/tokens", "Its size in tokens, by the rule of thumb that a token is four bytes."),
-        ("psi.prompt-part/cut", "Whether something was left out because there was no room."),
-        ("psi.prompt-part/text", "What the model is told."),
+        ("psi.prompt-part/cut", "Whether it was cut for lack of room."),
+        ("psi.prompt-part/text", "Its text in the prompt."),
         ("psi.skill/name", "The skill's name."),
         ("psi.skill/description", "What it does, and when to use it."),
         ("psi.skill/path", "Its SKILL.md."),
-        ("psi.skill/scope", "Whose it is: user or project."),
-        ("psi.skill/for-model", "Whether the model is told of it."),
+        ("psi.skill/scope", "Its owner: user or project."),
+        ("psi.skill/for-model", "Whether the prompt names it to the model."),
     ],
     resolvers: &[
         Resolver {

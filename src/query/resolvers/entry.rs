@@ -8,7 +8,7 @@ use crate::query::graph::{
 use crate::query::resolvers::out;
 use crate::value::Value;
 
-/// What an entry is known by.
+/// The attribute that holds an entry's handle.
 pub(super) const HANDLE: &str = ENTRY;
 
 const OUTPUT: &[Output] = &[
@@ -22,10 +22,10 @@ const OUTPUT: &[Output] = &[
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.entry/id", "The entry's id."),
-        ("psi.entry/parent-id", "The entry that it follows, or nil."),
+        ("psi.entry/parent-id", "The preceding entry, or nil."),
         ("psi.entry/ts", "When it was written, RFC 3339 in UTC."),
-        ("psi.entry/type", "What kind it is, such as :message, :name, :model or :setting."),
-        ("psi.entry/data", "What it says beside a message."),
+        ("psi.entry/type", "Its kind, such as :message, :name, :model or :setting."),
+        ("psi.entry/data", "Its data, apart from a message."),
     ],
     resolvers: &[
         Resolver {

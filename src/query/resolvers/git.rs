@@ -1,6 +1,6 @@
 //! `:git.repo/*` and `:git.worktree/*`: the repository of a session's folder.
 //!
-//! Read from the repository's own files: no process is started for a query.
+//! Reads the repository's own files; a query starts no process.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, 
 use crate::query::resolvers::{join, out};
 use crate::value::{Map, Value};
 
-/// Largest `HEAD`, `packed-refs` and the like that is read (1 MiB).
+/// The largest file that is read, such as `HEAD` or `packed-refs` (1 MiB).
 const MOST_BYTES: u64 = 1024 * 1024;
 
 const WORKTREE: &[&str] = &[
@@ -23,14 +23,14 @@ const WORKTREE: &[&str] = &[
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("git.repo/git-dir", "The repository's own folder, shared by all its worktrees."),
-        ("git.repo/branch", "The branch that is checked out, or nil."),
-        ("git.repo/head", "The commit that is checked out, or nil before the first."),
-        ("git.repo/is-detached", "Whether a commit and no branch is checked out."),
+        ("git.repo/branch", "The checked out branch, or nil."),
+        ("git.repo/head", "The checked out commit, or nil before the first."),
+        ("git.repo/is-detached", "Whether a commit is checked out instead of a branch."),
         ("git.repo/worktrees", "The repository's worktrees, the main one first."),
         ("git.worktree/root", "The top folder of the worktree that the session works in."),
         ("git.worktree/path", "The worktree's top folder."),
-        ("git.worktree/branch", "The branch that is checked out there, or nil."),
-        ("git.worktree/head", "The commit that is checked out there, or nil."),
+        ("git.worktree/branch", "Its checked out branch, or nil."),
+        ("git.worktree/head", "Its checked out commit, or nil."),
         ("git.worktree/is-main", "Whether it is the main worktree."),
         ("git.worktree/is-current", "Whether the session works there."),
     ],
@@ -127,7 +127,7 @@ impl Head {
     }
 }
 
-/// The folder that holds the worktree's own `HEAD`: `.git`, or where a linked worktree's file points to.
+/// The folder with the worktree's own `HEAD`: `.git`, or the target of a linked worktree's file.
 fn own_dir(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.is_dir() {

@@ -1,5 +1,5 @@
-//! `:psi.interaction/*` and `:psi.audit/*`: the questions that wait for a person, approvals among them, and how
-//! others ended.
+//! `:psi.interaction/*` and `:psi.audit/*`: open questions to people, such as approvals, and records of ended
+//! ones.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const QUESTION: &[&str] = &[
     "psi.interaction/subagent-id",
 ];
 
-/// The attributes of a record, and the keys of the audit file that they come from.
+/// The attributes of a record, and their keys in the audit file.
 const RECORD: &[(&str, &str)] = &[
     ("psi.audit/record", "record"),
     ("psi.audit/kind", "kind"),
@@ -43,41 +43,35 @@ const RECORDS: &[&str] = &names::<{ RECORD.len() }>(RECORD);
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        (
-            "psi.interaction/list",
-            "The questions that wait for a person, in all sessions, oldest first; :kind takes those of one kind.",
-        ),
-        ("psi.interaction/count", "How many questions wait for a person."),
+        ("psi.interaction/list", "The open questions of all sessions, oldest first; :kind selects one kind."),
+        ("psi.interaction/count", "The number of open questions."),
         (
             "psi.agent-session/interactions",
-            "The session's questions that wait for a person, oldest first; :kind takes those of one kind.",
+            "The session's open questions, oldest first; :kind selects one kind.",
         ),
         (
             "psi.interaction/id",
             "The question's id, for `interaction_respond` and the mutations psi.interaction/grant and psi.interaction/refuse.",
         ),
         ("psi.interaction/kind", "Its kind, such as :approve."),
-        ("psi.interaction/correlation-id", "What threads the question's events and audit record together."),
+        ("psi.interaction/correlation-id", "The id that links the question's events and its audit record."),
         ("psi.interaction/asked-at", "When it was asked, RFC 3339 in UTC."),
-        ("psi.interaction/payload", "What it carries; nil for questions about credentials."),
-        ("psi.interaction/shown-to", "How many connections can answer it."),
+        ("psi.interaction/payload", "Its content; nil for questions about credentials."),
+        ("psi.interaction/shown-to", "The number of connections that can answer it."),
         (
             "psi.interaction/parent-session-id",
-            "The session that the one that asks works for, or nil where it works for a person.",
+            "For a question of a subagent: the session that it works for; otherwise nil.",
         ),
-        (
-            "psi.interaction/subagent-id",
-            "The name of the one that asks among those that work for another, or nil.",
-        ),
+        ("psi.interaction/subagent-id", "For a question of a subagent: its name; otherwise nil."),
         (
             "psi.audit/list",
-            "How questions ended, in all sessions, oldest first; :limit takes so many of the newest, 100 without it.",
+            "The ended questions of all sessions, oldest first; :limit sets how many of the newest (100 by default).",
         ),
-        ("psi.audit/record", "What the record says, such as Approval."),
+        ("psi.audit/record", "The type of the record, such as Approval."),
         ("psi.audit/kind", "The kind of the question, such as approve."),
-        ("psi.audit/outcome", "What it came to."),
+        ("psi.audit/outcome", "Its outcome."),
         ("psi.audit/answered-by", "Who answered."),
-        ("psi.audit/note", "What was said to the model with it, or nil."),
+        ("psi.audit/note", "The note to the model, or nil."),
         ("psi.audit/requested-at", "When it was asked, RFC 3339 in UTC."),
         ("psi.audit/answered-at", "When it was answered, RFC 3339 in UTC."),
     ],
@@ -139,7 +133,7 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-/// The questions are looked through once for all sessions that are asked about.
+/// Goes through the questions once for all requested sessions.
 fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let mut questions: HashMap<String, Vec<Value<'static>>> = HashMap::new();
     for question in of_kind(env) {

@@ -1,7 +1,7 @@
 //! `:psi.graph/*`: the graph describes itself.
 //!
-//! A capability is a namespace of attributes. A node is a resolver, a mutation or a capability; an edge
-//! runs from an operation to the capability of an attribute that it gives, and carries the attribute.
+//! A capability is a namespace of attributes. A node is a resolver, a mutation or a capability. An edge leads
+//! from an operation to the capability of one of its outputs and carries that attribute.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,31 +17,28 @@ const ATTRIBUTE: &[&str] =
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        (
-            "psi.graph/root-seeds",
-            "The attributes that resolvers without inputs give: where every way begins.",
-        ),
-        ("psi.graph/root-queryable-attrs", "The attributes that can be asked for without a join."),
-        ("psi.graph/resolver-count", "How many resolvers there are."),
-        ("psi.graph/mutation-count", "How many mutations there are."),
+        ("psi.graph/root-seeds", "The outputs of resolvers without inputs: the start of every way."),
+        ("psi.graph/root-queryable-attrs", "The attributes that need no join."),
+        ("psi.graph/resolver-count", "The number of resolvers."),
+        ("psi.graph/mutation-count", "The number of mutations."),
         ("psi.graph/resolver-syms", "The resolvers' symbols."),
         ("psi.graph/mutation-syms", "The mutations' symbols."),
-        ("psi.graph/env-built", "Whether the graph is ready. It is, if it answers."),
+        ("psi.graph/env-built", "Whether the graph is ready; true in every answer."),
         ("psi.graph/nodes", "Resolvers, mutations and capabilities: {:id :type …}."),
         (
             "psi.graph/edges",
-            "From each operation to the capabilities of what it gives: {:from :to :attribute}.",
+            "From each operation to the capabilities of its outputs: {:from :to :attribute}.",
         ),
         ("psi.graph/capabilities", "The namespaces of attributes, each with its attributes and operations."),
         (
             "psi.graph/domain-coverage",
-            "How many attributes, resolvers and mutations each domain has; a domain is a namespace up to its first dot or a part after it.",
+            "The number of attributes, resolvers and mutations per domain; a domain is a namespace up to its first dot, or a part after it.",
         ),
-        ("psi.graph/attributes", "All attributes, each with what it is and an example."),
+        ("psi.graph/attributes", "All attributes, each with a description and an example."),
         ("psi.attribute/name", "The attribute."),
-        ("psi.attribute/doc", "What it is."),
-        ("psi.attribute/example", "A query that asks for it, as text."),
-        ("psi.attribute/resolvers", "The resolvers that give it."),
+        ("psi.attribute/doc", "Its description."),
+        ("psi.attribute/example", "A query for it, as text."),
+        ("psi.attribute/resolvers", "The resolvers that provide it."),
     ],
     resolvers: &[
         Resolver {
@@ -251,8 +248,8 @@ fn describe(graph: &Graph, attr: Attr, doc: &'static str, map: &mut Map<'static>
     map.put("psi.attribute/resolvers", symbols(resolvers.map(|node| node.spec.name)));
 }
 
-/// For each attribute the shortest query that asks for it: at the root where it can be asked for there,
-/// else below the first join that leads to it.
+/// The shortest query for each attribute: at the root if possible, or else below the first join that leads to
+/// it.
 fn examples(graph: &Graph) -> BTreeMap<Attr, String> {
     let mut examples = BTreeMap::new();
     let mut open: Vec<(Vec<&'static str>, Bits)> = vec![(Vec::new(), Bits::default())];
@@ -265,7 +262,7 @@ fn examples(graph: &Graph) -> BTreeMap<Attr, String> {
                 examples.entry(attr).or_insert_with(|| ask(&way, name).to_string());
             }
         }
-        // Joins of joins are longer than anyone reads.
+        // Nobody reads longer chains of joins.
         if way.len() >= 3 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! `:psi.job/*`: what runs in the background.
+//! `:psi.job/*`: the background jobs.
 
 use crate::facts::JobFacts;
 use crate::projection;
@@ -7,7 +7,7 @@ use crate::query::resolvers::{join, names, out, picked};
 use crate::value::Map;
 use crate::value::Value;
 
-/// The attributes of a job, and the keys of `inspect_background_job` that they come from.
+/// The attributes of a job, and their keys in `inspect_background_job`.
 const JOB: &[(&str, &str)] = &[
     ("psi.job/id", "id"),
     ("psi.job/kind", "kind"),
@@ -27,10 +27,10 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.agent-session/jobs", "The session's background jobs, newest first; each leads to its turn."),
         ("psi.job/list", "The background jobs of the query's session, newest first."),
-        ("psi.job/count", "How many background jobs the query's session has."),
+        ("psi.job/count", "The number of background jobs of the query's session."),
         ("psi.job/id", "The job's id, for `cancel_background_job` and the mutation psi.job/cancel."),
         ("psi.job/kind", "What kind of job it is, such as bash."),
-        ("psi.job/command", "The command that it runs."),
+        ("psi.job/command", "Its command."),
         ("psi.job/status", "running, completed, failed or cancelled."),
         ("psi.job/started-at", "When it was started, RFC 3339 in UTC."),
         ("psi.job/ended-at", "When it ended, RFC 3339 in UTC, or nil."),
@@ -91,7 +91,7 @@ fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.agent-session/jobs", Value::vector(entities).into())])
 }
 
-/// Looks in the query's session.
+/// Searches in the query's session.
 fn by_id(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let id = inputs.text("psi.job/id");
     let jobs = env.world.jobs(env.world.focus());

@@ -1,4 +1,4 @@
-//! `:psi.memory/*`: what `/remember` keeps for the project.
+//! `:psi.memory/*`: the project's notes from `/remember`.
 
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::out;
@@ -8,12 +8,12 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.memory/status", "Whether notes are kept: :ready or :unavailable."),
         ("psi.memory/entries", "The notes, newest first."),
-        ("psi.memory/entry-count", "How many notes there are."),
+        ("psi.memory/entry-count", "The number of notes."),
         (
             "psi.memory/search-results",
-            "The notes with all words of the param :text, the best first; all without one.",
+            "The notes with all words of the param :text, best first; without it, all notes.",
         ),
-        ("psi.memory/index-stats", "What is known of the notes as a whole: {:entries :bytes}."),
+        ("psi.memory/index-stats", "Totals of the notes: {:entries :bytes}."),
     ],
     resolvers: &[
         Resolver {

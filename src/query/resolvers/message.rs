@@ -9,10 +9,10 @@ use crate::query::graph::{
 use crate::query::resolvers::out;
 use crate::value::{Map, Value};
 
-/// What a message is known by.
+/// The attribute that holds a message's handle.
 pub(super) const HANDLE: &str = MESSAGE;
 
-/// Declares the fields: name, what it is, and how it is read.
+/// Declares the fields: name, description, and how to read it.
 macro_rules! fields {
     ($($name:literal $doc:literal $read:expr;)*) => {
         const ATTRIBUTES: &[(&str, &str)] = &[$((concat!("psi.message/", $name), $doc)),*];
@@ -26,25 +26,25 @@ fn text(text: &Option<std::sync::Arc<str>>) -> Value<'static> {
 }
 
 fields! {
-    "id" "The id of the entry that holds it." |m| m.id.to_value();
-    "parent-id" "The entry that it follows, or nil." |m| m.parent_id.as_ref().map(EntryId::to_value).into();
-    "role" "Who says it: user, assistant, tool or system." |m| Value::from(m.role.as_str());
+    "id" "The id of its journal entry." |m| m.id.to_value();
+    "parent-id" "The preceding entry, or nil." |m| m.parent_id.as_ref().map(EntryId::to_value).into();
+    "role" "Its author: user, assistant, tool or system." |m| Value::from(m.role.as_str());
     "text" "Its text blocks, joined." |m| Value::from(m.text());
     "thinking" "Its thinking blocks, joined." |m| Value::from(thinking(m));
     "content" "Its blocks." |m| m.content_value();
     "timestamp" "When it was written, RFC 3339 in UTC." |m| Value::from(m.timestamp.to_string());
-    "turn-id" "The turn that it belongs to, or nil." |m| m.turn_id.as_ref().map(TurnId::to_value).into();
-    "usage" "What the model call used, or nil." |m| m.usage.as_ref().map(|usage| usage.to_value()).into();
-    "first-token-ms" "How long the first piece of the model's answer was waited for, in milliseconds, or nil." |m| m.timing.and_then(|timing| timing.first_token_ms).map(count).into();
-    "duration-ms" "How long the model was waited for up to the end of its answer, in milliseconds, or nil: without what a hook or a client held up." |m| m.timing.map(|timing| count(timing.duration_ms)).into();
-    "retries" "How often the model call was tried before and failed, or nil; the times are those of the last try." |m| m.timing.map(|timing| count(timing.retries.into())).into();
-    "tokens-per-second" "The tokens of the answer for each second that the model was waited for, the wait for the first one included, or nil." |m| m.tokens_per_second().map(Value::from).into();
+    "turn-id" "Its turn, or nil." |m| m.turn_id.as_ref().map(TurnId::to_value).into();
+    "usage" "Usage of the model call, or nil." |m| m.usage.as_ref().map(|usage| usage.to_value()).into();
+    "first-token-ms" "The wait for the first piece of the model's answer, in milliseconds, or nil." |m| m.timing.and_then(|timing| timing.first_token_ms).map(count).into();
+    "duration-ms" "The wait for the model until the end of its answer, in milliseconds, or nil; without delays by hooks and clients." |m| m.timing.map(|timing| count(timing.duration_ms)).into();
+    "retries" "The number of failed tries of the model call, or nil; the times are those of the last try." |m| m.timing.map(|timing| count(timing.retries.into())).into();
+    "tokens-per-second" "The answer's tokens per second of waiting for the model, including the wait for the first token, or nil." |m| m.tokens_per_second().map(Value::from).into();
     "stop-reason" "Why the model call ended, or nil." |m| m.stop_reason.map(|reason| Value::from(reason.as_str())).into();
-    "error-message" "What went wrong, or nil." |m| text(&m.error_message);
-    "tool-call-id" "The call that it answers, or nil." |m| text(&m.tool_call_id);
-    "tool-name" "The tool that it comes from, or nil." |m| text(&m.tool_name);
+    "error-message" "The error, or nil." |m| text(&m.error_message);
+    "tool-call-id" "The tool call that it answers, or nil." |m| text(&m.tool_call_id);
+    "tool-name" "The tool that wrote it, or nil." |m| text(&m.tool_name);
     "is-error" "Whether the tool failed, or nil." |m| m.is_error.map(Value::from).into();
-    "tool-calls" "The tool calls that it proposes: {:id :name :arguments}." |m| tool_calls(m);
+    "tool-calls" "Its tool calls: {:id :name :arguments}." |m| tool_calls(m);
 }
 
 pub(super) const PART: Namespace = Namespace {
@@ -68,7 +68,7 @@ pub(super) const PART: Namespace = Namespace {
     mutations: &[],
 };
 
-/// Looks in the query's session first, then in the other live ones.
+/// Searches in the query's session first, then in the other live ones.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let mut found: Vec<Answer> = inputs.iter().map(|_| Vec::new()).collect();
     let focus = env.world.session(env.world.focus().as_str());

@@ -1,6 +1,6 @@
-//! `:psi.model/*` and `:psi.provider/*`: the models of the catalogue, and who answers for them.
+//! `:psi.model/*` and `:psi.provider/*`: the models of the catalogue and their providers.
 //!
-//! Never a key: whether a provider can be asked is all that is said of credentials.
+//! Never shows a key. The only fact about credentials is whether a provider is usable.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, 
 use crate::query::resolvers::{answers, join, names, out, picked};
 use crate::value::{Map, Value};
 
-/// The attributes of a model, and the keys of `get_available_models` that they come from.
+/// The attributes of a model, and their keys in `get_available_models`.
 const MODEL: &[(&str, &str)] = &[
     ("psi.model/provider", "provider"),
     ("psi.model/id", "id"),
@@ -31,33 +31,27 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.model/list", "The models of the catalogue."),
         ("psi.model/provider", "The provider's name."),
         ("psi.model/id", "The model's id at the provider."),
-        ("psi.model/name", "What people call it."),
+        ("psi.model/name", "Its display name."),
         ("psi.model/context-window", "Its window in tokens."),
         ("psi.model/max-output", "Its longest answer in tokens, or nil."),
         ("psi.model/reasoning", "Whether it can think."),
-        ("psi.model/tools", "Whether it is offered tools."),
-        ("psi.model/images", "Whether it takes images."),
-        ("psi.model/price", "What a million tokens cost in US dollars, by their kind, or nil."),
-        ("psi.model/usable", "Whether its provider can be asked without a further login."),
-        ("psi.model/facts", "All that the catalogue says of the model."),
+        ("psi.model/tools", "Whether it gets tools."),
+        ("psi.model/images", "Whether it accepts images."),
+        ("psi.model/price", "The price of a million tokens in US dollars, by kind, or nil."),
+        ("psi.model/usable", "Whether its provider needs no further login."),
+        ("psi.model/facts", "All facts of the catalogue about the model."),
         (
             "psi.agent-session/model-catalog",
-            "The models of the catalogue, as `get_available_models` lists them.",
+            "The models of the catalogue, with the keys of `get_available_models`.",
         ),
         ("psi.provider/list", "The providers of the catalogue and of this process."),
-        ("psi.provider/names", "The providers that can be asked without a further login."),
+        ("psi.provider/names", "The providers that need no further login."),
         ("psi.provider/name", "The provider's name."),
-        ("psi.provider/usable", "Whether it can be asked without a further login."),
-        (
-            "psi.provider/api",
-            "The protocol that it is spoken to in, such as :anthropic, or nil for one that is no server.",
-        ),
-        ("psi.provider/base-url", "Where it is, or nil for one that is no server."),
-        (
-            "psi.provider/key-from",
-            "Where its key comes from, such as a variable's name, or nil where there is none. Never the key.",
-        ),
-        ("psi.provider/model-count", "How many of its models the catalogue has."),
+        ("psi.provider/usable", "Whether it needs no further login."),
+        ("psi.provider/api", "Its protocol, such as :anthropic, or nil if it is not a server."),
+        ("psi.provider/base-url", "Its address, or nil if it is not a server."),
+        ("psi.provider/key-from", "The source of its key, such as a variable's name, or nil. Never the key."),
+        ("psi.provider/model-count", "The number of its models in the catalogue."),
     ],
     resolvers: &[
         Resolver {
@@ -113,7 +107,7 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-/// The catalogue is looked through once for all that are asked about.
+/// Goes through the catalogue once for all requested models.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let models = env.world.models();
     let answer = |inputs: &Inputs<'_>| {
@@ -131,7 +125,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     inputs.iter().map(answer).collect()
 }
 
-/// A provider that the catalogue names and this process cannot ask has none of them.
+/// A provider of the catalogue that this process cannot use has no such facts.
 fn provider_facts(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let facts =
         inputs.text("psi.provider/name").and_then(|name| env.world.provider(name)).unwrap_or_default();

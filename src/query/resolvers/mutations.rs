@@ -1,4 +1,4 @@
-//! What a query can change. Each mutation is an op under another name: the same checks, the same call.
+//! The mutations. Each is an op under another name, with the same checks and the same call.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.session/set-model",
-            doc: "Chooses the model: {:provider :id}, and :scope \"session\", \"project\" or \"user\".",
+            doc: "Sets the model: {:provider :id}, and :scope \"session\", \"project\" or \"user\".",
             op: Op::SetModel,
             params: |params| renamed(params, "id", "model-id"),
             output: SESSION,
@@ -45,7 +45,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.session/set-thinking-level",
-            doc: "Chooses how much the model may think: {:level}.",
+            doc: "Sets the thinking level: {:level}.",
             op: Op::SetThinkingLevel,
             params: Clone::clone,
             output: SESSION,
@@ -57,7 +57,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.session/set-mode",
-            doc: "Chooses what tools may do without asking: {:mode}.",
+            doc: "Sets the permission mode: {:mode}.",
             op: Op::SetMode,
             params: Clone::clone,
             output: SESSION,
@@ -80,7 +80,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.memory/remember",
-            doc: "Keeps a note for later sessions, as /remember does: {:text}. Answers the :note when it is on disk.",
+            doc: "Keeps a note for later sessions, like /remember: {:text}. Returns the :note once it is on disk.",
             op: Op::Command,
             params: Clone::clone,
             output: SESSION,
@@ -117,7 +117,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.job/cancel",
-            doc: "Ends a background job of the session: {:id}. Answers the :job.",
+            doc: "Ends a background job of the session: {:id}. Returns the :job.",
             op: Op::CancelBackgroundJob,
             params: |params| renamed(params, "id", "job-id"),
             output: &["psi.job/id", "psi.agent-session/session-id"],
@@ -135,7 +135,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.interaction/grant",
-            doc: "Approves what a question asks for: {:id}, and :note to the model.",
+            doc: "Approves the request of a question: {:id}, and a :note to the model.",
             op: Op::InteractionRespond,
             params: |params| renamed(params, "id", "interaction-id").with("status", "accepted"),
             output: SESSION,
@@ -143,7 +143,7 @@ pub(super) const PART: Namespace = Namespace {
         },
         Mutation {
             name: "psi.interaction/refuse",
-            doc: "Refuses what a question asks for: {:id}, and :note to the model.",
+            doc: "Refuses the request of a question: {:id}, and a :note to the model.",
             op: Op::InteractionRespond,
             params: |params| renamed(params, "id", "interaction-id").with("status", "accepted"),
             output: SESSION,
@@ -157,7 +157,7 @@ fn text(params: &Map<'static>, key: &str) -> String {
     value.and_then(|value| value.as_str().or_else(|| value.as_keyword())).unwrap_or_default().to_owned()
 }
 
-/// The op's params, where one of them has a longer name than the mutation's.
+/// The op's params, if one of them has a longer name than the mutation's.
 fn renamed(params: &Map<'static>, from: &str, to: &'static str) -> Map<'static> {
     let mut params = params.clone();
     if let Some(value) = params.remove(&Value::keyword(from)) {
@@ -166,7 +166,7 @@ fn renamed(params: &Map<'static>, from: &str, to: &'static str) -> Map<'static> 
     params
 }
 
-/// Answers with the session's id, from which a join can ask on.
+/// Answers with the session's id, so that a join can continue from it.
 fn of_session<T: 'static>(call: &Call, reply: Reply<Map<'static>>) -> Reply<T> {
     let session = call.session.to_value();
     Reply::new(move |result: Result<T, ApiError>| {

@@ -1,4 +1,4 @@
-//! `:psi.process/*` and `:psi.query/*`: the process itself, and how queries are answered.
+//! `:psi.process/*` and `:psi.query/*`: the process itself, and the query engine.
 
 use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
@@ -11,37 +11,34 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.process/pid", "The process's id."),
         ("psi.process/version", "The program's version."),
         ("psi.process/started-at", "When the process was started, RFC 3339 in UTC."),
-        ("psi.process/uptime-ms", "How long it has run, in milliseconds."),
+        ("psi.process/uptime-ms", "Its run time, in milliseconds."),
         ("psi.process/now", "The time now, RFC 3339 in UTC."),
-        ("psi.process/live-session-count", "How many sessions are live."),
+        ("psi.process/live-session-count", "The number of live sessions."),
         (
             "psi.process/task-count",
-            "How many tasks live: each live session is one; turns, openings and the like are further ones.",
+            "The number of live tasks: one per live session, and others such as turns.",
         ),
-        ("psi.process/event-count", "Events that were handed to connections since the process was started."),
+        ("psi.process/event-count", "Events that went to connections since the process started."),
         (
             "psi.process/answer-count",
-            "Answers that were given since the process was started: responses and errors. Those of one op are `psi.op/answered`.",
+            "Answers since the process started: responses and errors. `psi.op/answered` counts those of one op.",
         ),
         (
             "psi.process/error-count",
-            "Those of them that were errors, lines that were no request among them. Those of one code are `psi.error/count`.",
+            "Errors among the answers, including those for lines that are not requests. `psi.error/count` counts those of one code.",
         ),
-        ("psi.process/ops", "The ops that were asked for so far, in the order of the catalogue."),
-        ("psi.process/errors", "The error codes that were an answer so far, in the order of the catalogue."),
-        ("psi.process/resident-bytes", "Its resident memory in bytes, or nil where the system does not say."),
-        ("psi.process/thread-count", "Its threads, or nil where the system does not say."),
-        ("psi.process/cpu-ms", "The processor time that it used, in milliseconds, or nil."),
-        (
-            "psi.query/answered",
-            "Queries that were answered since the process was started, this one not counted.",
-        ),
-        ("psi.query/micros", "How long they took together, in microseconds."),
-        ("psi.query/slowest-micros", "How long the slowest one took, in microseconds."),
-        ("psi.query/kept", "How many queries are kept with their plans."),
+        ("psi.process/ops", "The ops that were requested so far, in the order of the catalogue."),
+        ("psi.process/errors", "The error codes of answers so far, in the order of the catalogue."),
+        ("psi.process/resident-bytes", "Its resident memory in bytes, or nil if unknown."),
+        ("psi.process/thread-count", "The number of its threads, or nil if unknown."),
+        ("psi.process/cpu-ms", "Its processor time, in milliseconds, or nil."),
+        ("psi.query/answered", "Answered queries since the process started, without this one."),
+        ("psi.query/micros", "The total time of the queries, in microseconds."),
+        ("psi.query/slowest-micros", "The time of the slowest query, in microseconds."),
+        ("psi.query/kept", "The number of queries that are kept with their plans."),
         (
             "psi.query/plan",
-            "How the query of the param :query would be answered: steps and alternatives for each ask; an entity to begin with may be given as the map :entity.",
+            "How the query in the param :query would be resolved: steps and alternatives per ask. The map :entity sets the first entity.",
         ),
     ],
     resolvers: &[
@@ -126,7 +123,7 @@ fn facts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-/// What was asked for and what was the answer lead to their counts by their names.
+/// The requested ops and the error codes of answers lead to their counts by name.
 fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let counts = env.world.counts();
     let sum = |figures: &mut dyn Iterator<Item = u64>| figures.fold(0u64, u64::saturating_add);
@@ -144,18 +141,18 @@ fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-/// What Linux says of the process; elsewhere all of it is nil.
+/// Linux's facts about the process; elsewhere all are nil.
 fn usage(_: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| -> Option<i64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.split_whitespace().next()?.parse().ok()
     };
-    // The fields after the command's name, which is in brackets and may hold anything.
+    // The fields follow the command's name, which is in parentheses and may contain anything.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |place: usize| fields.get(place)?.parse::<i64>().ok();
-    // User and system time, in ticks of which Linux counts a hundred a second for everyone.
+    // User and system time in ticks, of which Linux counts a hundred per second everywhere.
     let cpu = ticks(11).zip(ticks(12)).map(|(user, system)| user.saturating_add(system).saturating_mul(10));
     let resident = field("VmRSS").map(|kilobytes| kilobytes.saturating_mul(1024));
     Ok(vec![
@@ -179,7 +176,7 @@ fn sessions(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.process/live-session-count", env.world.live().len().into())])
 }
 
-/// Without `:query`, the query for the attribute itself is explained.
+/// Without `:query`, explains the query for the attribute itself.
 fn plan(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     let text = match env.params.get_keyword("query") {
         None => "[:psi.query/plan]".to_owned(),

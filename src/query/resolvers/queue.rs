@@ -1,4 +1,4 @@
-//! `:psi.queue/*`: the messages that wait for a session's turn, or for its end.
+//! `:psi.queue/*`: the messages that wait for a session's turn or its end.
 
 use crate::message::{EntryId, TurnId};
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
@@ -10,13 +10,13 @@ const QUEUED: &[&str] = &["psi.queue/entry-id", "psi.queue/until", "psi.queue/te
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.agent-session/queue", "The messages that wait, oldest first."),
-        ("psi.queue/entry-id", "The journal entry that holds the message."),
+        ("psi.agent-session/queue", "The waiting messages, oldest first."),
+        ("psi.queue/entry-id", "The journal entry of the message."),
         (
             "psi.queue/until",
             "What it waits for: :steer the running turn's next model call, :follow-up the turn's end.",
         ),
-        ("psi.queue/text", "What it says."),
+        ("psi.queue/text", "Its text."),
     ],
     resolvers: &[Resolver {
         name: "psi.agent-session/queue",

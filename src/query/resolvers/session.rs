@@ -8,8 +8,8 @@ use crate::query::graph::{
 use crate::query::resolvers::{join, out};
 use crate::value::Value;
 
-/// Declares the facts of a session: the attribute's name and what it is. Who keeps sessions says what
-/// each is worth, and the compiler that none is forgotten.
+/// Declares the facts of a session: attribute name and description. The runtime gives the value of each, and
+/// the compiler ensures that none is forgotten.
 macro_rules! session_facts {
     ($($variant:ident $name:literal $doc:literal;)*) => {
         /// One fact of a session.
@@ -21,11 +21,11 @@ macro_rules! session_facts {
         const FACTS: &[SessionFact] = &[$(SessionFact::$variant),*];
         const OUTPUT: &[Output] = &[$(out(concat!("psi.agent-session/", $name))),*];
         const ATTRIBUTES: &[(&str, &str)] = &[
-            ("psi.agent-session/messages", "The messages on the current branch, oldest first; :limit takes the newest, :role those of one role."),
-            ("psi.agent-session/entries", "The journal's entries on the current branch, oldest first; :limit takes the newest."),
-            ("psi.agent-session/children", "The live sessions that were forked from this one."),
-            ("psi.agent-session/message-counts", "How many messages there are by role."),
-            ("psi.agent-session/stats", "Counts, tokens, cost, times and bytes, as `get_session_stats` has them."),
+            ("psi.agent-session/messages", "The messages on the current branch, oldest first; :limit selects the newest, :role one role."),
+            ("psi.agent-session/entries", "The journal's entries on the current branch, oldest first; :limit selects the newest."),
+            ("psi.agent-session/children", "The live forks of this session."),
+            ("psi.agent-session/message-counts", "The number of messages by role."),
+            ("psi.agent-session/stats", "Counts, tokens, cost, times and bytes, with the keys of `get_session_stats`."),
             $((concat!("psi.agent-session/", $name), $doc),)*
         ];
     };
@@ -33,50 +33,50 @@ macro_rules! session_facts {
 
 session_facts! {
     SessionId "session-id" "The session's id.";
-    SessionName "session-name" "The name that the person gave it, or nil.";
-    DisplayName "session-display-name" "The name, else the start of the first message.";
+    SessionName "session-name" "The name from the person, or nil.";
+    DisplayName "session-display-name" "The name, or else the start of the first message.";
     SessionFile "session-file" "The journal's path, or nil before the first entry.";
-    WorktreePath "worktree-path" "The folder that the session works in.";
-    GitBranch "git-branch" "The branch that is checked out there, as of the last turn, or nil.";
-    Phase "phase" "What the session does: :idle, :streaming, :compacting or :retrying.";
+    WorktreePath "worktree-path" "The session's working folder.";
+    GitBranch "git-branch" "The checked out branch of that folder as of the last turn, or nil.";
+    Phase "phase" "The session's activity: :idle, :streaming, :compacting or :retrying.";
     IsStreaming "is-streaming" "Whether a turn runs.";
     IsCompacting "is-compacting" "Whether the conversation is being compacted.";
-    PendingMessageCount "pending-message-count" "Messages that wait for the running turn, or for after it.";
-    RetryAttempt "retry-attempt" "Which try of a failed model call is waited for; 0 when none is.";
-    RetryDeadlineMs "retry-deadline-ms" "When that try begins, in milliseconds since the epoch, or nil.";
-    InterruptPending "interrupt-pending" "Whether the turn ends after the tool call that runs.";
+    PendingMessageCount "pending-message-count" "The number of messages that wait for the running turn or its end.";
+    RetryAttempt "retry-attempt" "The number of the awaited retry of a failed model call; 0 without one.";
+    RetryDeadlineMs "retry-deadline-ms" "When that retry starts, in milliseconds since the epoch, or nil.";
+    InterruptPending "interrupt-pending" "Whether the turn ends after the running tool call.";
     Model "model" "The model: {:provider :id}.";
     ModelProvider "model-provider" "The provider's name.";
     ModelId "model-id" "The model's id at the provider.";
     ModelReasoning "model-reasoning" "Whether the model can think.";
-    ThinkingLevel "thinking-level" "How much the model was told to think.";
-    EffectiveReasoningEffort "effective-reasoning-effort" "How much the model thinks, given what it can.";
-    Mode "mode" "What tools may do without asking.";
-    Sandbox "sandbox" "What the kernel keeps commands from writing: :enforced (outside the workspace), :unavailable (it cannot) or :off (yolo).";
-    AuthenticatedProviders "authenticated-providers" "The providers that can be asked without a further login.";
+    ThinkingLevel "thinking-level" "The requested thinking level.";
+    EffectiveReasoningEffort "effective-reasoning-effort" "The thinking level that the model uses.";
+    Mode "mode" "The permission mode.";
+    Sandbox "sandbox" "The kernel's sandbox for commands: :enforced (no writes outside the workspace), :unavailable, or :off (yolo).";
+    AuthenticatedProviders "authenticated-providers" "The providers that need no further login.";
     PromptTemplates "prompt-templates" "The prompt templates of the project and the user: {:name :usage :description :argument-hint :scope :path}.";
-    EditorContext "editor-context" "What the editor shows, as `context_update` said, or nil.";
+    EditorContext "editor-context" "What the editor shows, from `context_update`, or nil.";
     MessageCount "message-count" "Messages on the current branch.";
     FirstMessage "first-message" "The start of the first message, or nil.";
-    UsageInput "usage-input" "Tokens that were sent to models.";
-    UsageOutput "usage-output" "Tokens that models wrote.";
+    UsageInput "usage-input" "Tokens in requests to models.";
+    UsageOutput "usage-output" "Tokens in answers of models.";
     UsageCacheRead "usage-cache-read" "Tokens that providers read from their caches.";
     UsageCacheWrite "usage-cache-write" "Tokens that providers wrote to their caches.";
-    UsageCostTotal "usage-cost-total" "What all model calls cost, in US dollars.";
+    UsageCostTotal "usage-cost-total" "The cost of all model calls, in US dollars.";
     ContextTokens "context-tokens" "Tokens in the window at the last model call.";
-    ContextFraction "context-fraction" "The part of the window that is used, 0 to 1, or nil before the first call.";
+    ContextFraction "context-fraction" "The used part of the window, 0 to 1, or nil before the first call.";
     ContextWindow "context-window" "The model's window in tokens.";
-    AutoCompactionEnabled "auto-compaction-enabled" "Whether the conversation is compacted by itself.";
-    AutoRetryEnabled "auto-retry-enabled" "Whether failed model calls are tried again by themselves.";
-    SystemPrompt "system-prompt" "What the model is told before the conversation.";
-    ParentSessionId "parent-session-id" "The session that this one was forked from, or nil.";
-    SubagentId "subagent-id" "Its name in questions, where it works for another session, or nil.";
-    Depth "depth" "How many sessions it works below; 0 for one of the person's.";
-    Envelope "envelope" "The tools that were agreed on for it, where it works for another session, or nil.";
+    AutoCompactionEnabled "auto-compaction-enabled" "Whether the conversation is compacted automatically.";
+    AutoRetryEnabled "auto-retry-enabled" "Whether failed model calls are retried automatically.";
+    SystemPrompt "system-prompt" "The system prompt.";
+    ParentSessionId "parent-session-id" "The session from which this one was forked, or nil.";
+    SubagentId "subagent-id" "For a subagent: its name in questions; otherwise nil.";
+    Depth "depth" "The number of sessions above a subagent; 0 for a session of the person.";
+    Envelope "envelope" "For a subagent: the tools that were granted to it; otherwise nil.";
     CreatedAt "created-at" "When the session was opened, RFC 3339 in UTC.";
-    Offset "offset" "How many entries its journal holds.";
-    ConfigRevision "config-revision" "The revision of the configuration that it works with: the newest, from its next boundary on.";
-    Footer "footer" "What a footer shows, as `footer/updated` has it.";
+    Offset "offset" "The number of entries in its journal.";
+    ConfigRevision "config-revision" "The revision of its configuration. The next boundary switches to the newest.";
+    Footer "footer" "The footer, with the keys of `footer/updated`.";
     State "state" "The state, as `session/updated` has it.";
 }
 
@@ -180,14 +180,15 @@ fn stats(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(stats.map(|stats| ("psi.agent-session/stats", Value::from(stats).into())).into_iter().collect())
 }
 
-/// The newest of what comes newest first, oldest first: no more is looked at than is answered.
+/// The newest items, oldest first, from an iterator that yields the newest first. Visits no more than it
+/// returns.
 fn newest<T>(newest_first: impl Iterator<Item = T>, limit: Option<usize>) -> Vec<T> {
     let mut items: Vec<T> = newest_first.take(limit.unwrap_or(usize::MAX)).collect();
     items.reverse();
     items
 }
 
-/// The live sessions are looked through once for all that are asked about.
+/// Goes through the live sessions once for all requested ones.
 fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let mut below: HashMap<String, Vec<Handle>> = HashMap::new();
     for session in env.world.live() {

@@ -27,21 +27,21 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         (
             "psi.session/list",
-            "The project's sessions, live and on disk, newest first; :scope \"all\" takes every project's, :limit the newest.",
+            "The project's sessions, live and on disk, newest first; :scope \"all\" selects every project, :limit the newest.",
         ),
-        ("psi.session/live", "The sessions that are live in this process, oldest first."),
+        ("psi.session/live", "The live sessions of this process, oldest first."),
         ("psi.session-info/id", "The session's id."),
         ("psi.session-info/path", "Its journal's path, or nil before the first entry."),
-        ("psi.session-info/name", "The name that the person gave it, or nil."),
-        ("psi.session-info/worktree-path", "The folder that it works in."),
+        ("psi.session-info/name", "The name from the person, or nil."),
+        ("psi.session-info/worktree-path", "Its working folder."),
         ("psi.session-info/first-message", "The start of the first message, or nil."),
-        ("psi.session-info/modified", "When it was last written, RFC 3339 in UTC, or nil."),
+        ("psi.session-info/modified", "The time of the last write, RFC 3339 in UTC, or nil."),
         (
             "psi.session-info/message-count",
-            "Messages on its branch, or nil where only reading the file through would tell.",
+            "Messages on its branch, or nil if only reading the whole file would tell.",
         ),
         ("psi.session-info/created-at", "When it was opened, RFC 3339 in UTC."),
-        ("psi.session-info/parent-id", "The session that it was forked from, or nil."),
+        ("psi.session-info/parent-id", "The session from which it was forked, or nil."),
         ("psi.session-info/is-live", "Whether it is live in this process."),
     ],
     resolvers: &[
@@ -112,7 +112,7 @@ fn session(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(id.map(|id| ("psi.agent-session/session-id", id.into())).into_iter().collect())
 }
 
-/// The list is read once for all that are asked about.
+/// Reads the list once for all requested sessions.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let infos = match env.world.list(true, usize::MAX) {
         Ok(infos) => infos,

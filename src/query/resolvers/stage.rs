@@ -1,4 +1,4 @@
-//! `:psi.stage/*` and `:psi.hook/*`: what a turn passes through, and what the user put there.
+//! `:psi.stage/*` and `:psi.hook/*`: the stages of a turn and the user's hooks.
 
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
 use crate::query::resolvers::{join, names, picked};
@@ -6,7 +6,7 @@ use crate::value::{Map, Value};
 
 const STAGE: &[&str] = &["psi.stage/name", "psi.stage/place"];
 
-/// The attributes of a hook, and the keys that they come from.
+/// The attributes of a hook, and their keys.
 const HOOK: &[(&str, &str)] = &[
     ("psi.hook/id", "id"),
     ("psi.stage/name", "stage"),
@@ -23,18 +23,18 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         ("psi.stage/list", "The stages of a turn, in order."),
         ("psi.stage/name", "The stage's name."),
-        ("psi.stage/place", "Its place in a turn, from 1."),
+        ("psi.stage/place", "Its position in a turn, from 1."),
         ("psi.stage/hooks", "The hooks at that stage, in the order of the configuration."),
         (
             "psi.hook/list",
-            "The hooks that the query's session works with, in the order of the configuration; each leads to its stage.",
+            "The hooks of the query's session, in the order of the configuration; each leads to its stage.",
         ),
         ("psi.hook/id", "The hook's name in events."),
-        ("psi.hook/point", "On which side of its stage it stands: :pre or :post."),
-        ("psi.hook/kind", "What it does: :guard, :transform or :observer."),
-        ("psi.hook/command", "The program that it runs, and its arguments."),
-        ("psi.hook/timeout-ms", "How long it may take, in milliseconds."),
-        ("psi.hook/tools", "The tools whose calls it is for, or nil for all."),
+        ("psi.hook/point", "Its point: :pre or :post."),
+        ("psi.hook/kind", "Its kind: :guard, :transform or :observer."),
+        ("psi.hook/command", "Its program and arguments."),
+        ("psi.hook/timeout-ms", "Its time-out, in milliseconds."),
+        ("psi.hook/tools", "The tools for whose calls it runs, or nil for all."),
     ],
     resolvers: &[
         Resolver {

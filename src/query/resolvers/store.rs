@@ -1,4 +1,4 @@
-//! `:psi.store/*`: how sessions are written, counted.
+//! `:psi.store/*`: counts of the writes to journals.
 
 use crate::message::count;
 use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
@@ -10,17 +10,14 @@ pub(super) const PART: Namespace = Namespace {
         ("psi.store/root", "The folder of all sessions."),
         (
             "psi.store/durability",
-            "When an append is acknowledged: :full when it is on the disk, :relaxed when the system has it.",
+            "When an append is acknowledged: :full once it is on the disk, :relaxed once the system has it.",
         ),
-        ("psi.store/append-count", "Appends that were acknowledged since the process was started."),
-        ("psi.store/failure-count", "Appends that failed."),
-        ("psi.store/byte-count", "Bytes that were acknowledged."),
-        (
-            "psi.store/sync-count",
-            "How often a file was synced: less often than appended, where appends came together.",
-        ),
-        ("psi.store/sync-micros", "How long the syncs took together, in microseconds."),
-        ("psi.store/slowest-sync-micros", "How long the slowest sync took, in microseconds."),
+        ("psi.store/append-count", "Acknowledged appends since the process started."),
+        ("psi.store/failure-count", "Failed appends."),
+        ("psi.store/byte-count", "Acknowledged bytes."),
+        ("psi.store/sync-count", "The number of syncs. Concurrent appends share one."),
+        ("psi.store/sync-micros", "The total time of all syncs, in microseconds."),
+        ("psi.store/slowest-sync-micros", "The time of the slowest sync, in microseconds."),
     ],
     resolvers: &[Resolver {
         name: "psi.store/facts",

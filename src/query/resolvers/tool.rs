@@ -1,5 +1,5 @@
-//! `:psi.tool/*` and `:psi.tool-lifecycle.summary/*`: what tools there are, and the calls of a session, those
-//! that run or wait for a person among them.
+//! `:psi.tool/*` and `:psi.tool-lifecycle.summary/*`: the tools, and the tool calls of a session, including
+//! running and waiting ones.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) const SUMMARY: &[&str] = &[
     "psi.turn/id",
 ];
 
-/// The attributes of a tool, and the keys that they come from.
+/// The attributes of a tool, and their keys.
 const TOOL: &[(&str, &str)] =
     &[("psi.tool/name", "name"), ("psi.tool/doc", "description"), ("psi.tool/parameters", "parameters")];
 
@@ -37,33 +37,30 @@ const NAMES: &[&str] = &names::<{ TOOL.len() }>(TOOL);
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.tool/list", "The tools that models may be offered."),
+        ("psi.tool/list", "The tools for models."),
         ("psi.tool/name", "The tool's name."),
-        ("psi.tool/doc", "What the model is told of it."),
+        ("psi.tool/doc", "Its description for the model."),
         ("psi.tool/parameters", "Its arguments, as a JSON schema in plain data."),
         ("psi.agent-session/tool-lifecycle-summaries", "The tool calls on the current branch, in order."),
-        (
-            "psi.agent-session/running-tool-calls",
-            "The calls of the running turn that have no result yet, in order.",
-        ),
+        ("psi.agent-session/running-tool-calls", "The calls of the running turn without a result, in order."),
         ("psi.tool-lifecycle.summary/tool-id", "The call's id."),
         ("psi.tool-lifecycle.summary/tool-name", "The tool."),
         ("psi.tool-lifecycle.summary/arguments", "The arguments, as EDN text."),
         ("psi.tool-lifecycle.summary/parsed-args", "The arguments."),
-        ("psi.tool-lifecycle.summary/result-text", "What the tool answered, or nil."),
+        ("psi.tool-lifecycle.summary/result-text", "The tool's result, or nil."),
         ("psi.tool-lifecycle.summary/is-error", "Whether it failed, or nil while it runs."),
-        ("psi.tool-lifecycle.summary/completed?", "Whether it was answered."),
+        ("psi.tool-lifecycle.summary/completed?", "Whether it has a result."),
         (
             "psi.tool-lifecycle.summary/status",
-            ":running, :waiting for a person's answer, :completed, :failed, or :lost where its turn ended without a result.",
+            ":running, :waiting (for a person's answer), :completed, :failed, or :lost (its turn ended without a result).",
         ),
         (
             "psi.tool-lifecycle.summary/proposed-at",
-            "When the model's message with it was written, RFC 3339 in UTC.",
+            "When the message with the call was written, RFC 3339 in UTC.",
         ),
         (
             "psi.tool-lifecycle.summary/duration-ms",
-            "From then to its result, in milliseconds, a person's answer included; nil while it runs.",
+            "The time from that message to the result, in milliseconds, including a person's answer; nil while it runs.",
         ),
     ],
     resolvers: &[
@@ -119,7 +116,7 @@ fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.agent-session/tool-lifecycle-summaries", summaries.into())])
 }
 
-/// Only the last turn can have calls that run: a session of any length is asked at the same cost.
+/// Only the last turn can have running calls, so the cost does not depend on the session's length.
 fn running(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
     let mut summaries = summaries(&Now::of(env, session.as_ref()), &last_turn(session.as_ref()));
@@ -139,7 +136,7 @@ pub(super) fn last_turn(session: &dyn SessionView) -> Vec<Arc<Message>> {
     messages
 }
 
-/// The calls of messages of a session, each with its result where there is one.
+/// The calls in some messages of a session, each with its result if there is one.
 pub(super) fn summaries(now: &Now, messages: &[Arc<Message>]) -> Vec<Value<'static>> {
     let calls: Vec<_> = messages
         .iter()
@@ -188,16 +185,16 @@ pub(super) fn summaries(now: &Now, messages: &[Arc<Message>]) -> Vec<Value<'stat
     calls.into_iter().map(summary).collect()
 }
 
-/// What tells a call that runs from one that waits or is lost.
+/// The facts that distinguish running, waiting and lost calls.
 pub(super) struct Now {
-    /// The turn that runs.
+    /// The running turn.
     turn: Option<TurnId>,
-    /// The calls that a person is asked about.
+    /// The calls for which a question is open.
     asking: HashSet<String>,
 }
 
 impl Now {
-    /// As it is in a session.
+    /// These facts for a session.
     pub(super) fn of(env: &Env<'_>, session: &dyn SessionView) -> Self {
         if session.fact(SessionFact::IsStreaming).as_bool() != Some(true) {
             return Self { turn: None, asking: HashSet::new() };

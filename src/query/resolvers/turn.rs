@@ -1,4 +1,4 @@
-//! `:psi.turn/*`: the turns of a session, as far as they are journalled.
+//! `:psi.turn/*`: the turns of a session, from its journal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::query::resolvers::tool::{Now, SUMMARY, last_turn, summaries};
 use crate::query::resolvers::{answers, join, out, output_names};
 use crate::value::{Map, Value};
 
-/// What is known of any turn.
+/// The attributes of a turn.
 const TURN: &[Output] = &[
     out("psi.turn/id"),
     out("psi.turn/text"),
@@ -34,7 +34,7 @@ const TURN: &[Output] = &[
 
 const NAMES: &[&str] = &output_names::<{ TURN.len() }>(TURN);
 
-/// What is known of a turn beside its id.
+/// The attributes of a turn, without its id.
 const REST: &[Output] = match TURN {
     [_, rest @ ..] => rest,
     [] => &[],
@@ -44,29 +44,29 @@ pub(super) const PART: Namespace = Namespace {
     attributes: &[
         (
             "psi.agent-session/turns",
-            "The turns on the current branch, oldest first; :limit takes the newest.",
+            "The turns on the current branch, oldest first; :limit selects the newest.",
         ),
         ("psi.turn/id", "The id of the running turn, or of the last one; nil before the first."),
-        ("psi.turn/phase", "What the turn does, as the session's phase says it."),
+        ("psi.turn/phase", "The turn's activity, from the session's phase."),
         ("psi.turn/is-streaming", "Whether it runs."),
-        ("psi.turn/stage", "The stage whose boundary the last turn passed last, such as :tool-call, or nil."),
-        ("psi.turn/point", "On which side of that stage it was: :pre or :post, or nil."),
-        ("psi.turn/text", "What the model said in it, as far as it is journalled."),
+        ("psi.turn/stage", "The stage of the last turn's latest boundary, such as :tool-call, or nil."),
+        ("psi.turn/point", "The point of that boundary: :pre or :post, or nil."),
+        ("psi.turn/text", "The model's text in the turn, as far as it is journalled."),
         ("psi.turn/tool-calls", "Its tool calls, as summaries."),
-        ("psi.turn/tool-call-count", "How many tool calls it made."),
-        ("psi.turn/message-count", "How many messages it has."),
+        ("psi.turn/tool-call-count", "The number of its tool calls."),
+        ("psi.turn/message-count", "The number of its messages."),
         ("psi.turn/started-at", "When its first message was written, RFC 3339 in UTC, or nil."),
         ("psi.turn/ended-at", "When its newest message was written, RFC 3339 in UTC, or nil."),
         ("psi.turn/duration-ms", "The time between these two, in milliseconds."),
         (
             "psi.turn/first-token-ms",
-            "How long the first piece of the answer of its first model call was waited for, in milliseconds, or nil.",
+            "The wait for the first piece of its first model call's answer, in milliseconds, or nil.",
         ),
-        ("psi.turn/model-ms", "How long its model calls were waited for together, in milliseconds, or nil."),
-        ("psi.turn/retries", "How often a model call of it was tried again."),
+        ("psi.turn/model-ms", "The total wait for its model calls, in milliseconds, or nil."),
+        ("psi.turn/retries", "The number of retries of its model calls."),
         (
             "psi.turn/tokens-per-second",
-            "The tokens of its answers for each second that the model calls which gave them were waited for, or nil.",
+            "The tokens of its answers per second of waiting for their model calls, or nil.",
         ),
         ("psi.turn/stop-reason", "Why its last model call ended, or nil."),
         ("psi.turn/usage", "The tokens and cost of its model calls together."),
@@ -129,7 +129,7 @@ fn now(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
 fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     let Some(session) = inputs.session() else { return Ok(Vec::new()) };
     let limit = env.count("limit")?.unwrap_or(usize::MAX);
-    // Messages of one turn stand together. From the newest on, so that no more is looked at than is asked for.
+    // The messages of one turn are adjacent. Goes from the newest on, to visit no more than requested.
     let mut turns: Vec<Vec<Arc<Message>>> = Vec::new();
     let mut open: Option<&TurnId> = None;
     for message in session.messages().rev() {
@@ -153,7 +153,7 @@ fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.agent-session/turns", Value::vector(turns).into())])
 }
 
-/// Looks in the query's session, once for all that are asked about.
+/// Searches in the query's session, once for all requested turns.
 fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let Some(session) = env.world.session(SessionId::as_str(env.world.focus())) else {
         return inputs.iter().map(|_| Ok(Vec::new())).collect();
@@ -166,7 +166,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
         }
     }
     let now = Now::of(env, session.as_ref());
-    // Many of a list may be of one turn: it is told once.
+    // Many items of a list may belong to one turn, which is returned once.
     turns.retain(|_, messages| !messages.is_empty());
     let turns: HashMap<&str, Answer> =
         turns.into_iter().map(|(id, messages)| (id, answers(entity(&now, &messages), NAMES))).collect();

@@ -1,7 +1,7 @@
-//! `:psi.ui/*` and `:psi.extension/*`: what frontends show beside the conversation.
+//! `:psi.ui/*` and `:psi.extension/*`: the content of frontends apart from the conversation.
 //!
-//! Workflows show widgets and status texts. What extends a session are files: prompt templates and skills are
-//! slash commands beside the program's own.
+//! Workflows show widgets and status texts. Files extend a session: prompt templates and skills are slash
+//! commands in addition to the program's own.
 
 use crate::projection;
 use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
@@ -10,12 +10,15 @@ use crate::value::Value;
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        ("psi.ui/statuses", "The status texts that the session shows: {:extension-id :text}."),
-        ("psi.ui/widgets", "The widgets that the session shows, as `ui/widgets-updated` lists them."),
-        ("psi.ui/widget-specs", "What the widgets are, as `ui/widget-specs-updated` lists them."),
+        ("psi.ui/statuses", "The session's status texts: {:extension-id :text}."),
+        ("psi.ui/widgets", "The session's widgets, with the keys of `ui/widgets-updated`."),
+        (
+            "psi.ui/widget-specs",
+            "The definitions of the widgets, with the keys of `ui/widget-specs-updated`.",
+        ),
         (
             "psi.extension/command-names",
-            "The names, without the slash, of the slash commands beside the program's own: the prompt templates and skills of the project and the user.",
+            "The names, without the slash, of the additional slash commands: the prompt templates and skills of the project and the user.",
         ),
     ],
     resolvers: &[

@@ -1,5 +1,5 @@
-//! `:psi.workflow/*` and `:psi.workflow-run/*`: the workflows that can be run, and what their runs in a session
-//! did, as the journal tells it.
+//! `:psi.workflow/*` and `:psi.workflow-run/*`: the available workflows, and the journalled runs of a
+//! session.
 
 use std::collections::HashMap;
 
@@ -47,48 +47,39 @@ const STEP: &[&str] = &[
 
 pub(super) const PART: Namespace = Namespace {
     attributes: &[
-        (
-            "psi.workflow/list",
-            "The workflows that the query's session can run, by their names, and those that cannot be used.",
-        ),
+        ("psi.workflow/list", "The workflows of the query's session by name, including unusable ones."),
         ("psi.workflow/name", "The name for `/workflow`."),
-        ("psi.workflow/doc", "What it is for, or nil where it cannot be used."),
-        ("psi.workflow/problem", "Why it cannot be used, with the place, or nil."),
+        ("psi.workflow/doc", "Its purpose, or nil if it is unusable."),
+        ("psi.workflow/problem", "Why it is unusable, with the place, or nil."),
         ("psi.workflow/stages", "Its stages, in the order of the file."),
         ("psi.workflow-stage/id", "The stage's name."),
-        ("psi.workflow-stage/group", "The group that it runs in side by side with others, or nil."),
-        ("psi.workflow-stage/body", "What the model is told there, with its places not yet filled in."),
-        ("psi.workflow-stage/tools", "The tools that it may use without a grant."),
-        ("psi.workflow-stage/turn-cap", "Model calls that one attempt may make."),
-        ("psi.workflow-stage/max-attempts", "How often it is tried."),
-        ("psi.workflow-stage/outcomes", "What it may come to, beside done."),
-        ("psi.workflow-stage/completion", "The keys of its result, each with its type."),
+        ("psi.workflow-stage/group", "Its parallel group, or nil."),
+        ("psi.workflow-stage/body", "Its prompt, with unfilled placeholders."),
+        ("psi.workflow-stage/tools", "The tools that need no grant."),
+        ("psi.workflow-stage/turn-cap", "The maximum of model calls per attempt."),
+        ("psi.workflow-stage/max-attempts", "The maximum of attempts."),
+        ("psi.workflow-stage/outcomes", "Its outcomes, in addition to done."),
+        ("psi.workflow-stage/completion", "The keys of its result, with their types."),
         (
             "psi.workflow-stage/next",
-            "Where it goes on, or its group: by outcome, and :otherwise for any other but a failed or a skipped one.",
+            "The next step after it or its group: by outcome, and :otherwise for any other outcome except failed and skipped.",
         ),
         (
             "psi.agent-session/workflow-runs",
-            "The runs of workflows on the current branch, oldest first; :limit takes the newest. Each leads to its workflow.",
+            "The runs of workflows on the current branch, oldest first; :limit selects the newest. Each leads to its workflow.",
         ),
         ("psi.workflow-run/id", "The run's id."),
-        ("psi.workflow-run/arguments", "What it was given."),
-        (
-            "psi.workflow-run/status",
-            "running, interrupted, aborted, or the outcome that it came to, such as done.",
-        ),
+        ("psi.workflow-run/arguments", "Its arguments."),
+        ("psi.workflow-run/status", "running, interrupted, aborted, or its outcome, such as done."),
         ("psi.workflow-run/why", "Why it failed or was skipped, or nil."),
-        ("psi.workflow-run/resumes", "The id of the run that it goes on with, or nil."),
+        ("psi.workflow-run/resumes", "The id of the run that it resumes, or nil."),
         ("psi.workflow-run/started-at", "When it began, RFC 3339 in UTC."),
         ("psi.workflow-run/ended-at", "When it ended, RFC 3339 in UTC, or nil."),
-        ("psi.workflow-run/steps", "The steps that it took, in order; the last one may be under way."),
-        ("psi.workflow-step/id", "The stage's name, or the group's."),
-        (
-            "psi.workflow-step/status",
-            "running, or the outcome that it came to; nil where the run was cut off in it.",
-        ),
-        ("psi.workflow-step/result", "What it found, or nil."),
-        ("psi.workflow-step/attempts", "How often it was tried, or nil while it runs."),
+        ("psi.workflow-run/steps", "Its steps, in order; the last one may be running."),
+        ("psi.workflow-step/id", "The name of the stage or group."),
+        ("psi.workflow-step/status", "running, or its outcome; nil if the run was cut off in it."),
+        ("psi.workflow-step/result", "Its result, or nil."),
+        ("psi.workflow-step/attempts", "The number of its attempts, or nil while it runs."),
         ("psi.workflow-step/why", "Why it failed or was skipped, or nil."),
         ("psi.workflow-step/started-at", "When it began, RFC 3339 in UTC; nil for a stage of a group."),
         ("psi.workflow-step/ended-at", "When it ended, RFC 3339 in UTC, or nil."),
@@ -143,7 +134,7 @@ fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.workflow/list", Value::vector(env.world.workflows()).into())])
 }
 
-/// The workflows are looked through once for all that are asked about.
+/// Goes through the workflows once for all requested ones.
 fn by_name(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let workflows = env.world.workflows();
     let answer = |inputs: &Inputs<'_>| {
@@ -163,7 +154,7 @@ fn runs(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     Ok(vec![("psi.agent-session/workflow-runs", Value::vector(runs).into())])
 }
 
-/// Looks in the query's session, once for all that are asked about.
+/// Searches in the query's session, once for all requested runs.
 fn run_by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
     let session = env.world.session(env.world.focus().as_str());
     let runs = session.map(|session| runs_of(session.as_ref())).unwrap_or_default();
@@ -175,7 +166,7 @@ fn run_by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure
     inputs.iter().map(answer).collect()
 }
 
-/// A run, as far as the journal tells it.
+/// A journalled run.
 struct Told {
     id: String,
     workflow: String,
@@ -188,7 +179,7 @@ struct Told {
     steps: Vec<Map<'static>>,
 }
 
-/// The runs of a session's own; what a fork took over did not run there.
+/// The runs of the session itself. Runs that a fork copied did not happen in it.
 fn runs_of(session: &dyn SessionView) -> Vec<Told> {
     let mut runs: Vec<Told> = Vec::new();
     for EntryView { kind, data, ts, .. } in session.entries() {
@@ -243,7 +234,7 @@ fn runs_of(session: &dyn SessionView) -> Vec<Told> {
     runs
 }
 
-/// The status of what is under way.
+/// The status of a running workflow or step.
 const RUNNING: &str = "running";
 
 fn is_open(step: &Map<'static>, id: &Value<'static>) -> bool {

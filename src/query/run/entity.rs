@@ -1,22 +1,22 @@
-//! What is known of the entities of a query: attributes by number, handles, and what is plain data.
+//! The known data of a query's entities: attributes by number, handles, and plain values.
 //!
-//! Knows the graph's numbers; asks no resolver.
+//! Knows the graph's numbers; runs no resolver.
 
 use crate::query::graph::{Attr, Bits, Datum, Failure, Graph, Handle, ResolverId, Run};
 use crate::value::{Map, Value};
 
-/// What is known of an entity.
+/// The known data of an entity.
 #[derive(Default)]
 pub(super) struct Entity {
     /// The attributes.
     pub(super) known: Bits,
-    /// What stands at each.
+    /// The value of each.
     pub(super) slots: Vec<(Attr, Datum)>,
-    /// Known by names that the graph does not have.
+    /// Known values whose names the graph does not have.
     pub(super) extra: Map<'static>,
-    /// The resolvers that ran.
+    /// The resolvers that have run.
     pub(super) tried: Bits,
-    /// Those that failed, and why.
+    /// The resolvers that failed.
     pub(super) failed: Vec<(ResolverId, Failure)>,
 }
 
@@ -34,7 +34,7 @@ impl Entity {
         entity
     }
 
-    /// The same with more that is known, for a level of its own.
+    /// A copy with more known data, for a level of its own.
     pub(super) fn with(&self, graph: &Graph, more: &Map<'static>) -> Self {
         let mut with = Self::known(graph, more.clone());
         for (attr, datum) in &self.slots {
@@ -73,7 +73,7 @@ impl Entity {
     }
 }
 
-/// Everything that an entity is known by, and the fields of its handles.
+/// All known attributes of an entity, and the fields of its handles.
 pub(super) fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>; 2]> {
     let mut all = Vec::new();
     for (attr, datum) in &entity.slots {
@@ -98,7 +98,7 @@ pub(super) fn everything(graph: &Graph, entity: &Entity) -> Vec<[Value<'static>;
     all
 }
 
-/// What is shown where nothing is asked of it.
+/// The value of an entity that is requested without a sub-query.
 pub(super) fn plain(datum: Datum) -> Value<'static> {
     match datum {
         Datum::Value(value) => value,
@@ -107,8 +107,8 @@ pub(super) fn plain(datum: Datum) -> Value<'static> {
     }
 }
 
-/// Those of a group that are known by the same attributes, together: they share a plan. In nearly every
-/// list there is one kind.
+/// The entities of a group by the set of their known attributes; each set shares a plan. Nearly every list
+/// has one set.
 pub(super) fn kinds(group: &[Entity], mut which: Vec<usize>) -> Vec<(Bits, Vec<usize>)> {
     let kind = |at: &usize| group.get(*at).map(|entity| entity.known).unwrap_or_default();
     which.sort_by_key(kind);
@@ -116,7 +116,7 @@ pub(super) fn kinds(group: &[Entity], mut which: Vec<usize>) -> Vec<(Bits, Vec<u
     same.map(|same| (same.first().map(kind).unwrap_or_default(), same.to_vec())).collect()
 }
 
-/// How the entities of one datum lie among those of the group.
+/// The range of one datum's entities within the group.
 pub(super) enum Span {
     None,
     Value(Value<'static>),
@@ -124,7 +124,7 @@ pub(super) enum Span {
     Many(usize),
 }
 
-/// Adds the entities that a datum leads to. What leads to none stays as it is.
+/// Adds the entities that a datum leads to. A datum that leads to none stays unchanged.
 pub(super) fn spread(graph: &Graph, datum: &mut Option<Datum>, entities: &mut Vec<Entity>) -> Span {
     match datum.take() {
         None => Span::None,
@@ -156,7 +156,7 @@ pub(super) fn spread(graph: &Graph, datum: &mut Option<Datum>, entities: &mut Ve
 }
 
 impl Span {
-    /// The answers of the entities, back in the place of the datum.
+    /// Puts the answers of the entities back in the place of the datum.
     pub(super) fn gather(self, found: &mut impl Iterator<Item = Value<'static>>) -> Option<Value<'static>> {
         match self {
             Self::None => None,

@@ -1,6 +1,6 @@
-//! An attribute found: by the first way that gives it, for all entities of a group together.
+//! Resolves an attribute by the first way that provides it, for all entities of a group together.
 //!
-//! What an entity lacks is demanded of its resolvers, inputs first. Knows nothing of joins.
+//! Runs the resolvers of missing inputs first. Knows nothing of joins.
 
 use super::entity::{Entity, Span, spread};
 use super::{Running, Stop, Via};
@@ -12,7 +12,7 @@ use crate::query::plan::Plan;
 use crate::value::{Map, Value};
 
 impl Running<'_> {
-    /// An attribute of each entity, and a note for each that has none.
+    /// The attribute of each entity, and a record for each entity without it.
     pub(super) fn find(
         &mut self,
         name: &Name,
@@ -53,7 +53,7 @@ impl Running<'_> {
         Ok(found)
     }
 
-    /// Makes an attribute known to the entities that do not know it, by the first way that gives it.
+    /// Makes an attribute known to the entities that lack it, by the first way that provides it.
     pub(super) fn demand(
         &mut self,
         attr: Attr,
@@ -87,7 +87,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Runs a resolver for entities that have what it needs.
+    /// Runs a resolver for the entities that have its inputs.
     fn resolve(
         &mut self,
         id: ResolverId,
@@ -128,7 +128,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What a resolver answers for each entity.
+    /// A resolver's answer for each entity.
     fn answers(
         &mut self,
         node: &Node,
@@ -165,7 +165,7 @@ impl Running<'_> {
         })
     }
 
-    /// What a nested input holds: the answer of its query, without notes of what is missing there.
+    /// The value of a nested input: the answer of its query, without records of missing attributes.
     fn nested(&mut self, level: &Level, data: &mut [Option<Datum>]) -> Result<Value<'static>, Stop> {
         let (missing, errors) = (self.missing.len(), self.errors.clone());
         let sub = std::mem::take(&mut self.demanding);
@@ -181,7 +181,7 @@ impl Running<'_> {
         Ok(value.unwrap_or(Value::Nil))
     }
 
-    /// An attribute asked with params: its resolver runs for this ask alone.
+    /// An attribute with params: its resolver runs for this ask alone.
     fn find_with(
         &mut self,
         attr: Attr,
@@ -194,7 +194,7 @@ impl Running<'_> {
         for id in plan.ways(attr) {
             let Some(node) = self.graph.resolver(*id) else { continue };
             if matches!(node.spec.run, Run::Fields(_)) {
-                // A field has no params; it is as it is.
+                // A field has no params; it stays as it is.
                 self.demand(attr, plan, group, which)?;
                 return Ok(which.iter().map(|at| group.get(*at)?.get(attr).cloned()).collect());
             }
@@ -206,7 +206,7 @@ impl Running<'_> {
             ready.retain(|at| group.get(*at).is_some_and(|entity| can_run(entity, &node.input)));
             let answers = self.answers(node, params, group, &ready)?;
             let name = self.graph.name(attr);
-            // Those that are ready stand in the order of all.
+            // The ready ones are in the order of all.
             let mut places = which.iter().zip(&mut found);
             for (at, answer) in ready.iter().zip(answers) {
                 let place = places.find(|(one, _)| *one == at).map(|(_, place)| place);
@@ -225,7 +225,7 @@ impl Running<'_> {
                 }
             }
         }
-        // The entity knew it from the start, as an ident's does.
+        // The entity knew it from the start, like an ident's.
         for (at, place) in which.iter().zip(&mut found) {
             if place.is_none() {
                 *place = group.get(*at).and_then(|entity| entity.get(attr)).cloned();
@@ -234,7 +234,7 @@ impl Running<'_> {
         Ok(found)
     }
 
-    /// The failure that kept an attribute from an entity, if it was one.
+    /// The failure that made an attribute unavailable for an entity, if there was one.
     fn cause(
         &self,
         plan: &Plan,
@@ -256,8 +256,8 @@ impl Running<'_> {
     }
 }
 
-/// Whether the way to an attribute leaves the entity. Ways may lead in a ring: what is known, or was looked
-/// at on the way, is not gone through again.
+/// Whether the way to an attribute leaves the entity. Ways may form a cycle: known or already visited
+/// attributes are not visited again.
 pub(super) fn seeded(graph: &Graph, plan: &Plan, seen: &mut Bits, attr: Attr) -> bool {
     if !seen.add(attr.place()) {
         return false;
