@@ -1,8 +1,9 @@
-//! A session as a document: a page for a browser, Markdown, or EDN.
+//! Exports a session as a document: an HTML page, Markdown, or EDN.
 //!
-//! Pure but for [`save`]: a transcript in, text out. A page is one file, is readable without scripts, loads nothing, and
-//! nothing that stands in a transcript can run in it: all text is escaped, raw HTML is shown as text,
-//! links keep only harmless schemes, and the page itself forbids everything but its own style.
+//! Pure, except for [`save`]: a transcript in, text out. A page is one file, needs no scripts and loads
+//! nothing. Nothing in a transcript can run in it: all text is escaped, raw HTML appears as text, links keep
+//! only harmless schemes, and the page itself forbids everything except its own style. Does not know live
+//! sessions.
 
 mod highlight;
 mod html;
@@ -19,7 +20,7 @@ use crate::value::{Map, Value};
 
 pub use html::MARK;
 
-/// What is exported.
+/// The exported content.
 #[derive(Debug, Clone)]
 pub struct Transcript {
     /// The session.
@@ -28,20 +29,20 @@ pub struct Transcript {
     pub title: String,
     /// When it was opened, RFC 3339 in UTC.
     pub created_at: Arc<str>,
-    /// The folder that it worked in.
+    /// Its working folder.
     pub cwd: Arc<str>,
     /// The messages, oldest first.
     pub messages: Vec<Arc<Message>>,
 }
 
-/// How a session is exported.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// One self-contained page.
     Html,
     /// Markdown.
     Markdown,
-    /// One EDN map, with the messages as the wire shows them.
+    /// One EDN map, with messages in the shape of the wire.
     Edn,
 }
 
@@ -67,13 +68,13 @@ impl Format {
         }
     }
 
-    /// The format of that name or ending.
+    /// The format with that name or file extension.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.as_str() == name || format.extension() == name)
     }
 }
 
-/// The transcript as text in a format.
+/// Formats a transcript.
 pub fn export(transcript: &Transcript, format: Format) -> String {
     match format {
         Format::Html => html::page(transcript),
@@ -82,17 +83,18 @@ pub fn export(transcript: &Transcript, format: Format) -> String {
     }
 }
 
-/// Writes an exported text to a file that is not there yet, or is an earlier page: nothing else is
-/// overwritten, and what is there stays until the new one is whole.
+/// Writes an exported text to a new file or over an earlier page. Never overwrites another file; the earlier
+/// page stays until the new one is complete.
 ///
 /// # Errors
+/// If the file is something else, or the system refuses.
 /// When the file is something else, or the system refuses.
 pub fn save(path: &Path, text: &str) -> io::Result<()> {
     if path.exists() {
         let mut start = vec![0; MARK.len()];
         let is_page = File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
         if !is_page || start != MARK.as_bytes() || !text.starts_with(MARK) {
-            let message = "the file exists and is no page that was exported before";
+            let message = "the file exists and is not an earlier export";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
     }

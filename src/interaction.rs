@@ -1,10 +1,10 @@
-//! Typed questions to people: asked of every interactor at once, answered by the first.
+//! Typed questions to people. Every interactor gets a question at once; the first answer wins.
 //!
-//! The [`board`] holds the open questions and each interactor's queue; [`kind`] knows what each kind of
-//! question carries and which answers fit; [`dialog`] puts questions to connections that know only plain
-//! dialogs; [`audit`] writes down how each ended; [`warning`] says what a
-//! person should know of a question's text; [`grant`] keeps what was allowed once. Knows connections as [`crate::session::Client`]s. Does
-//! not know what a question is for: that is for who asks.
+//! The [`board`] holds the open questions and each interactor's queue. [`kind`] defines the content of each
+//! kind of question and its valid answers. [`dialog`] converts questions for connections that support only
+//! plain dialogs. [`audit`] records how each ended. [`warning`] lists the risks in a question's text. [`grant`]
+//! keeps single permissions. Knows connections as [`crate::session::Client`]s. Does not know the purpose of a
+//! question; its asker does.
 
 pub mod audit;
 mod board;

@@ -1,7 +1,7 @@
-//! Workflows: what a file of stages says, checked before anything runs.
+//! Workflows: reads and checks a file of stages before anything runs.
 //!
-//! Knows the file's shape ([`read`]), templates ([`render`]) and where in the file something is wrong. Does
-//! not know sessions: who runs a stage, and what a model makes of it, is the runtime's affair.
+//! Knows the file's shape ([`read`]), templates ([`render`]) and the place of an error. Does not know
+//! sessions; the runtime runs stages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,23 +18,23 @@ mod place;
 /// The target that ends a workflow.
 pub const END: &str = "end";
 
-/// The outcome of a stage that came to its end and named no other.
+/// The outcome of a stage that ended and named no other outcome.
 pub const DONE: &str = "done";
 
-/// The outcome of a stage whose assertions did not hold in any attempt.
+/// The outcome of a stage whose assertions failed in every attempt.
 pub const FAILED: &str = "failed";
 
-/// The outcome of a stage whose gate was closed.
+/// The outcome of a stage whose gate failed.
 pub const SKIPPED: &str = "skipped";
 
 /// A workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workflow {
-    /// Its name: the file's, without its ending.
+    /// Its name: the file's, without its extension.
     pub name: Arc<str>,
-    /// What it is for.
+    /// Its purpose.
     pub doc: String,
-    /// Its stages; it begins with the first.
+    /// Its stages. The first one runs first.
     pub stages: Vec<Step>,
 }
 
@@ -43,61 +43,61 @@ pub struct Workflow {
 pub enum Step {
     /// A stage.
     Stage(Arc<Stage>),
-    /// Stages side by side, and perhaps one that joins what they found.
+    /// Parallel stages, and optionally one that joins their results.
     Parallel {
         /// The group's name.
         id: Arc<str>,
-        /// The stages that run side by side.
+        /// The parallel stages.
         siblings: Vec<Arc<Stage>>,
-        /// The stage that runs when all have ended well.
+        /// The stage that runs once all have succeeded.
         join: Option<Arc<Stage>>,
-        /// Where it goes on.
+        /// The next step.
         next: Next,
     },
 }
 
-/// A stage: one turn of a model with tools of its own.
+/// A stage: one turn of a model with its own tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
     /// Its name.
     pub id: Arc<str>,
-    /// What the model is told, with places for `{{args}}`, `{{results}}` and `{{results.stage}}`.
+    /// Its prompt, with the placeholders `{{args}}`, `{{results}}` and `{{results.stage}}`.
     pub body: String,
-    /// The tools that it may use without a grant.
+    /// The tools that need no grant.
     pub tools: Vec<String>,
-    /// Model calls that its act may make.
+    /// The maximum of model calls per attempt.
     pub turn_cap: u32,
-    /// What has to hold before it begins.
+    /// The checks before it starts.
     pub gate: Vec<Check>,
-    /// The keys of its result, each with its type.
+    /// The keys of its result, with their types.
     pub completion: Vec<(Arc<str>, Type)>,
-    /// What it may come to, beside `done`.
+    /// Its outcomes, in addition to `done`.
     pub outcomes: Vec<Arc<str>>,
-    /// What has to hold after it.
+    /// The checks after it.
     pub asserts: Vec<Check>,
-    /// How often it is tried.
+    /// The maximum of attempts.
     pub attempts: u32,
-    /// How long its questions wait for a person; `None` for as long as it takes.
+    /// How long its questions stay open; `None` for no limit.
     pub patience: Option<Duration>,
-    /// Where it goes on.
+    /// The next step.
     pub next: Next,
 }
 
-/// Something that has to hold.
+/// A check of a gate or an assertion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
-    /// A command for `bash -c` that ends with status 0. It is given the stage's facts as EDN.
+    /// A command for `bash -c` that must exit with status 0. It reads the stage's facts as EDN.
     Command {
         /// The command.
         command: String,
-        /// How long it may take.
+        /// Its time-out.
         timeout: Duration,
     },
     /// The result has these values.
     Result(Map<'static>),
-    /// The stage came to that outcome.
+    /// The stage has that outcome.
     Outcome(Arc<str>),
-    /// The person says yes.
+    /// The person confirms.
     Confirm(String),
 }
 
@@ -133,7 +133,7 @@ impl Type {
         Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether a value is of this type.
+    /// Whether a value has this type.
     pub fn fits(self, value: &Value<'_>) -> bool {
         match self {
             Self::String => value.as_str().is_some(),
@@ -148,12 +148,12 @@ impl Type {
     }
 }
 
-/// Where a workflow goes on.
+/// The step after a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Next {
     /// By outcome.
     pub by_outcome: Vec<(Arc<str>, Arc<str>)>,
-    /// For any other outcome but `failed` and `skipped`, which end the workflow unless they are named.
+    /// For any other outcome, except `failed` and `skipped`, which end the workflow unless they are named.
     pub otherwise: Option<Arc<str>>,
 }
 
@@ -175,7 +175,7 @@ impl Step {
         }
     }
 
-    /// Where it goes on.
+    /// Its next step.
     pub fn next(&self) -> &Next {
         match self {
             Self::Stage(stage) => &stage.next,
@@ -191,7 +191,7 @@ impl Workflow {
     }
 }
 
-/// What is wrong with a file, and where.
+/// An error in a file, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {wrong}")]
 pub struct WorkflowError {
@@ -199,18 +199,18 @@ pub struct WorkflowError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The error.
     pub wrong: String,
 }
 
-/// A step of the way to a value: a key of a map, or a place in a list.
+/// A step of the path to a value: a key of a map, or an index in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Way {
     Key(String),
     Place(usize),
 }
 
-/// What is wrong, and the way to it.
+/// An error, and the path to it.
 struct Wrong {
     way: Vec<Way>,
     wrong: String,
@@ -219,10 +219,10 @@ struct Wrong {
 /// Reads a file.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and column.
+/// The first error, with its line and column.
 pub fn read(name: &str, text: &[u8]) -> Result<Workflow, WorkflowError> {
     if text.len() > WORKFLOW_BYTES {
-        let wrong = format!("the file has {} bytes; at most {WORKFLOW_BYTES} are taken", text.len());
+        let wrong = format!("the file has {} bytes; the maximum is {WORKFLOW_BYTES}", text.len());
         return Err(WorkflowError { line: 1, column: 1, wrong });
     }
     let value = edn::read_one(text).map_err(|error| WorkflowError {
@@ -236,7 +236,7 @@ pub fn read(name: &str, text: &[u8]) -> Result<Workflow, WorkflowError> {
     })
 }
 
-/// One map of the file, while it is read.
+/// A map of the file that is being read.
 struct Part<'v> {
     map: &'v Map<'v>,
     way: Vec<Way>,
@@ -271,7 +271,7 @@ impl<'v> Part<'v> {
             Some(_) => format!(":{key} of {} must be {expected}", self.what),
             None => format!("{} needs :{key}, {expected}", self.what),
         };
-        // Where the key is missing it is the map that is wrong.
+        // If the key is missing, the map is at fault.
         let way = if self.map.get_keyword(key).is_some() { self.to(key) } else { self.way.clone() };
         Err(Wrong { way, wrong })
     }
@@ -394,7 +394,7 @@ fn step(value: &Value<'_>, way: Vec<Way>, following: Option<&str>) -> Result<Ste
     Ok(Step::Parallel { id, siblings, join, next })
 }
 
-/// The keys of a stage; those within a group have no `:next`, which is the group's.
+/// The keys of a stage. A stage in a group has no `:next`; the group has it.
 const STAGE_KEYS: [&str; 11] = [
     "id",
     "body",
@@ -419,7 +419,7 @@ fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>)
     let id = part.name("id")?;
     let body = match part.text("body")? {
         Some(body) if !body.trim().is_empty() => body,
-        _ => return part.wrong("body", "what the model is told"),
+        _ => return part.wrong("body", "the stage's prompt"),
     };
     if let Some(unknown) = unknown_place(&body) {
         let wrong =
@@ -538,7 +538,7 @@ fn next(part: &Part<'_>, outcomes: &[Arc<str>], following: Option<&str>) -> Resu
     Ok(Next { by_outcome, otherwise: None })
 }
 
-/// The places of a template: what stands between two pairs of braces.
+/// The placeholders of a template: the text between two pairs of braces.
 fn places(template: &str) -> impl Iterator<Item = &str> {
     template.split("{{").skip(1).filter_map(|rest| rest.split_once("}}").map(|(place, _)| place.trim()))
 }
@@ -549,7 +549,7 @@ fn unknown_place(template: &str) -> Option<&str> {
     })
 }
 
-/// A template with its places filled in. What is filled in is not looked through again.
+/// Fills in the placeholders of a template. Does not search the filled-in text again.
 pub fn render(template: &str, fill: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("{{");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -588,7 +588,7 @@ mod tests {
   {:id :last :body "Say it."}]}"#;
 
     #[test]
-    fn a_whole_file_is_read() {
+    fn workflow_file_is_read() {
         let workflow = read("w", WHOLE.as_bytes()).unwrap();
         assert_eq!((&*workflow.name, workflow.stages.len()), ("w", 3));
         let Step::Stage(look) = &workflow.stages[0] else { panic!() };
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn workflow_error_names_its_place() {
         for (text, expected) in [
             ("{:stages\n  [}", "2:4: the file is not EDN"),
             ("[]", "1:1: a workflow is a map"),
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_filled_in_once() {
+    fn template_is_filled_in_once() {
         let fill = |place: &str| if place == "args" { "{{results}}".to_owned() } else { "R".to_owned() };
         assert_eq!(render("a {{args}} {{ results.x }} {{", fill), "a {{results}} R {{");
     }

@@ -1,16 +1,16 @@
-//! Code with its strings, comments, numbers and keywords marked.
+//! Highlights strings, comments, numbers and keywords of code.
 //!
-//! Knows words, not grammars: one scanner for all languages, with what differs in a table. Where it does
-//! not know a language it marks strings and numbers, which look alike almost everywhere.
+//! Knows words, not grammars: one scanner serves all languages, and a table holds their differences. In an
+//! unknown language it marks only strings and numbers, which look alike almost everywhere.
 
 use super::html::shown;
 
-/// What a scanner has to know of a language.
+/// What the scanner needs to know about a language.
 struct Language {
     names: &'static [&'static str],
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
-    /// Characters that open a string, and close it.
+    /// Characters that open and close a string.
     quotes: &'static str,
     keywords: &'static [&'static str],
 }
@@ -192,7 +192,7 @@ const UNKNOWN: Language = Language {
     keywords: &["true", "false", "null", "nil"],
 };
 
-/// Appends code as HTML, marked as the language of that name has it.
+/// Appends code as HTML, highlighted for the named language.
 pub(super) fn code(language: &str, text: &str, out: &mut String) {
     let name = language.to_ascii_lowercase();
     let name = name.split([' ', ',', '{']).next().unwrap_or_default();
@@ -215,7 +215,7 @@ pub(super) fn code(language: &str, text: &str, out: &mut String) {
     }
 }
 
-/// The class and the length in bytes of what `rest` begins with.
+/// The class of the next token and its length in bytes.
 fn token(language: &Language, rest: &str, first: char) -> (Option<&'static str>, usize) {
     if language.line_comments.iter().any(|mark| rest.starts_with(mark)) {
         return (Some("c"), rest.find('\n').unwrap_or(rest.len()));
@@ -241,8 +241,8 @@ fn token(language: &Language, rest: &str, first: char) -> (Option<&'static str>,
     (None, first.len_utf8())
 }
 
-/// The length of a string with its quotes. One that is not closed on its line ends with the line, so
-/// that an apostrophe does not colour the rest; a backquoted one may be longer.
+/// The length of a string with its quotes. An unclosed string ends with its line, so that an apostrophe does
+/// not colour the rest; one in backquotes may continue.
 fn string(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_marked_and_escaped() {
+    fn code_is_highlighted_and_escaped() {
         check(
             "rust",
             "let x = \"<b>\\\"\"; // 1 & 2\n",

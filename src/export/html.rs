@@ -1,4 +1,4 @@
-//! A transcript as one self-contained page.
+//! Formats a transcript as one self-contained page. Writes no file.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{Transcript, highlight, markdown};
 use crate::message::{Block, Message, Role, Usage};
 use crate::visible;
 
-/// What every page begins with: a file that begins with it may be replaced by a newer export.
+/// The start of every page. A newer export may replace a file that starts with it.
 pub const MARK: &str = "<!doctype html>\n<!-- edn-bridge session -->\n";
 
 const STYLE: &str = "
@@ -43,7 +43,7 @@ img { max-width: 100%; } .error { color: var(--bad); } .usage { color: var(--dim
 pub(super) fn page(transcript: &Transcript) -> String {
     let mut out = String::from(MARK);
     out.push_str("<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    // Even if something escaped the escaping, it could neither run nor load anything.
+    // Even text that evades the escaping could neither run nor load anything.
     out.push_str(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
@@ -133,7 +133,7 @@ fn block(block: &Block, role: Role, out: &mut String) {
     }
 }
 
-/// A call's arguments, one a line; texts as they are, since they are mostly code.
+/// A call's arguments, one per line. Texts stay verbatim, because they are mostly code.
 fn arguments_of(arguments: &crate::value::Value<'_>, out: &mut String) {
     let Some(map) = arguments.as_map() else { return shown(&arguments.to_string(), out) };
     for (key, value) in map.iter() {
@@ -153,7 +153,7 @@ fn arguments_of(arguments: &crate::value::Value<'_>, out: &mut String) {
     }
 }
 
-/// An image, where it is one that cannot be anything else; else a word about it.
+/// An image, if its type allows nothing else; otherwise a note.
 fn image(mime_type: &str, data: &str, out: &mut String) {
     let known = matches!(mime_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp");
     let plain = data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='));
@@ -176,10 +176,10 @@ fn prose(text: &str, out: &mut String) {
     writer.out.push('\n');
 }
 
-/// Writes Markdown's events.
+/// The writer of Markdown's events.
 struct Prose<'o> {
     out: &'o mut String,
-    /// The language and the text of the code block that is open.
+    /// The language and the text of the open code block.
     code: Option<(String, String)>,
     columns: Vec<Alignment>,
     column: usize,
@@ -201,7 +201,7 @@ impl Prose<'_> {
                 shown(&text, self.out);
                 self.out.push_str("</code>");
             }
-            // A person's line break is meant.
+            // A person's line break is intended.
             Event::SoftBreak | Event::HardBreak => self.out.push_str("<br>\n"),
             Event::Rule => self.out.push_str("<hr>\n"),
             Event::TaskListMarker(done) => self.out.push_str(if done { "☑ " } else { "☐ " }),
@@ -232,7 +232,7 @@ impl Prose<'_> {
             Tag::Strong => self.out.push_str("<strong>"),
             Tag::Strikethrough => self.out.push_str("<s>"),
             Tag::Link { dest_url, .. } => self.link(&dest_url),
-            // Loading a picture from elsewhere would tell that the page was read.
+            // Loading a picture from elsewhere would reveal that the page was read.
             Tag::Image { dest_url, .. } => {
                 self.out.push('[');
                 shown(&dest_url, self.out);
@@ -297,7 +297,7 @@ impl Prose<'_> {
         }
     }
 
-    /// A link that is followed only where that can do no more than open a page.
+    /// A link that can do no more than open a page.
     fn link(&mut self, to: &str) {
         let harmless = ["https://", "http://", "mailto:"]
             .iter()
@@ -312,7 +312,7 @@ impl Prose<'_> {
     }
 }
 
-/// A message's headings stand below the page's own.
+/// Message headings rank below the page's own.
 fn below(level: HeadingLevel) -> u8 {
     match level {
         HeadingLevel::H1 => 2,
@@ -321,8 +321,8 @@ fn below(level: HeadingLevel) -> u8 {
     }
 }
 
-/// Appends text that stands between tags, with a marked code in the place of each hidden character: what
-/// turns the direction of a line or is not seen at all could make a transcript read otherwise than it ran.
+/// Appends text for the content of elements, with a marked code for each hidden character. Characters that
+/// change the direction of a line, or are invisible, could make a transcript read differently from what ran.
 pub(super) fn shown(text: &str, out: &mut String) {
     let mut from = 0usize;
     for (at, c, _) in visible::hidden(text) {
@@ -335,7 +335,7 @@ pub(super) fn shown(text: &str, out: &mut String) {
     escape(text.get(from..).unwrap_or_default(), out);
 }
 
-/// Appends text so that it is text, between tags and in quoted attributes.
+/// Appends text, escaped for the content of elements and for quoted attributes.
 pub(super) fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
@@ -344,7 +344,7 @@ pub(super) fn escape(text: &str, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Not allowed in a page, whatever a terminal made of them.
+            // Not permitted in a page, whatever a terminal makes of it.
             c if c.is_control() && !matches!(c, '\n' | '\t' | '\r') => out.push('\u{fffd}'),
             c => out.push(c),
         }

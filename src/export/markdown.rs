@@ -1,4 +1,5 @@
-//! A transcript as Markdown. Hidden characters are written as codes: a terminal or an editor may be what shows it.
+//! Formats a transcript as Markdown. Hidden characters become codes, because a terminal or an editor may display
+//! it. Writes no file.
 
 use std::fmt::Write as _;
 
@@ -44,7 +45,7 @@ pub(super) fn document(transcript: &Transcript) -> String {
     visible::text(&out).into_owned()
 }
 
-/// Who speaks.
+/// The author of a message.
 pub(super) fn heading(message: &Message) -> String {
     match (message.role, &message.tool_name) {
         (Role::User, _) => "You".to_owned(),

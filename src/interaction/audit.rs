@@ -1,9 +1,8 @@
-//! How each question ended, in a file that only grows.
+//! The audit file: how each question ended, in a file that only grows.
 //!
-//! A line is one EDN map. Each carries the digest of the line before it, so that a line that was changed
-//! or taken out shows. A head beside the file says how many lines there are and what the last one is, so
-//! that lines taken from the end show too. Answers are not written down, only outcomes: no secret can stand
-//! here.
+//! A line is one EDN map. Each contains the digest of the line before it, so that changed and removed lines
+//! show. A head file next to it holds the number of lines and the last digest, so that lines missing from the
+//! end show too. The file records outcomes, not answers, and so contains no secret. Does not know who asks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -19,21 +18,21 @@ use crate::limits::{AUDIT_READ_BYTES, MAX_LINE_BYTES};
 use crate::private;
 use crate::value::{Map, Value};
 
-/// What stands before the first line.
+/// The digest before the first line.
 const BEGINNING: &str = "0";
 
-/// Bytes at the end of the file that are looked through for its last line. A record is some hundred bytes.
+/// How many bytes at the end of the file are searched for the last line. A record has some hundred bytes.
 const LAST_LINE_BYTES: u64 = 64 * 1024;
 
 /// The audit file of a state folder.
 #[derive(Debug)]
 pub struct Audit {
     path: PathBuf,
-    /// Threads of this process, which share one lock on the file.
+    /// Excludes other threads of this process, which share one lock on the file.
     one_at_a_time: Mutex<()>,
 }
 
-/// Why a file does not hold together.
+/// Why a file is inconsistent.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
     /// It cannot be read.
@@ -41,13 +40,13 @@ pub enum AuditError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The head says that there was more, or is not there.
+    /// The head is missing, or lists more lines.
     #[error("{0}")]
     Head(String),
-    /// A line is not what the next one says it was, or is no record.
+    /// A line does not match the digest in the next one, or is not a record.
     #[error("line {line}: {reason}")]
     Broken {
         /// The line, from 1.
@@ -66,6 +65,7 @@ impl Audit {
     /// Appends a record. Several processes may share the file.
     ///
     /// # Errors
+    /// If it cannot be written.
     /// When it cannot be written.
     pub fn append(&self, mut record: Map<'static>) -> io::Result<()> {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,7 +84,7 @@ impl Audit {
         let hash = digest(&record);
         record.put("hash", hash.clone());
         let mut line = Vec::new();
-        // A line that a crash cut off is ended, so that it stays the only one that is broken.
+        // Ends a line that a crash cut off, so that only that line is broken.
         if last.is_some_and(|line| !line.ends_with(b"\n")) {
             line.push(b'\n');
         }
@@ -92,10 +92,10 @@ impl Audit {
         line.push(b'\n');
         let length = file.metadata()?.len();
         file.write_all(&line).and_then(|()| file.sync_data()).inspect_err(|_| {
-            // Half a record on a full disk is none, and must not look like one that was tampered with.
+            // Removes half a record on a full disk, because it would look like tampering.
             let _ = file.set_len(length);
         })?;
-        // A crash in between leaves a head that is one behind, and that one can be found in the file.
+        // A crash here leaves a head that is one record behind, which can be found in the file.
         let size = file.metadata()?.len();
         let mut head = Map::new();
         head.put("bytes", crate::message::count(size));
@@ -111,23 +111,23 @@ impl Audit {
     }
 }
 
-/// Where an audit file's head is.
+/// The path of an audit file's head.
 fn head_path(path: &Path) -> PathBuf {
     path.with_extension("head")
 }
 
-/// Whether there is an audit, or was one: its head tells of a file that was taken away.
+/// Whether there is an audit file, or was one: a head without a file shows that.
 pub fn is_there(path: &Path) -> bool {
     path.exists() || head_path(path).exists()
 }
 
-/// Where a state folder's audit file is.
+/// The path of a state folder's audit file.
 pub fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("audit.edn")
 }
 
-/// The newest records of an audit file, oldest first, as far as [`AUDIT_READ_BYTES`] reach. Lines that are no
-/// records are left out, and what is not there has none.
+/// The newest records of an audit file, oldest first, within the last [`AUDIT_READ_BYTES`]. Skips lines that
+/// are not records. A missing file has none.
 pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
     let mut end = Vec::new();
     let read = File::open(path).and_then(|mut file| {
@@ -144,7 +144,7 @@ pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
     records
 }
 
-/// Reads an audit file through and says how many records hold together.
+/// Checks a whole audit file and returns the number of consistent records.
 ///
 /// # Errors
 /// See [`AuditError`].
@@ -215,11 +215,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_or_removed_line_shows() {
+    fn changed_or_removed_audit_line_shows() {
         let dir = tempfile::tempdir().unwrap();
         let file = path(dir.path());
         for n in 0..4 {
-            // Each time anew, as another process would.
+            // A new one each time, like another process.
             Audit::new(dir.path()).append(Map::new().with("kind", "approve").with("n", n)).unwrap();
         }
         assert_eq!(verify(&file).unwrap(), 4);
@@ -238,7 +238,7 @@ mod tests {
             std::fs::write(&file, lines.join("\n") + "\n").unwrap();
             verify(&file).unwrap_err().to_string()
         };
-        // Lines that are taken from the end, and a head that is taken away.
+        // Removes lines from the end, then the head.
         std::fs::write(&file, lines[..2].join("\n") + "\n").unwrap();
         assert_eq!(verify(&file).unwrap_err().to_string(), "lines after line 2 were removed");
         std::fs::write(&file, "").unwrap();

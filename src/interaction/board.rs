@@ -1,9 +1,8 @@
-//! The open questions, who is shown which, and whose answer counts.
+//! The board: the open questions, who sees which, and whose answer counts.
 //!
-//! A question goes to every interactor at once; the first answer that fits wins, and the others are told.
-//! Each interactor has a queue of its own and is shown the next question only when it is done with the
-//! one before. All of that is decided under one lock, so that two answers in the same instant have an
-//! order.
+//! Every interactor gets a question at once. The first valid answer wins, and the others are notified. Each
+//! interactor has a queue and sees the next question only after the previous one has ended. One lock covers
+//! all of that, so that two simultaneous answers have an order. Does not know the purpose of a question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,20 +24,20 @@ use crate::message::{SessionId, TurnId};
 use crate::session::{ApiError, Client, Reply, Response};
 use crate::value::{Map, Value};
 
-/// Who may be asked, and who is told how it ended.
+/// The recipients of questions and of their outcomes.
 pub trait Audience: Send + Sync {
     /// The connections, each with its number.
     fn clients(&self) -> Vec<(u64, Arc<dyn Client>)>;
 
-    /// Calls `tell` while nothing else is told of that session, with the session's count of entries where
-    /// it is known: what is told then has its place among the session's events.
+    /// Calls `tell` while no other event of that session is sent, with the session's count of entries if it
+    /// is known. The event thus gets its place among the session's events.
     fn in_order(&self, session: &SessionId, tell: &mut dyn FnMut(Option<u64>)) {
         let _ = session;
         tell(None);
     }
 }
 
-/// Hands connections an event in its place among the session's.
+/// Sends connections an event in its place among the session's.
 fn tell(audience: &dyn Audience, clients: &[Arc<dyn Client>], mut event: Event) {
     let Some(session) = event.session.clone() else { return };
     audience.in_order(&session, &mut |offset| {
@@ -49,16 +48,16 @@ fn tell(audience: &dyn Audience, clients: &[Arc<dyn Client>], mut event: Event) 
     });
 }
 
-/// What a question comes from.
+/// The origin of a question.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// The session.
     pub session: SessionId,
-    /// The session's count of entries when it was asked. Events carry the count of their own time.
+    /// The session's count of entries at the time of the question. Events carry the count of their own time.
     pub offset: u64,
-    /// The turn that waits for the answer.
+    /// The waiting turn.
     pub turn: Option<TurnId>,
-    /// What threads events and audit together: the turn's, where there is one.
+    /// The id that links events and audit; the turn's, if there is one.
     pub correlation: Arc<str>,
     /// The session that delegated to this one, and the subagent's id.
     pub child_of: Option<(SessionId, Arc<str>)>,
@@ -67,15 +66,15 @@ pub struct Origin {
 /// A question.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// What is asked.
+    /// Its kind.
     pub kind: Kind,
-    /// What it carries, in the shape of its kind.
+    /// Its content, in the shape of its kind.
     pub payload: Map<'static>,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
-    /// How long it waits; `None` for as long as it takes.
+    /// How long it stays open; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// Whether it is answered without a person where that is possible.
+    /// Whether to answer it without a person if possible.
     pub unattended: bool,
 }
 
@@ -94,11 +93,11 @@ pub enum Resolution {
         /// A note to the model.
         note: Option<String>,
     },
-    /// Nobody is there who could answer.
+    /// No client can answer it.
     Headless,
-    /// The answer took too long.
+    /// The time-out passed.
     TimedOut,
-    /// Who asked no longer wants to know.
+    /// The asker withdrew it.
     Withdrawn,
 }
 
@@ -107,7 +106,7 @@ pub struct Board {
     audience: Arc<dyn Audience>,
     audit: Audit,
     clock: Arc<dyn Clock>,
-    /// Milliseconds that a question waits for somebody when the last one who was shown it has left.
+    /// Milliseconds that a question stays open after the last interactor that saw it has left.
     grace: AtomicU64,
     state: Mutex<State>,
 }
@@ -124,28 +123,28 @@ struct Open {
     question: Question,
     asked_at: Arc<str>,
     answer: oneshot::Sender<Resolution>,
-    /// The last one who was shown it has left.
+    /// The last interactor that saw it has left.
     orphaned: Arc<Notify>,
 }
 
-/// One interactor's questions; the first is the one that it is shown.
+/// One interactor's questions; it sees the first.
 struct Queue {
     client: Arc<dyn Client>,
     questions: VecDeque<Arc<str>>,
 }
 
 impl Board {
-    /// A board without questions.
+    /// An empty board.
     pub fn new(audience: Arc<dyn Audience>, audit: Audit, clock: Arc<dyn Clock>) -> Self {
         Self { audience, audit, clock, grace: AtomicU64::new(0), state: Mutex::default() }
     }
 
-    /// From here on a question waits so long when the last one who was shown it has left.
+    /// Sets how long a question stays open after the last interactor that saw it has left.
     pub fn set_orphan_grace(&self, grace: Duration) {
         self.grace.store(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    /// Asks, and waits for the end. Withdrawn when `stop` is cancelled. Every question passes here, and its
+    /// Asks a question and waits for its end. Cancelling `stop` withdraws it. Every question passes here, and its
     /// payload gets the warnings about its texts.
     pub async fn ask(&self, mut question: Question, stop: &CancellationToken) -> Resolution {
         warning::add(&mut question.payload);
@@ -194,11 +193,11 @@ impl Board {
             () = late => self.close(&id, "core", Resolution::TimedOut, None),
             () = alone => self.give_up(&id),
         }
-        // An answer may have come in the same instant, and then it stands: who gave it was told so.
+        // If an answer arrived at the same instant, it counts: its sender was told so.
         ended.await.unwrap_or(Resolution::Withdrawn)
     }
 
-    /// What becomes of a question that nobody can be shown.
+    /// The outcome of a question that no client can see.
     fn unattended(&self, id: &Arc<str>, open: &Open) -> Resolution {
         let question = &open.question;
         let resolution = match (question.unattended, question.kind.unattended()) {
@@ -209,7 +208,7 @@ impl Board {
         resolution
     }
 
-    /// The open questions, oldest first, and how many connections can answer each.
+    /// The open questions, oldest first, each with the number of connections that can answer it.
     pub fn open(&self) -> Vec<(Arc<str>, Arc<str>, Question, usize)> {
         let state = self.state();
         let shown = |id| state.queues.values().filter(|queue| queue.questions.contains(id)).count();
@@ -218,7 +217,7 @@ impl Board {
             .iter()
             .map(|(id, open)| (open.asked_at.clone(), id.clone(), open.question.clone(), shown(id)));
         let mut open: Vec<_> = open.collect();
-        // Identifiers sort by time within a millisecond.
+        // Identifiers sort by time, down to a millisecond.
         open.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
         open
     }
@@ -228,7 +227,7 @@ impl Board {
         self.state().open.get(id).map(|open| open.question.kind)
     }
 
-    /// Takes an answer. The first that fits wins; the reply stands before the event that tells the others.
+    /// Takes an answer. The first valid one wins. The reply precedes the event for the others.
     pub fn respond(&self, connection: u64, response: Response, reply: Reply<()>) {
         let id: Arc<str> = response.interaction_id.as_str().into();
         let value = response.value.unwrap_or_default();
@@ -281,7 +280,7 @@ impl Board {
         }
     }
 
-    /// A connection became an interactor: it is queued for every open question, and shown the first.
+    /// A connection became an interactor: queues every open question for it and shows the first.
     pub fn joined(&self, connection: u64, client: &Arc<dyn Client>) -> Option<Event> {
         let mut state = self.state();
         let mut open: Vec<_> = state
@@ -290,7 +289,7 @@ impl Board {
             .filter(|(_, open)| can_show(client.as_ref(), &open.question))
             .map(|(id, open)| (open.asked_at.clone(), id.clone()))
             .collect();
-        // Identifiers sort by time within a millisecond.
+        // Identifiers sort by time, down to a millisecond.
         open.sort();
         let questions: VecDeque<Arc<str>> = open.into_iter().map(|(_, id)| id).collect();
         let event = questions.front().and_then(|id| state.event(client.as_ref(), id));
@@ -302,7 +301,7 @@ impl Board {
         event
     }
 
-    /// A connection is gone. Questions that nobody else is shown end as they would without interactors.
+    /// A connection is gone. Questions that no other client sees end as they would without interactors.
     pub fn left(&self, connection: u64) {
         let orphans: Vec<Arc<str>> = {
             let mut state = self.state();
@@ -319,7 +318,7 @@ impl Board {
         }
     }
 
-    /// Ends a question that nobody is shown.
+    /// Ends a question that no client sees.
     fn give_up(&self, id: &Arc<str>) {
         let answer = self
             .state()
@@ -331,8 +330,8 @@ impl Board {
         self.close(id, "headless", resolution, None);
     }
 
-    /// Ends a question, unless it has ended: writes it down, answers who answered, tells everyone, and
-    /// shows each interactor its next.
+    /// Ends a question, if it is still open: records it, replies to the answerer, notifies everyone, and
+    /// shows each interactor its next question.
     fn close(&self, id: &Arc<str>, by: &str, resolution: Resolution, reply: Option<Reply<()>>) {
         let open = match self.state().take(id) {
             Ok(open) => open,
@@ -343,7 +342,7 @@ impl Board {
                 return;
             }
         };
-        // Before it takes effect: what is not written down did not happen.
+        // Recorded before it takes effect.
         self.write_down(id, &open, by, &resolution);
         if let Some(reply) = reply {
             reply.ok(());
@@ -426,7 +425,7 @@ impl State {
         }
     }
 
-    /// Takes an ended question out of every queue, and shows the next where it stood first.
+    /// Removes an ended question from every queue, and shows the next one where it was first.
     fn advance(&mut self, audience: &dyn Audience, id: &Arc<str>) {
         let mut next = Vec::new();
         for queue in self.queues.values_mut() {
@@ -444,7 +443,7 @@ impl State {
         }
     }
 
-    /// The question as a connection is shown it.
+    /// The question as an event for a connection.
     fn event(&self, client: &dyn Client, id: &Arc<str>) -> Option<Event> {
         let question = &self.open.get(id)?.question;
         let body = if client.dialogs_only() {
@@ -462,7 +461,7 @@ impl State {
     }
 }
 
-/// Whether a connection answers questions, and can be shown this one.
+/// Whether a connection answers questions and supports this one.
 fn can_show(client: &dyn Client, question: &Question) -> bool {
     client.is_interactor() && !(client.dialogs_only() && question.kind == Kind::Password)
 }
@@ -502,13 +501,10 @@ fn ext_id(connection: u64) -> String {
 }
 
 fn already_answered() -> ApiError {
-    ApiError::new(
-        ErrorCode::InteractionAlreadyAnswered,
-        "Another answer came first, or the question was withdrawn.",
-    )
+    ApiError::new(ErrorCode::InteractionAlreadyAnswered, "The question was already answered or withdrawn.")
 }
 
-/// How it ended, in a word, without what was answered.
+/// The outcome as one word, without the answer.
 fn outcome(resolution: &Resolution) -> String {
     match resolution {
         Resolution::Accepted { value, .. } => match value.get_keyword("outcome").and_then(Value::as_str) {
@@ -522,7 +518,7 @@ fn outcome(resolution: &Resolution) -> String {
     }
 }
 
-/// Whether the person decides for a whole child's life: what they add to that is written down too.
+/// Whether the answer covers a whole subagent. Its note is recorded too.
 fn question_is_envelope(open: &Open) -> bool {
     open.question.kind == Kind::ApproveSubagentEnvelope
 }

@@ -1,5 +1,5 @@
-//! Questions for connections that know only plain dialogs: confirm, select, input. What a dialog says is for a
-//! person's eyes alone: hidden characters are codes there.
+//! Converts questions into plain dialogs (confirm, select, input) and their results into answers. Only people
+//! read a dialog, so hidden characters are codes there. Knows no connection.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::session::ApiError;
 use crate::value::{Map, Value};
 use crate::visible;
 
-/// The question as a dialog; `None` where a dialog must not carry it, because its answer is a secret.
+/// The question as a dialog; `None` if the answer is a secret, which a dialog must not carry.
 pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Option<Dialog> {
     let text = |key: &str| shown(question.get_keyword(key).and_then(Value::as_str).unwrap_or_default());
     let select = || DialogShape::Select(options(kind, question));
@@ -85,10 +85,10 @@ fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
     choices
 }
 
-/// The answer that a dialog's result stands for.
+/// The answer for a dialog's result.
 ///
 /// # Errors
-/// `request/invalid-params` where the result is none of the dialog's.
+/// `request/invalid-params` if the dialog has no such result.
 pub(super) fn answer(
     kind: Kind,
     question: &Map<'static>,
@@ -106,7 +106,7 @@ pub(super) fn answer(
             None => invalid("true or false"),
         },
         Kind::Select => {
-            // The option's place, or its own value where the frontend gave that back.
+            // The option's index, or its own value if the frontend returned that.
             let chosen = result.as_str().unwrap_or_default();
             let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
             let place = chosen.parse().ok().filter(|place: &usize| *place < options.len());

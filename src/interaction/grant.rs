@@ -1,18 +1,18 @@
-//! Grants: permissions for one call outside a stage's tools, each for exactly the call that was asked about.
+//! Grants: permissions for one call outside a stage's tools. Each covers exactly the call of its question.
 //!
 //! A grant is bound to five things: the execution of the stage, the attempt, the proposal, the tool and a
-//! digest of the arguments. All five must match when the call is about to run, and then the grant is gone.
-//! Grants are kept in memory, by the attempt that asked for them: none outlives it.
+//! digest of the arguments. A call may use it if all five match, and only once. Grants live in memory and
+//! belong to the attempt that asked for them; none outlives it. Does not know who asks.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::edn;
 use crate::value::Value;
 
-/// What a grant is for.
+/// The call that a grant covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// The execution of the stage, of its own in every run.
+    /// The execution of the stage, unique per run.
     pub stage_execution: String,
     /// The attempt, from 0.
     pub attempt: u32,
@@ -24,7 +24,7 @@ pub struct Binding {
     pub args_digest: String,
 }
 
-/// The grants of one attempt that were given and not yet used.
+/// The unused grants of one attempt.
 #[derive(Debug, Default)]
 pub struct Grants(Vec<Binding>);
 
@@ -34,7 +34,7 @@ impl Grants {
         self.0.push(binding);
     }
 
-    /// Uses a grant; `false` where there is none that is for exactly this.
+    /// Uses a grant; `false` if none covers exactly this call.
     #[must_use]
     pub fn consume(&mut self, binding: &Binding) -> bool {
         match self.0.iter().position(|granted| granted == binding) {
@@ -47,8 +47,8 @@ impl Grants {
     }
 }
 
-/// A digest of a call's arguments: of their canonical EDN, so that the order of keys and the writing of
-/// numbers make no difference, and anything else does. Compared by equality and by nothing else.
+/// A digest of a call's arguments. It is made from their canonical EDN, so that the order of keys and the
+/// notation of numbers have no effect. Use it only for comparisons.
 pub fn digest(arguments: &Value<'_>) -> String {
     let mut bytes = Vec::new();
     edn::write_canonical(arguments, &mut bytes);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_for_nothing_else() {
+    fn grant_covers_nothing_else() {
         let other = |change: fn(&mut Binding)| {
             let mut binding = binding();
             change(&mut binding);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_of_what_is_meant() {
+    fn digest_ignores_notation() {
         let of = |text: &str| digest(&edn::read_one(text.as_bytes()).unwrap());
         assert_eq!(of("{:a 1 :b [2 3]}"), of("{:b [2, 3], :a 1}"));
         for other in ["{:a 1 :b [3 2]}", "{:a 1}", "{:a 1 :b (2 3) :c nil}", "{:a \"1\" :b [2 3]}"] {

@@ -1,9 +1,9 @@
-//! The kinds of questions, and which answers fit each.
+//! The kinds of questions and the valid answers of each. Knows neither clients nor askers.
 
 use crate::session::ApiError;
 use crate::value::{Map, Value};
 
-/// What is asked.
+/// The kind of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A free text.
@@ -12,7 +12,7 @@ pub enum Kind {
     Approve,
     /// A choice from a list.
     Select,
-    /// That a login was completed elsewhere.
+    /// Confirmation that a login was completed elsewhere.
     DeviceCode,
     /// A secret.
     Password,
@@ -39,13 +39,12 @@ impl Kind {
         }
     }
 
-    /// Whether the answer is a secret, or close to one: it is told to nobody else.
+    /// Whether the answer is secret, or almost. Other clients do not see it.
     pub const fn is_private(self) -> bool {
         matches!(self, Self::DeviceCode | Self::Password)
     }
 
-    /// What is answered without a person where everything is allowed (`--yolo`); `None` where only a
-    /// person can know.
+    /// The answer without a person if everything is allowed (`--yolo`); `None` if only a person can know.
     pub fn unattended(self) -> Option<Map<'static>> {
         Some(match self {
             Self::Ask => Map::new().with("text", ""),
@@ -57,8 +56,7 @@ impl Kind {
         })
     }
 
-    /// The answer that approves what is asked for, this once, or refuses it; `None` where a yes or no is no
-    /// answer.
+    /// The answer that approves the request once, or refuses it; `None` if yes or no is not a valid answer.
     pub fn decision(self, approve: bool) -> Option<Map<'static>> {
         let outcome = Map::new().with("outcome", if approve { "approve" } else { "deny" });
         match self {
@@ -73,7 +71,7 @@ impl Kind {
     /// Checks an answer against the question.
     ///
     /// # Errors
-    /// `request/invalid-params`, naming the key and what it should be.
+    /// `request/invalid-params`, with the key and the expected value.
     pub fn check(self, payload: &Map<'_>, value: &Map<'_>) -> Result<(), ApiError> {
         let invalid =
             |key: &str, expected: &str| Err(ApiError::invalid_param(&format!("value :{key}"), expected));

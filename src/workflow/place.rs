@@ -1,15 +1,15 @@
-//! Where in a text a value stands: the way to it is walked again, form by form.
+//! Finds the place of a value in a text: follows the path to it again, form by form. Knows no workflow.
 
 use super::Way;
 use crate::edn::Reader;
 use crate::value::Value;
 
-/// The line and column, from 1, of the value at the end of a way; of what holds it where it is not there.
+/// The line and column, from 1, of the value at the end of a path, or of its container if it is missing.
 pub(super) fn locate(text: &[u8], way: &[Way]) -> (usize, usize) {
     let mut at = skip_blanks(text, 0);
     for step in way {
         let wanted = match step {
-            // Keys and values take turns.
+            // Keys and values alternate.
             Way::Key(key) => forms(text, at).collect::<Vec<_>>().chunks(2).find_map(|pair| match pair {
                 [(_, name), (place, _)] if name.as_keyword() == Some(key.as_str()) => Some(*place),
                 _ => None,
@@ -28,13 +28,13 @@ pub(super) fn locate(text: &[u8], way: &[Way]) -> (usize, usize) {
     (line, column.saturating_add(1))
 }
 
-/// The forms within the collection that begins at a place, each with its own place.
+/// The forms in the collection that starts at a place, each with its own place.
 fn forms(text: &[u8], at: usize) -> impl Iterator<Item = (usize, Value<'_>)> {
     let mut at = at.saturating_add(1);
     std::iter::from_fn(move || {
         at = skip_blanks(text, at);
         let mut reader = Reader::new(text.get(at..)?);
-        // The end of the collection is no form.
+        // The end of the collection is not a form.
         let value = reader.next()?.ok()?;
         let place = at;
         at = at.saturating_add(reader.offset());
