@@ -1,10 +1,10 @@
 //! Models, as the runtime sees them: a request goes in, a stream of chunks comes out.
 //!
-//! Knows the conversation's plain types. Does not know the runtime, the journal or the wire: a
-//! provider neither retries nor runs tools, it says what happened and the runtime decides.
+//! Knows the plain types of a conversation. Does not know the runtime, the journal or the wire. A provider
+//! neither retries nor runs tools; it reports what happened, and the runtime decides.
 //!
-//! The kinds of provider stand side by side below: [`scripted`] answers from a file, [`embedded`]
-//! runs a model inside the process, [`hosted`] asks a server.
+//! There are three kinds of provider: [`scripted`] answers from a file, [`embedded`] runs a model inside the
+//! process, [`hosted`] calls a server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,32 +24,31 @@ pub mod scripted;
 
 /// A source of model answers.
 pub trait Provider: Send + Sync + 'static {
-    /// The name that configuration and the wire call it by, such as `scripted`.
+    /// Its name in configuration and on the wire, such as `scripted`.
     fn name(&self) -> &str;
 
-    /// Whether it can be asked as things stand: what it needs (a key, a file) is there. Quick; asks nobody.
+    /// Whether it is usable now: it has what it needs (a key, a file). Fast; sends no request.
     fn is_ready(&self) -> bool {
         true
     }
 
-    /// What can be told of it: `:api`, `:base-url` and `:key-from`, those that it has. Never a secret.
+    /// The facts about it: `:api`, `:base-url` and `:key-from`, as far as it has them. Without secrets.
     fn facts(&self) -> Map<'static> {
         Map::new()
     }
 
-    /// Asks the model. Returns at once; the work begins when the stream is first polled or before.
+    /// Calls the model. Returns at once; the work starts no later than the first poll of the stream.
     ///
-    /// The stream ends after a [`Chunk::Stop`] or after an error, whichever comes first, and yields
-    /// nothing after either. Dropping it cancels the call: a provider stops promptly and reports
-    /// nothing.
+    /// The stream ends after the first [`Chunk::Stop`] or error. Dropping it cancels the call: the provider
+    /// stops promptly and reports nothing.
     fn stream(&self, request: Request) -> ChunkStream;
 
-    /// Ends what the provider runs on, and waits until it is gone. Called once, at the end of the process;
-    /// calls after it fail.
+    /// Ends the provider's threads and waits for them. Called once, at the end of the process; later calls
+    /// fail.
     fn end(&self) {}
 }
 
-/// What a model call yields, in order.
+/// The chunks of a model call, in order.
 pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Chunk, ProviderError>> + Send>>;
 
 /// One model call.
@@ -61,75 +60,75 @@ pub struct Request {
     pub system: String,
     /// The conversation so far, oldest first. Shared with the session: nothing is copied per call.
     pub messages: Vec<Arc<Message>>,
-    /// The tools on offer.
+    /// The offered tools.
     pub tools: Vec<ToolSpec>,
-    /// How much the model may think.
+    /// The thinking level.
     pub thinking: ThinkingLevel,
-    /// How the model is told how much to think; `None` for one that cannot.
+    /// How to request the level; `None` for a model without levels.
     pub thinking_by: Option<ThinkingBy>,
-    /// The longest answer, in tokens; `None` leaves it to the provider.
+    /// The maximum length of the answer, in tokens; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
 }
 
-/// How a model is told how much to think.
+/// How to request a thinking level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingBy {
-    /// By a number of tokens.
+    /// As a number of tokens.
     Budget,
-    /// By a word.
+    /// As a word.
     Effort,
 }
 
-/// A tool as a model is told of it.
+/// The description of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// The name that the model calls it by.
+    /// The name by which the model calls it.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
-    /// The arguments, as a JSON schema written in plain data.
+    /// The parameters, as a JSON schema in plain data.
     pub parameters: Value<'static>,
 }
 
 /// One piece of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Chunk {
-    /// More text of the answer. Valid UTF-8 on its own; never empty.
+    /// More text of the answer. Valid UTF-8 on its own, never empty.
     Text(String),
     /// More of the model's thinking.
     Thinking(String),
-    /// More of a tool call's arguments, as the provider writes them. For showing only: the call
-    /// itself comes as a [`Chunk::ToolCall`].
+    /// More of a tool call's arguments, in the provider's notation. For display only: the call itself is a
+    /// [`Chunk::ToolCall`].
     ToolArguments {
-        /// The call's place among the calls of this answer, from 0.
+        /// The call's index among the calls of this answer, from 0.
         index: usize,
         /// The call's id.
         id: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
-        /// What is new.
+        /// The new text.
         delta: String,
     },
-    /// A complete tool call. Several in one answer are one parallel batch, in this order.
+    /// A complete tool call. Several in one answer form a parallel batch in this order.
     ToolCall {
-        /// The call's id, unique among the calls that this provider proposed.
+        /// The call's id, unique among the calls of this provider.
         id: Arc<str>,
         /// The tool's name.
         name: Arc<str>,
         /// The arguments, a map with keyword keys.
         arguments: Value<'static>,
     },
-    /// What the provider wants to be given again with this answer, such as signatures of its thinking. Opaque
-    /// to everyone else; comes at most once, before the stop.
+    /// Data that the provider needs back with this answer, such as signatures of its thinking. Opaque to
+    /// everyone else. At most one, before the stop.
     Replay(Value<'static>),
-    /// What the call used. Comes at most once, before the stop.
+    /// Usage of the call. At most one, before the stop.
     Usage(Usage),
-    /// The end of the answer, and why.
+    /// The end of the answer, and its reason.
     Stop(StopReason),
 }
 
 impl Chunk {
-    /// Whether it is a piece of the answer itself, and not something about the answer.
+    /// Whether it is a piece of the answer, as opposed to data about the answer.
     pub const fn is_of_answer(&self) -> bool {
         match self {
             Self::Text(_) | Self::Thinking(_) | Self::ToolArguments { .. } | Self::ToolCall { .. } => true,
@@ -144,7 +143,7 @@ impl Chunk {
 pub struct ProviderError {
     /// What a caller can do about it.
     pub kind: ErrorKind,
-    /// What happened, in one sentence that a person can act on.
+    /// The cause, in one sentence that a person can act on.
     pub message: String,
 }
 
@@ -160,21 +159,21 @@ impl ProviderError {
     }
 }
 
-/// What kind of failure it was: this decides between a retry, a compaction and giving up.
+/// The kind of a failure. It decides between a retry, a compaction and giving up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The provider has too much to do. Passing.
+    /// The provider is overloaded. Temporary.
     Overloaded,
-    /// The caller asks too often. Passing.
+    /// Too many calls. Temporary.
     RateLimited {
-        /// How long the provider asks to wait, where it says so.
+        /// The pause that the provider requests, if it names one.
         retry_after: Option<Duration>,
     },
-    /// The connection was lost. Passing, as long as no token had come.
+    /// The connection was lost. Temporary if no token had arrived.
     Dropped,
-    /// The call cannot succeed as it is.
+    /// The call can never succeed unchanged.
     Fatal,
-    /// The conversation does not fit the model's window.
+    /// The conversation exceeds the model's window.
     ContextOverflow,
     /// A model, a key or a part of the program is missing; the message says what to do.
     NotConfigured,

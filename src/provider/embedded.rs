@@ -1,8 +1,8 @@
 //! The language model inside the process.
 //!
-//! Knows which file to load and what to say when that cannot work; [`engine`] (with the feature
-//! `embedded-model`) loads it and runs it on a thread of its own. The model is loaded when it is
-//! first asked, and dropped when nobody has asked for a while.
+//! Knows which file to load and which error to report; [`engine`] (with the feature
+//! `embedded-model`) loads it and runs it on its own thread. The first call loads the model, and
+//! it is unloaded after a while without calls.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,7 +34,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// A provider that will load that file when it is first asked. Touches nothing yet.
+    /// A provider that loads that file on the first call. Touches nothing yet.
     pub fn new(file: ModelFile) -> Self {
         #[cfg(feature = "embedded-model")]
         return Self { engine: engine::Engine::new(file.clone()), file };
@@ -64,7 +64,7 @@ impl Provider for Embedded {
 
     #[cfg(not(feature = "embedded-model"))]
     fn stream(&self, _request: Request) -> ChunkStream {
-        // A missing file is the smaller errand, so it is told after what needs a rebuild.
+        // Reported after a missing feature, because a missing file is easier to fix than the build.
         failed(ProviderError::new(
             ErrorKind::NotConfigured,
             "this program was built without the embedded model; build it with the feature \
@@ -77,10 +77,10 @@ fn failed(error: ProviderError) -> ChunkStream {
     Box::pin(stream::iter([Err(error)]))
 }
 
-/// The file that the embedded model is loaded from.
+/// The file of the embedded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelFile {
-    /// A model that the program fetches, in a state folder. Checked by size and SHA-256.
+    /// A model that the program downloads into a state folder. Checked by size and SHA-256.
     Known {
         /// The model.
         model: &'static KnownModel,
@@ -92,7 +92,7 @@ pub enum ModelFile {
 }
 
 impl ModelFile {
-    /// The file named with `--model-file`, else the default model of a state folder.
+    /// The file of `--model-file`, or else the default model of a state folder.
     pub fn choose(given: Option<PathBuf>, state_dir: &Path) -> Self {
         match given {
             Some(path) => Self::Given(path),
@@ -100,7 +100,7 @@ impl ModelFile {
         }
     }
 
-    /// Whether there is a file to be loaded, by a look at its name and size alone.
+    /// Whether there is a file to load, judged by its name and size alone.
     pub fn is_there(&self) -> bool {
         match self {
             Self::Known { model, state_dir } => known::status(model, state_dir).state == FileState::Installed,
@@ -108,11 +108,11 @@ impl ModelFile {
         }
     }
 
-    /// Checks that the file is there and is what it should be, and returns its path.
+    /// Checks the file and returns its path.
     ///
     /// # Errors
-    /// `NotConfigured` where there is no file, `Fatal` where it is damaged, is no GGUF file or
-    /// cannot be read. The message says what to do.
+    /// `NotConfigured` if the file is missing; `Fatal` if it is damaged, not a GGUF file or unreadable. The
+    /// message says what to do.
     pub fn check(&self) -> Result<PathBuf, ProviderError> {
         match self {
             Self::Known { model, state_dir } => check_known(model, state_dir),
@@ -199,7 +199,7 @@ mod tests {
     use crate::provider::known::TINY;
 
     #[test]
-    fn a_model_file_that_cannot_work_is_answered_with_what_to_do() {
+    fn unusable_model_file_error_says_what_to_do() {
         let state = tempfile::tempdir().unwrap();
         let models = known::models_folder(state.path());
         fs::create_dir_all(&models).unwrap();
@@ -238,7 +238,7 @@ mod tests {
 
     #[cfg(not(feature = "embedded-model"))]
     #[test]
-    fn a_program_without_the_model_says_so() {
+    fn program_without_model_reports_it() {
         use futures_util::{FutureExt, StreamExt};
         let mut answer = Embedded::new(ModelFile::Given("any".into())).stream(Request::default());
         let error = answer.next().now_or_never().unwrap().unwrap().unwrap_err();

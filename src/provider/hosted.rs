@@ -1,14 +1,14 @@
 //! Models behind HTTP: a call goes out, an answer streams in.
 //!
-//! Knows servers, their protocols, and what their failures mean; does not know where keys come from
-//! ([`crate::auth`]) and neither retries nor runs tools.
+//! Knows servers, their protocols and their failures. Does not know where keys come from ([`crate::auth`]),
+//! and neither retries nor runs tools.
 //!
-//! The protocols are written here, each in a file, over [`crate::http`]. A crate that speaks them all, `genai`
-//! 0.7.2, was tried first and cannot be made to keep this program's bounds. A piece of a tool call carries all
-//! the pieces before it, so that 40,000 pieces take eighteen times as long as 10,000. An index in an event is
-//! taken as a length, so that one event of a broken server ends the process for want of 576 GB. An event
-//! without an end is held for as long as it grows. An event of text took 8 µs, where the whole way to the wire
-//! may take 5. None of that can be seen or set from outside.
+//! The protocols are implemented here over [`crate::http`], one file each. The crate `genai` 0.7.2, which
+//! implements all of them, cannot keep this program's bounds. A piece of a tool call contains all pieces
+//! before it, so that 40,000 pieces take eighteen times as long as 10,000. It uses an index of an event as a
+//! length, so that one event of a broken server ends the process for want of 576 GB. It holds an event
+//! without an end for as long as it grows. A text event took 8 µs; the whole path to the wire may take 5.
+//! None of that can be detected or configured from outside.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +42,7 @@ use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Re
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
-/// A server of models.
+/// A model server.
 pub struct Hosted {
     server: Arc<Server>,
 }
@@ -55,7 +55,7 @@ struct Server {
 }
 
 impl Hosted {
-    /// A server as it is described. Nothing is asked yet.
+    /// A server from its description. Sends no request.
     pub fn new(spec: Spec, keys: Keys, http: Arc<Http>, clock: Arc<dyn Clock>) -> Self {
         Self { server: Arc::new(Server { spec, keys, http, clock }) }
     }
@@ -74,7 +74,7 @@ impl Provider for Hosted {
     fn facts(&self) -> Map<'static> {
         let Spec { protocol, base, .. } = &self.server.spec;
         let mut base = base.clone();
-        // Whoever puts a key there does not want to see it here.
+        // A query may contain a key, which must not be shown.
         base.set_query(None);
         let mut facts = Map::new();
         facts.put("api", Value::keyword(protocol.as_str()));
@@ -100,15 +100,15 @@ impl Provider for Hosted {
     }
 }
 
-/// A call under way.
+/// A running call.
 struct Call {
     server: Arc<Server>,
     decoder: Box<dyn Decoder>,
     model: String,
     state: State,
-    /// What the call was made with, so that no error shows it.
+    /// The secrets of the call, so that no error shows them.
     secrets: Vec<Secret>,
-    /// What was read and not yet said.
+    /// Chunks that were read and not returned yet.
     said: Out,
     events: Events,
 }
@@ -116,7 +116,7 @@ struct Call {
 enum State {
     Ahead(Request),
     Reading(Response, Quiet),
-    /// What was read is said, and then this.
+    /// The read chunks come first, then this error.
     Failed(ProviderError),
     Over,
 }
@@ -125,7 +125,7 @@ impl Call {
     async fn next(&mut self) -> Option<Result<Chunk, ProviderError>> {
         loop {
             if let Some(chunk) = self.said.pop_front() {
-                // Many chunks come at once; other tasks have their turn between them.
+                // Many chunks may be ready at once; other tasks get their turn between them.
                 tokio::task::coop::consume_budget().await;
                 return Some(Ok(self.mark(chunk)));
             }
@@ -153,7 +153,7 @@ impl Call {
         }
     }
 
-    /// Notes on what is to be given again who gave it.
+    /// Adds the source to data that must be sent again.
     fn mark(&self, chunk: Chunk) -> Chunk {
         match chunk {
             Chunk::Replay(data) => {
@@ -167,7 +167,7 @@ impl Call {
         }
     }
 
-    /// Makes the call and waits for the head of an answer that is one.
+    /// Sends the call and waits for a successful response's head.
     async fn open(&mut self, request: &Request) -> Result<Response, ProviderError> {
         let server = self.server.clone();
         let spec = &server.spec;
@@ -201,7 +201,7 @@ impl Call {
             if status.as_u16() == 401 && is_token && !std::mem::replace(&mut fresh_key, true) {
                 continue;
             }
-            // Only some accounts may see what a model thinks.
+            // Only some accounts may see a model's thinking.
             if spec.protocol == Protocol::Responses
                 && status.as_u16() == 400
                 && ["summaries", "reasoning.summary"].iter().any(|words| told.message.contains(words))
@@ -247,13 +247,13 @@ impl Call {
         }
         for (name, value) in &spec.headers {
             call = call.header(name, value);
-            // What stands there may be a key as well.
+            // These headers may contain a key too.
             self.secrets.extend(value.to_str().ok().map(|value| Secret::new(value.to_owned())));
         }
         http::send(call, spec.patience).await.map_err(|error| self.failed(&error))
     }
 
-    /// Whether an answer that says it went well is a stream at all.
+    /// Whether a successful response is a stream at all.
     async fn check(&mut self, mut response: Response) -> Result<Response, ProviderError> {
         let kind =
             response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -272,7 +272,7 @@ impl Call {
         Ok(response)
     }
 
-    /// Takes the next bytes, and says what they mean.
+    /// Reads the next bytes and decodes them.
     async fn read(&mut self, response: &mut Response, quiet: &mut Quiet) -> Result<(), ProviderError> {
         match http::more(response, self.server.spec.patience).await {
             Ok(Some(bytes)) => {
@@ -286,7 +286,7 @@ impl Call {
                 }
             }
             Ok(None) => self.decoder.end(&mut self.said).map_err(|broken| self.broken(broken)),
-            // What was complete before the connection went is an answer.
+            // An answer that was complete before the connection ended is valid.
             Err(error) => match self.decoder.end(&mut self.said) {
                 Ok(()) => Ok(()),
                 Err(_) => Err(self.failed(&error)),
@@ -339,7 +339,7 @@ impl Call {
     fn refused(&self, told: &Told, status: Option<u16>, wait: Option<std::time::Duration>) -> ProviderError {
         let kind = told.kind(status, wait);
         let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-        // Hidden before it is cut, so that no half of a key is left.
+        // Redacted before it is cut, so that no half of a key remains.
         let words = self.redact(if told.message.is_empty() { "no reason was given" } else { &told.message });
         let words = failure::shown(&words);
         let text = match kind {
@@ -365,7 +365,7 @@ impl Call {
         self.error(ErrorKind::Fatal, what)
     }
 
-    /// An error that begins with the provider's name and shows no key, whatever a server wrote.
+    /// An error that starts with the provider's name and shows no key, whatever a server wrote.
     fn error(&self, kind: ErrorKind, what: &str) -> ProviderError {
         ProviderError::new(kind, format!("{} {}", self.server.spec.name, self.redact(what)))
     }
@@ -378,7 +378,7 @@ impl Call {
     }
 }
 
-/// Reads what is left behind the answer's end, so that the connection serves the next call too.
+/// Reads the rest after the answer's end, so that the connection can serve the next call.
 fn drain(mut response: Response) {
     let rest = async move {
         let _ = http::whole(&mut response, HTTP_ERROR_BYTES, HTTP_DRAIN).await;

@@ -1,17 +1,17 @@
-//! The models that the program can fetch by itself, and what of them is on disk.
+//! The models that the program can download, and their state on disk.
 //!
-//! Knows names, sizes and digests, and looks into the models folder. Does not fetch
-//! ([`super::fetch`]) and does not load ([`super::embedded`]).
+//! Knows names, sizes and digests, and checks the models folder. Neither downloads ([`super::fetch`]) nor
+//! loads ([`super::embedded`]).
 
 use std::path::{Path, PathBuf};
 
-/// A model that comes as a data file of a Python package: a registry that everyone can reach, with
-/// a client that knows proxies, mirrors and certificates.
+/// A model that is a data file of a Python package. Everyone can reach the registry, and its client knows
+/// proxies, mirrors and certificates.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownModel {
-    /// The id that configuration and the catalogue call it by.
+    /// Its id in configuration and catalogue.
     pub id: &'static str,
-    /// The name that a person reads.
+    /// The name for people.
     pub title: &'static str,
     /// The licence of the weights, as an SPDX expression.
     pub licence: &'static str,
@@ -23,15 +23,15 @@ pub struct KnownModel {
     pub size: u64,
     /// The file's SHA-256, in lower-case hexadecimal.
     pub sha256: &'static str,
-    /// The package that carries it, pinned.
+    /// The package that contains it, pinned.
     pub package: &'static str,
-    /// The size of the package in bytes, for progress.
+    /// The size of the package in bytes, for the progress.
     pub package_size: u64,
     /// The file's path inside the package.
     pub member: &'static str,
 }
 
-/// The embedded model: small enough to fetch once and to run on two cores.
+/// The embedded model: small enough for one download and for two cores.
 pub static SMOLLM2: KnownModel = KnownModel {
     id: "smollm2-135m-instruct",
     title: "SmolLM2 135M Instruct (Q4_1)",
@@ -48,47 +48,47 @@ pub static SMOLLM2: KnownModel = KnownModel {
 /// Every known model, the default one first.
 pub static ALL: [&KnownModel; 1] = [&SMOLLM2];
 
-/// The known model of that id.
+/// The known model with that id.
 pub fn find(id: &str) -> Option<&'static KnownModel> {
     ALL.into_iter().find(|model| model.id == id)
 }
 
-/// Where model files stand within a state folder.
+/// The folder of model files in a state folder.
 pub fn models_folder(state_dir: &Path) -> PathBuf {
     state_dir.join("models")
 }
 
-/// What the models folder holds of a known model.
+/// The state of a known model on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// The model.
     pub model: &'static KnownModel,
-    /// Where its file is, or would be.
+    /// The path of its file, which may be missing.
     pub path: PathBuf,
-    /// What is there.
+    /// The state of its file.
     pub state: FileState,
 }
 
-/// What is there in the place of a model file.
+/// The state of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileState {
-    /// A file of the right size. The digest is checked when it is fetched and when it is loaded.
+    /// A file of the right size. The digest is checked after the download and when it is loaded.
     Installed,
-    /// A file of another size: damaged, or not that model.
+    /// A file of another size: damaged, or another model.
     WrongSize {
         /// Its size in bytes.
         found: u64,
     },
-    /// Nothing.
+    /// No file.
     Missing,
 }
 
-/// Looks for every known model in a state folder. Reads no file's content.
+/// The state of every known model in a state folder. Reads no file's content.
 pub fn list(state_dir: &Path) -> Vec<Status> {
     ALL.into_iter().map(|model| status(model, state_dir)).collect()
 }
 
-/// Looks for one known model in a state folder.
+/// The state of one known model in a state folder.
 pub fn status(model: &'static KnownModel, state_dir: &Path) -> Status {
     let path = models_folder(state_dir).join(model.file);
     let state = match std::fs::metadata(&path) {

@@ -1,7 +1,7 @@
-//! The model catalogue: what is known of each model before it is asked.
+//! The model catalogue: the facts about each model before it is called.
 //!
-//! Reads the list that comes with the program, and adds what the user's configuration has. Knows plain
-//! data and figures; whether a model's provider can be reached, it does not know.
+//! Reads the program's list and adds that of the user's configuration. Knows plain data and figures; does not
+//! know whether a model's provider is usable.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::edn;
 use crate::message::{ThinkingLevel, Usage};
 use crate::value::{Map, Value};
 
-/// The list that comes with the program.
+/// The program's own list.
 const BUILT_IN: &str = include_str!("models.edn");
 
-/// A window for models that nobody described: what most have at least.
+/// The window of an unlisted model: most models have at least that.
 const USUAL_WINDOW: u64 = 128_000;
 
 /// One model.
@@ -21,43 +21,43 @@ const USUAL_WINDOW: u64 = 128_000;
 pub struct Model {
     /// The provider's name.
     pub provider: Arc<str>,
-    /// The model's id there.
+    /// The model's id at the provider.
     pub id: Arc<str>,
-    /// The name that a person reads.
+    /// The name for people.
     pub name: Arc<str>,
     /// The window, in tokens.
     pub context_window: u64,
-    /// The longest answer, in tokens, where it is known.
+    /// The maximum answer, in tokens, if it is known.
     pub max_output: Option<u32>,
-    /// The thinking levels that it has; none for one that cannot think.
+    /// Its thinking levels; empty for a model that cannot think.
     pub thinking: Arc<[ThinkingLevel]>,
-    /// How it is told how much to think; `None` for one that cannot.
+    /// How to request a thinking level; `None` for a model that cannot think.
     pub thinking_by: Option<ThinkingBy>,
     /// Whether it can call tools.
     pub tools: bool,
-    /// Whether messages may hold images.
+    /// Whether messages may contain images.
     pub images: bool,
-    /// US dollars for a million tokens, where a price is known.
+    /// US dollars per million tokens, if the price is known.
     pub price: Option<Price>,
 }
 
-/// US dollars for a million tokens.
+/// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
-    /// Of the prompt.
+    /// For the prompt.
     pub input: f64,
-    /// Of the answer.
+    /// For the answer.
     pub output: f64,
-    /// Of the prompt's part that was read from a cache.
+    /// For the part of the prompt that was read from a cache.
     pub cache_read: f64,
-    /// Of the prompt's part that was written to a cache.
+    /// For the part of the prompt that was written to a cache.
     pub cache_write: f64,
 }
 
 impl Price {
-    /// What a call cost, in US dollars.
+    /// The cost of a call, in US dollars.
     pub fn of(&self, usage: &Usage) -> f64 {
-        // Counts beyond 2^32 do not happen, and would only make the sum less exact.
+        // Counts beyond 2^32 do not occur, and would only make the sum less exact.
         let tokens = |count: u64| u32::try_from(count).map_or(f64::from(u32::MAX), f64::from);
         let sum = tokens(usage.input) * self.input
             + tokens(usage.output) * self.output
@@ -68,10 +68,10 @@ impl Price {
 }
 
 impl Model {
-    /// Reads a model; says what is wrong with it.
+    /// Reads a model.
     ///
     /// # Errors
-    /// Which key is missing or has another shape.
+    /// The key that is missing or has the wrong shape.
     pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let flag = |key: &str, usual| value.get(key).and_then(Value::as_bool).unwrap_or(usual);
@@ -120,7 +120,7 @@ impl Model {
         })
     }
 
-    /// The model as `get_available_models` shows it.
+    /// The model in the shape of `get_available_models`.
     pub fn to_value(&self, usable: bool) -> Value<'static> {
         let mut map = Map::new();
         map.put("provider", self.provider.to_string());
@@ -148,7 +148,7 @@ impl Model {
     }
 }
 
-/// The levels of a model: all for `true`, or those that are listed.
+/// The levels of a model: all for `true`, or the listed ones.
 fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, String> {
     const SHAPE: &str = "a model's :thinking must be true, false or a vector of levels";
     match value {
@@ -167,13 +167,13 @@ fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, String> {
     }
 }
 
-/// The models that are known.
+/// The known models.
 #[derive(Debug, Clone, Default)]
 pub struct Models(Vec<Model>);
 
 impl Models {
-    /// Those that come with the program, and those of a configuration, which win over the former. What
-    /// is wrong with a configured one is returned, for a person.
+    /// The program's models and those of a configuration, which override them. Also returns the errors of
+    /// configured ones, for a person.
     pub fn new(configured: &[Value<'_>]) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let built_in = edn::read_one(BUILT_IN.as_bytes());
@@ -191,7 +191,7 @@ impl Models {
         (Self(models), problems)
     }
 
-    /// With a model that the user chose by its name alone, so that it can be chosen again.
+    /// Adds a model that the user named without listing it, so that it can be chosen again.
     #[must_use]
     pub fn with(mut self, provider: &str, id: &str) -> Self {
         if self.find(provider, id).is_none() {
@@ -211,7 +211,7 @@ impl Models {
         self.0.iter().find(|model| &*model.provider == provider && &*model.id == id)
     }
 
-    /// What is known of a model, or what can be supposed of one that is not listed.
+    /// The facts about a model, or assumptions about an unlisted one.
     pub fn describe(&self, provider: &str, id: &str) -> Model {
         self.find(provider, id).cloned().unwrap_or_else(|| Model {
             provider: provider.into(),
@@ -227,7 +227,7 @@ impl Models {
         })
     }
 
-    /// The models whose names are most like one that is not there, most like it first.
+    /// The models with the most similar names to an unknown one, most similar first.
     pub fn nearest(&self, provider: &str, id: &str) -> Vec<&Model> {
         let likeness = |model: &Model| {
             let same = if &*model.provider == provider { 0.2 } else { 0.0 };
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_that_comes_with_the_program_is_right() {
+    fn built_in_list_is_valid() {
         let (models, problems) = Models::new(&[]);
         assert_eq!(problems, Vec::<String>::new());
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration_adds_and_replaces() {
+    fn configuration_adds_and_replaces_models() {
         let configured = edn::read_one(
             br#"[{:provider "local" :id "q" :context-window 4096 :tools false :price {:input 1 :output 2}}
                  {:provider "openai" :id "gpt-5" :context-window 10} {:provider "x"} {:provider "x" :id "y"}]"#,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_finds_its_neighbours() {
+    fn unknown_model_suggests_similar_names() {
         let (models, _) = Models::new(&[]);
         for (provider, id, expected) in [
             ("anthropic", "claude-sonet-4-5", "claude-sonnet-4-5"),

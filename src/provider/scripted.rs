@@ -1,7 +1,7 @@
-//! A model that says what a file tells it to: for tests, demonstrations and load.
+//! A model that answers from a file, for tests, demonstrations and load.
 //!
-//! Knows the script's format and plays it. Reads EDN through the codec; the clock is the async
-//! runtime's, so that a test can stop it.
+//! Knows the script's format and plays it. Reads EDN through the codec. Uses the clock of the async runtime,
+//! so that a test can stop it.
 //!
 //! A script is `{:turns [turn …] :then :repeat-last}`. One turn answers one model call, whichever
 //! session asks: `{:steps [step …] :usage {:input n :output n} :stop-reason "end-turn"}`. The steps:
@@ -16,8 +16,7 @@
 //! | `{:sleep-ms n}` | a pause |
 //! | `{:error {:kind :overloaded :message "…" :retry-after-ms n}}` | a failure, which ends the turn |
 //!
-//! After the last turn: `:repeat-last` (also without `:then`), `:cycle` from the first on, or
-//! `:fail`.
+//! After the last turn: `:repeat-last` (the default), `:cycle` from the first turn, or `:fail`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -45,9 +44,9 @@ pub const NAME: &str = "scripted";
 /// A script as a provider.
 pub struct Scripted {
     script: Script,
-    /// Model calls answered so far, in all sessions.
+    /// Model calls so far, in all sessions.
     calls: AtomicUsize,
-    /// Tool calls proposed so far without an id of their own.
+    /// Tool calls without an id of their own so far.
     unnamed: Arc<AtomicU64>,
 }
 
@@ -60,7 +59,7 @@ impl Scripted {
         Script::from_file(path).map(Self::playing)
     }
 
-    /// Reads a script from memory. `name` stands for the file in error messages.
+    /// Reads a script from memory. `name` replaces the file's name in error messages.
     ///
     /// # Errors
     /// See [`ScriptError`].
@@ -106,21 +105,21 @@ impl Provider for Scripted {
     }
 }
 
-/// One turn being played.
+/// A turn that is playing.
 struct Playing {
     turn: Arc<Turn>,
     unnamed: Arc<AtomicU64>,
     last_user: String,
     next_step: usize,
     tool_calls: usize,
-    /// What is left of the step before `next_step`.
+    /// The rest of the step before `next_step`.
     pending: Pending,
     /// Chunks since other tasks last had a chance to run.
     burst: u32,
     end: End,
 }
 
-/// What is left of a step that takes more than one chunk.
+/// The rest of a step with more than one chunk.
 enum Pending {
     Nothing,
     Deltas { left: u64 },
@@ -128,7 +127,7 @@ enum Pending {
     Pause(Pin<Box<Sleep>>),
 }
 
-/// Where in its end a turn is.
+/// The part of a turn's end that comes next.
 #[derive(Clone, Copy)]
 enum End {
     Ahead,
@@ -141,7 +140,7 @@ impl Stream for Playing {
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let playing = self.get_mut();
-        // A stream that is always ready would keep its task from ever giving way.
+        // A stream that is always ready would keep its task from ever yielding.
         if playing.burst >= limits::SCRIPT_BURST {
             playing.burst = 0;
             context.waker().wake_by_ref();
@@ -183,8 +182,8 @@ impl Playing {
         }
     }
 
-    /// Goes on to the next step, or to the next part of the turn's end. `None` where that left
-    /// something pending, or nothing at all.
+    /// Starts the next step, or the next part of the turn's end. `None` if that left something pending, or
+    /// nothing at all.
     fn begin_step(&mut self) -> Option<Option<Result<Chunk, ProviderError>>> {
         let Some(step) = self.turn.steps.get(self.next_step) else { return self.begin_end() };
         self.next_step += 1;
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_step_is_played_in_order() {
+    async fn script_plays_every_step_in_order() {
         let provider = scripted(
             r#"{:turns [{:steps [{:thinking "hm"} {:delta "a"} {:deltas 2 :of "b"} {:deltas 3 :of ""}
                                  {:tool-call {:name "bash" :arguments {:command "ls"}}}
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_ends_as_the_script_says_or_as_turns_usually_end() {
+    async fn script_sets_end_of_turn_or_default_applies() {
         for (turn, expected) in [
             (r#"{:steps [{:delta "x"}]}"#, StopReason::EndTurn),
             (r#"{:steps [] :stop-reason "max-tokens"}"#, StopReason::MaxTokens),
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_the_last_turn_the_script_goes_on_as_it_says() {
+    async fn script_continues_after_last_turn_as_configured() {
         let turns = r#":turns [{:steps [{:delta "1"}]} {:steps [{:delta "2"}]}]"#;
         let over = "the script play.edn has no turn for model call 3";
         for (then, expected) in [
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_users_last_message_is_echoed_word_by_word() {
+    async fn echo_step_repeats_last_user_message_by_word() {
         let say = |role, text: &str| {
             Arc::new(Message::new(
                 "m".into(),
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_ends_the_turn() {
+    async fn error_step_ends_the_turn() {
         let provider = scripted(
             r#"{:turns [{:steps [{:delta "x"} {:error {:kind :rate-limited :message "slow down" :retry-after-ms 250}}
                                  {:delta "never"}]
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_takes_its_time_and_nothing_else_does() {
+    async fn only_sleep_step_takes_time() {
         let provider =
             scripted(r#"{:turns [{:steps [{:deltas 1000 :of "x"} {:sleep-ms 60000} {:delta "y"}]}]}"#);
         let begun = tokio::time::Instant::now();
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_answer_gives_way_to_other_tasks() {
+    async fn long_answer_yields_to_other_tasks() {
         let provider = scripted(r#"{:turns [{:steps [{:deltas 100000 :of "x"}]}]}"#);
         let mut answer = provider.stream(Request::default());
         let ready_at_once = std::iter::from_fn(|| answer.next().now_or_never()).count();
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_script_is_told_with_its_place() {
+    fn script_error_names_its_place() {
         for (script, expected) in [
             ("", "1:1: empty"),
             ("{:turns [}", "1:10: unmatched-delimiter"),
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_comes_from_a_file_of_bounded_size() {
+    fn script_file_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let large = folder.path().join("large.edn");
         std::fs::File::create(&large).unwrap().set_len(limits::SCRIPT_BYTES + 1).unwrap();

@@ -1,10 +1,10 @@
-//! The thread that the model lives on.
+//! The model's thread.
 //!
-//! One thread answers one call after the other; calls wait in a bounded queue. Between two calls
-//! the model's memory of the last conversation stays, so that a conversation that goes on costs only
-//! what is new in it. After a while without a call the model is dropped.
+//! One thread answers one call after the other; calls wait in a bounded queue. Between two calls the model
+//! keeps its memory of the last conversation, so that a continued conversation costs only its new part. After
+//! a while without a call the model is unloaded.
 //!
-//! Knows llama.cpp, and is the only place that does. Its log goes to `tracing`.
+//! Only this module knows llama.cpp. Its log goes to `tracing`.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,9 +32,9 @@ use crate::limits;
 use crate::message::{Block, Message, Role, StopReason, Usage};
 use crate::provider::{Chunk, ChunkStream, ErrorKind, ProviderError, Request};
 
-/// How the next token is chosen. The temperature and nucleus are what the model's authors recommend;
-/// the seed is fixed, so that the same conversation gets the same answer; the penalty keeps a small
-/// model from saying one thing over and over.
+/// How the next token is chosen. The model's authors recommend this temperature and nucleus. The seed is
+/// fixed, so that the same conversation gets the same answer. The penalty keeps a small model from repeating
+/// itself.
 mod sampling {
     pub(super) const TEMPERATURE: f32 = 0.2;
     pub(super) const NUCLEUS: f32 = 0.9;
@@ -44,10 +44,11 @@ mod sampling {
     pub(super) const REPETITION_WINDOW: i32 = 256;
 }
 
-/// The one sequence of tokens that a context remembers here.
+/// The only sequence of tokens in a context here.
 const SEQUENCE: i32 = 0;
 
-/// The way to the model's thread. Starts it with the first call, and ends it when told to or dropped.
+/// The connection to the model's thread. The first call starts the thread; it ends on request or when this is
+/// dropped.
 pub(super) struct Engine {
     file: ModelFile,
     worker: Mutex<Option<Worker>>,
@@ -72,7 +73,7 @@ impl Engine {
         Self { file, worker: Mutex::new(None), over: AtomicBool::new(false) }
     }
 
-    /// Puts a call into the queue.
+    /// Queues a call.
     pub(super) fn ask(&self, request: Request) -> Result<ChunkStream, ProviderError> {
         let (answer, mut pieces) = tokio::sync::mpsc::channel(limits::EMBEDDED_PIECES);
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,15 +113,15 @@ impl Engine {
 }
 
 impl Engine {
-    /// Ends the thread and waits for it: a process that ends under a computing thread crashes in the
-    /// destructors of llama.cpp. The wait is at most one step of the model. Calls after it are refused.
+    /// Ends the thread and waits for it, because a process that ends during a computation crashes in the
+    /// destructors of llama.cpp. The wait is at most one step of the model. Later calls are refused.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
         let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Worker { jobs, stop, thread }) = worker {
             stop.store(true, Ordering::Relaxed);
             drop(jobs);
-            // A panic of the thread was told to whoever waited for its answer.
+            // A panic of the thread has been reported to the waiting caller.
             let _ = thread.join();
         }
     }
@@ -148,17 +149,17 @@ impl Job {
         self.answer.is_closed() || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits while a slow reader has a whole window of pieces before it.
+    /// Blocks while a slow reader has a full window of pieces.
     fn say(&self, piece: Result<Chunk, ProviderError>) {
-        // Nobody listens any more: the next look at `is_cancelled` sees it.
+        // If nobody listens any more, the next check of `is_cancelled` notices.
         let _ = self.answer.blocking_send(piece);
     }
 }
 
-/// Answers calls until the queue's other end is gone.
+/// Answers calls until the other end of the queue is gone.
 fn serve(file: &ModelFile, queue: &Receiver<Job>) {
-    // The wire and the tools go first: a person waits for those too, and they need little.
-    // Threads that the model starts inherit this.
+    // The wire and the tools have priority, because people wait for them and they need little. Threads of the
+    // model inherit this.
     if let Err(error) = rustix::process::nice(5) {
         tracing::debug!(%error, "the model runs at the priority of everything else");
     }
@@ -199,7 +200,7 @@ fn serve(file: &ModelFile, queue: &Receiver<Job>) {
     }
 }
 
-/// llama.cpp's process-wide state: made once, never undone.
+/// llama.cpp's global state: created once, never destroyed.
 fn backend() -> Result<&'static LlamaBackend, ProviderError> {
     static BACKEND: OnceLock<Result<LlamaBackend, ProviderError>> = OnceLock::new();
     let backend = BACKEND.get_or_init(|| {
@@ -221,7 +222,7 @@ fn load(file: &ModelFile) -> Result<LlamaModel, ProviderError> {
     })
 }
 
-/// llama.cpp is compiled for processors with these extensions and would end the process on others.
+/// llama.cpp is compiled for processors with these extensions and would abort the process on others.
 fn require_cpu() -> Result<(), ProviderError> {
     #[cfg(target_arch = "x86_64")]
     if !(is_x86_feature_detected!("avx2")
@@ -237,14 +238,14 @@ fn require_cpu() -> Result<(), ProviderError> {
     Ok(())
 }
 
-/// A loaded model with its memory of the conversation that it last answered.
+/// A loaded model with its memory of the last conversation.
 struct Conversation<'model> {
     model: &'model LlamaModel,
     context: LlamaContext<'model>,
-    /// The threads that the context computes with.
+    /// The number of threads of the context.
     threads: usize,
     template: LlamaChatTemplate,
-    /// The tokens that the context's memory holds, in order.
+    /// The tokens in the context's memory, in order.
     seen: Vec<LlamaToken>,
     batch: LlamaBatch<'static>,
 }
@@ -260,7 +261,7 @@ impl<'model> Conversation<'model> {
         Ok(Self { model, context, threads, template, seen: Vec::new(), batch })
     }
 
-    /// Answers one call; `None` when it was cancelled.
+    /// Answers one call; `None` if it was cancelled.
     fn answer(&mut self, job: &Job) -> Result<Option<StopReason>, ProviderError> {
         let prompt = self.prompt(&job.request)?;
         let cached = self.forget_from(&prompt);
@@ -307,10 +308,10 @@ impl<'model> Conversation<'model> {
         Ok(Some(stop))
     }
 
-    /// The conversation as the model's own template writes it, in tokens.
+    /// The conversation in the model's own template, as tokens.
     ///
-    /// The template is filled with place marks first and cut there. What people and tools said is
-    /// turned to tokens as plain text, so that no text can end its own message or open another's.
+    /// First the template is filled with marks and cut at them. The texts of people and tools are converted
+    /// to tokens as plain text, so that no text can end its own message or open another's.
     fn prompt(&self, request: &Request) -> Result<Vec<LlamaToken>, ProviderError> {
         let window = index(self.context.n_ctx());
         let said = said(request);
@@ -337,14 +338,14 @@ impl<'model> Conversation<'model> {
         let mut rest = frame.as_str();
         let mut first = true;
         for (place, (_, text)) in said.iter().enumerate() {
-            // A template may leave a message out.
+            // A template may omit a message.
             let Some((before, after)) = rest.split_once(mark(place).as_str()) else { continue };
             tokens.extend(vocabulary.tokenize(before.as_bytes(), std::mem::take(&mut first), true));
             tokens.extend(vocabulary.tokenize(text.as_bytes(), false, false));
             rest = after;
         }
         tokens.extend(vocabulary.tokenize(rest.as_bytes(), first, true));
-        // At least one token of answer must fit.
+        // At least one token of the answer must fit.
         if tokens.len() >= window {
             return Err(overflow(format!("{} tokens", tokens.len()), window));
         }
@@ -354,8 +355,8 @@ impl<'model> Conversation<'model> {
         Ok(tokens)
     }
 
-    /// Goes on with as many threads as there are free processors now. A context keeps its number of
-    /// threads, so that another number is another context, with the same memory.
+    /// Continues with one thread per free processor. A context's number of threads is fixed, so another
+    /// number needs another context with the same memory.
     fn take_free_processors(&mut self) -> Result<(), ProviderError> {
         let threads = processors::free();
         if threads == self.threads {
@@ -380,13 +381,13 @@ impl<'model> Conversation<'model> {
         Ok(())
     }
 
-    /// Drops from the model's memory what the prompt does not share, and returns how many tokens
-    /// of the prompt are left there. The last token is always taken in anew: its result is needed.
+    /// Removes the tokens that differ from the prompt from the model's memory, and returns the number of
+    /// tokens that stay. The last token is always read again, because its result is needed.
     fn forget_from(&mut self, prompt: &[LlamaToken]) -> usize {
         let shared = self.seen.iter().zip(prompt).take_while(|(seen, wanted)| seen == wanted).count();
         let shared = shared.min(prompt.len().saturating_sub(1));
         let place = u32::try_from(shared).unwrap_or(0);
-        // Not every kind of model can forget in part.
+        // Not every kind of model can forget a part.
         let shared = match self.context.clear_kv_cache_seq(Some(0), Some(place), None) {
             Ok(true) => shared,
             _ => {
@@ -398,7 +399,7 @@ impl<'model> Conversation<'model> {
         shared
     }
 
-    /// Has the model read some tokens, and remember them. The last one's result is kept.
+    /// Lets the model read and remember some tokens. Keeps the result of the last one.
     fn take_in(&mut self, tokens: &[LlamaToken]) -> Result<(), ProviderError> {
         self.batch.clear();
         for (place, token) in tokens.iter().enumerate() {
@@ -414,7 +415,7 @@ impl<'model> Conversation<'model> {
                 Ok(())
             }
             Err(error) => {
-                // What the memory holds after a failure is not known.
+                // After a failure the content of the memory is unknown.
                 self.context.clear_kv_cache();
                 self.seen.clear();
                 Err(fatal(format!("the embedded model failed: {error}")))
@@ -437,7 +438,7 @@ fn new_context(model: &LlamaModel, threads: usize) -> Result<LlamaContext<'_>, P
         .map_err(|error| fatal(format!("there is not enough memory for the embedded model: {error}")))
 }
 
-/// How fast an answer comes, compared with its own best.
+/// The speed of an answer, compared with its own best.
 struct Pace {
     since: Instant,
     tokens: u32,
@@ -449,7 +450,7 @@ impl Pace {
         Self { since: Instant::now(), tokens: 0, best: None }
     }
 
-    /// Counts a token, and says whether the last few took much longer than the best few.
+    /// Counts a token and returns whether the latest tokens took much longer than the fastest.
     fn has_dropped(&mut self) -> bool {
         self.tokens += 1;
         if self.tokens < limits::EMBEDDED_PACE_TOKENS {
@@ -487,7 +488,7 @@ fn sampler(model: &LlamaModel) -> LlamaSampler {
     )
 }
 
-/// Who says what, as a model knows it that has neither tools nor eyes.
+/// The messages for a model without tools and images, each with its role.
 fn said(request: &Request) -> Vec<(Role, String)> {
     let system = (!request.system.is_empty()).then(|| (Role::System, request.system.clone()));
     let turns = request.messages.iter().filter_map(|message| {

@@ -1,19 +1,19 @@
-//! Joining a model's tokens to text.
+//! Joins a model's tokens into text.
 //!
-//! A token is a run of bytes that may end within a character. What goes out is whole characters;
-//! bytes that no further token can complete are replaced, as a lossy decoder does.
+//! A token is a run of bytes that may end within a character. The output has whole characters only; bytes
+//! that no further token can complete are replaced, as by a lossy decoder. Knows no model.
 
-/// The bytes of a character whose end has not come yet: at most three.
+/// The bytes of an incomplete character: at most three.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     pending: Vec<u8>,
-    /// Whether text has gone out: blanks before it are the tokenizer's, not the answer's.
+    /// Whether there was text. Blanks before it belong to the tokenizer, not to the answer.
     begun: bool,
 }
 
 impl Pieces {
-    /// Takes a token's bytes and returns what can be shown now; empty while a character is open or
-    /// nothing but blanks came.
+    /// Takes a token's bytes and returns the text that can be shown now; empty while a character is
+    /// incomplete or only blanks have arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
         let mut text = String::with_capacity(self.pending.len());
@@ -41,7 +41,7 @@ impl Pieces {
         self.shown(text)
     }
 
-    /// What is left when no token follows.
+    /// The rest once no token follows.
     pub(super) fn finish(mut self) -> String {
         let rest = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
         self.shown(rest)
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_characters_go_out() {
+    fn tokens_yield_only_whole_characters() {
         let check = |tokens: &[&[u8]], shown: &[&str], end: &str| {
             let mut pieces = Pieces::default();
             let found: Vec<_> = tokens.iter().map(|token| pieces.push(token)).collect();

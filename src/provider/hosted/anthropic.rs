@@ -1,4 +1,4 @@
-//! Anthropic's Messages: calls written, events read.
+//! Anthropic's Messages protocol: writes calls, reads events. Knows no connection.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -13,17 +13,17 @@ use crate::message::{StopReason, ThinkingLevel, Usage};
 use crate::provider::{Chunk, Request, ThinkingBy};
 use crate::value::{Map, Value};
 
-/// The longest answer of a model that nobody described.
+/// The maximum answer of an unlisted model.
 const USUAL_OUTPUT: u32 = 8192;
 
-/// The least that may be set aside for thinking.
+/// The minimum budget for thinking.
 const LEAST_BUDGET: u32 = 1024;
 
 /// Writes a call.
 pub fn write(provider: &str, request: &Request) -> Outgoing {
     let said = conversation::of(&request.messages, provider, &request.model);
     let mut messages: Vec<Json> = said.iter().map(side).collect();
-    // What came before is read from the cache the next time: tools, instructions, and the conversation.
+    // The next call reads this prefix from the cache: tools, instructions and conversation.
     if let Some(last) =
         messages.last_mut().and_then(|last| last.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
@@ -68,7 +68,7 @@ pub fn write(provider: &str, request: &Request) -> Outgoing {
         (Some(ThinkingBy::Budget), _) => {
             let most = limit.saturating_sub(LEAST_BUDGET);
             let budget = budget.min(most);
-            // A model that was not thinking when it called a tool cannot begin to while it waits for the result.
+            // A model that did not think when it called a tool cannot start to while it waits for the result.
             if budget >= LEAST_BUDGET && can_think(&said) {
                 body.put("thinking", json!({"type": "enabled", "budget_tokens": budget}));
             }
@@ -78,7 +78,7 @@ pub fn write(provider: &str, request: &Request) -> Outgoing {
 }
 
 fn keep(block: &mut Json) {
-    // Thinking is kept with what follows it; a mark of its own is refused.
+    // Thinking is cached with the block after it; the server refuses a cache mark on it.
     if !matches!(block.text("type"), Some("thinking" | "redacted_thinking")) {
         block.put("cache_control", json!({"type": "ephemeral"}));
     }
@@ -104,7 +104,7 @@ fn effort(level: ThinkingLevel) -> &'static str {
     }
 }
 
-/// Whether every call that the user's side answers last came with the thinking before it.
+/// Whether the user's last results all belong to calls with preceding thinking.
 fn can_think(said: &[Said<'_>]) -> bool {
     let answers =
         |said: &&Said<'_>| said.by_model || said.parts.iter().any(|part| matches!(part, Part::Result { .. }));
@@ -124,7 +124,7 @@ fn side(said: &Said<'_>) -> Json {
 fn part(part: &Part<'_>) -> Vec<Json> {
     vec![match part {
         Part::Text(text) => json!({"type": "text", "text": text}),
-        // Without its signature it would be refused; with it, it stands in the replay.
+        // The server refuses thinking without its signature; with it, the replay contains it.
         Part::Thinking(_) => return Vec::new(),
         Part::Image(image) => picture(image),
         Part::Call { id, name, arguments } => {
@@ -159,28 +159,28 @@ fn replayed(data: &Value<'_>) -> Vec<Json> {
     blocks.filter_map(block).collect()
 }
 
-/// One answer.
+/// The decoder of one answer.
 #[derive(Default)]
 pub struct Answer {
     usage: Usage,
     stop: Option<StopReason>,
     calls: Calls,
-    /// The thinking that is under way: what was thought, and its signature.
+    /// The current thinking: its text and its signature.
     thinking: Option<(String, String)>,
-    /// What is to be given again.
+    /// The data to send again.
     replay: Vec<Value<'static>>,
     over: bool,
 }
 
 impl Answer {
-    /// The answer to a call.
+    /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }
 
     fn take(&mut self, told: Option<Tokens>) {
         let Some(told) = told else { return };
-        // Each event tells the sum so far, or nothing of that figure.
+        // Each event contains the total so far, or nothing for that figure.
         let figure = |old: u64, new: Option<u64>| new.map_or(old, |new| new.max(old));
         self.usage.input = figure(self.usage.input, told.input_tokens);
         self.usage.output = figure(self.usage.output, told.output_tokens);
@@ -194,7 +194,7 @@ impl Answer {
                 let id = block.id.unwrap_or_default();
                 let name = block.name.unwrap_or_default();
                 self.calls.begin(index, &id, &name, out)?;
-                // A gateway may give the whole at once.
+                // A gateway may send all of it at once.
                 if let Some(input) =
                     block.input.filter(|input| input.as_object().is_some_and(|map| !map.is_empty()))
                 {
@@ -251,7 +251,7 @@ impl Answer {
 
 impl Decoder for Answer {
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
-        // A gateway may name the event alone.
+        // A gateway may only name the event.
         if event.name == "error" {
             return Err(Broken::Told(parse(event.data)?));
         }
@@ -270,7 +270,7 @@ impl Decoder for Answer {
             }
             "message_stop" => return self.end(out),
             "error" => return Err(Broken::Told(parse(event.data)?)),
-            // `ping`, and what a later version adds.
+            // `ping`, and additions of a later version.
             _ => {}
         }
         Ok(())

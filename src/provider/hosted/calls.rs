@@ -1,4 +1,4 @@
-//! Tool calls that come in pieces, put together.
+//! Assembles tool calls that arrive in pieces. Knows no protocol.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::provider::Chunk;
 pub struct Calls {
     calls: Vec<Building>,
     bytes: usize,
-    /// Ids that the conversation has already.
+    /// Ids that occur in the conversation already.
     taken: HashSet<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct Building {
-    /// What the protocol tells it by.
+    /// The protocol's key for the call.
     key: u64,
     id: Arc<str>,
     name: Arc<str>,
@@ -29,7 +29,7 @@ struct Building {
 }
 
 impl Calls {
-    /// The calls of the answer to a conversation.
+    /// An assembler for the answer to a conversation.
     pub fn new(messages: &[Arc<Message>]) -> Self {
         let blocks = messages.iter().flat_map(|message| &message.content);
         let taken = blocks.filter_map(|block| match block {
@@ -39,23 +39,23 @@ impl Calls {
         Self { calls: Vec::new(), bytes: 0, taken: taken.collect() }
     }
 
-    /// How many there are.
+    /// The number of calls.
     pub fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// Whether the model asked for none.
+    /// Whether there is no call.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Whether a call was begun under that key.
+    /// Whether a call with that key was started.
     pub fn has(&self, key: u64) -> bool {
         self.calls.iter().any(|call| call.key == key)
     }
 
-    /// Begins a call. An id that is missing or was used before is replaced: small servers count from zero
-    /// in every answer.
+    /// Starts a call. Replaces an id that is missing or was used before, because small servers count from
+    /// zero in every answer.
     pub fn begin(&mut self, key: u64, id: &str, name: &str, out: &mut Out) -> Result<Arc<str>, Broken> {
         if self.calls.len() >= ANSWER_TOOL_CALLS {
             return Err(Broken::Malformed(format!("more than {ANSWER_TOOL_CALLS} tool calls")));
@@ -72,7 +72,7 @@ impl Calls {
         Ok(id)
     }
 
-    /// Adds to a call's arguments. A piece of a call that was not begun is a server's mistake.
+    /// Adds to a call's arguments. A piece of an unknown call is a server's error.
     pub fn more(&mut self, key: u64, delta: &str, out: &mut Out) -> Result<(), Broken> {
         if delta.is_empty() {
             return Ok(());
@@ -95,7 +95,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends a call that is complete, with the whole of its arguments where they come once more.
+    /// Ends a complete call, with its whole arguments if the server repeats them.
     pub fn finish(&mut self, key: u64, whole: Option<&str>, out: &mut Out) {
         let found = self.calls.iter_mut().rev().find(|call| call.key == key && !call.done);
         if let Some(call) = found {
@@ -103,7 +103,7 @@ impl Calls {
         }
     }
 
-    /// Ends all that are open.
+    /// Ends all open calls.
     pub fn finish_all(&mut self, out: &mut Out) {
         for call in self.calls.iter_mut().filter(|call| !call.done) {
             call.finish(None, out);

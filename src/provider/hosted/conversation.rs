@@ -1,8 +1,8 @@
-//! A conversation as hosted models take it: what each side said, by turns, in parts.
+//! A conversation in the common form of hosted models: turns of both sides, each with parts.
 //!
-//! The protocols write the same parts each in its own shape; what they have in common is done here. Messages
-//! of one side that follow each other are joined, a call's result goes with the user's side, what is empty is
-//! left out, and the user has the last word.
+//! Each protocol writes the same parts in its own shape; the common work is done here. Adjacent messages of
+//! one side are joined, a call's result belongs to the user's side, empty messages are dropped, and the last
+//! turn is the user's. Knows no protocol.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,27 +11,27 @@ use std::sync::Arc;
 use crate::message::{Block, Message, Role};
 use crate::value::Value;
 
-/// What one side said, until the other spoke.
+/// A turn of one side.
 #[derive(Debug)]
 pub struct Said<'a> {
-    /// Whether the model said it, or the user.
+    /// Whether it is the model's.
     pub by_model: bool,
-    /// In order.
+    /// Its parts, in order.
     pub parts: Vec<Part<'a>>,
 }
 
 /// One part of what was said.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// Text, with more in it than blanks.
+    /// Text that is not blank.
     Text(Cow<'a, str>),
-    /// The model's thinking, as it was shown.
+    /// The model's thinking, as displayed.
     Thinking(&'a str),
     /// An image.
     Image(Image<'a>),
     /// A call.
     Call {
-        /// Its id, in the alphabet that all providers take.
+        /// Its id, in an alphabet that all providers accept.
         id: Cow<'a, str>,
         /// The tool.
         name: &'a str,
@@ -48,10 +48,10 @@ pub enum Part<'a> {
         failed: bool,
         /// The text; never empty.
         text: String,
-        /// Images beside it.
+        /// Images of the result.
         images: Vec<Image<'a>>,
     },
-    /// What the same model gave with its message to be given again. Stands before the message's other parts.
+    /// Data from the same model's message that it needs back. It precedes the message's other parts.
     Replay(&'a Value<'static>),
 }
 
@@ -65,16 +65,16 @@ pub struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// The image as an address that holds it.
+    /// The image as a data URL.
     pub fn url(&self) -> String {
         format!("data:{};base64,{}", self.mime_type, self.data)
     }
 }
 
-/// What a model whose answer broke off is told.
+/// The user's text after an answer that broke off.
 const GO_ON: &str = "Go on.";
 
-/// What stands for a result without text.
+/// The text of a result without text.
 const NOTHING: &str = "(no output)";
 
 /// The conversation for a provider's model.
@@ -128,7 +128,7 @@ fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<Part<'a>>
             Block::Image { .. } => parts.extend(image(block).map(Part::Image)),
         }
     }
-    // Nothing but what is to be replayed is no message.
+    // A message with nothing but data to replay is dropped.
     if parts.iter().all(|part| matches!(part, Part::Replay(_) | Part::Thinking(_))) {
         parts.clear();
     }
@@ -142,8 +142,8 @@ fn image(block: &Block) -> Option<Image<'_>> {
     }
 }
 
-/// A call's id as every provider takes it. One that another provider made may have another alphabet or
-/// length; call and result get the same in its place.
+/// A call's id in a form that every provider accepts. An id from another provider may have another alphabet
+/// or length; call and result then get the same replacement.
 fn call_id(id: &str) -> Cow<'_, str> {
     const LONGEST: usize = 40;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_take_turns_and_the_user_speaks_last() {
+    fn conversation_alternates_and_ends_with_user() {
         let call = Block::ToolCall {
             id: "functions.read:0".into(),
             name: "read".into(),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_model_is_given_again_what_it_gave() {
+    fn replay_data_returns_to_same_model_only() {
         let mut said = message(Role::Assistant, vec![Block::Text("x".into())]);
         said.replay =
             Some(Value::from(Map::new().with("provider", "p").with("model", "m").with("data", "sig")));

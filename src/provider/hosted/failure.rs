@@ -1,7 +1,7 @@
-//! What a server's refusal means: come again, make room, or give up.
+//! Classifies a server's error: retry, compact, or give up.
 //!
-//! Providers tell the same things in many shapes: a status, a header, a code, a type, or a sentence alone.
-//! Knows those shapes; what is done about a failure is the runtime's concern.
+//! Providers report the same failures in many shapes: a status, a header, a code, a type, or only a sentence.
+//! Knows those shapes; the runtime decides what to do about a failure.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use serde_json::Value as Json;
 use crate::http::header::HeaderMap;
 use crate::provider::ErrorKind;
 
-/// Longest part of a server's own words that is shown, in characters.
+/// Longest part of a server's message that is shown, in characters.
 const SHOWN: usize = 500;
 
-/// What a server said of a failure.
+/// A server's report of a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Its own words; empty where it had none.
+    /// Its message; empty if it has none.
     pub message: String,
     /// Its codes and types, joined by blanks.
     pub codes: String,
-    /// A status that stands in the body.
+    /// A status in the body.
     pub status: Option<u16>,
-    /// How long it asks to wait.
+    /// The pause that it requests.
     pub wait: Option<Duration>,
 }
 
 impl Told {
-    /// Reads an answer's body. What is no JSON is shown where it is a short text, and not where it is a page.
+    /// Reads a response's body. Text that is not JSON is kept if it is short, and dropped if it is a page.
     pub fn body(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_str::<Json>(&text) {
@@ -38,10 +38,10 @@ impl Told {
         }
     }
 
-    /// Reads an error as JSON, or the object that holds it.
+    /// Reads an error as JSON, or the object that contains it.
     pub fn json(json: &Json) -> Self {
         let json = json.as_array().and_then(|errors| errors.first()).unwrap_or(json);
-        // The Responses protocol has it in the response, most have it under `error`.
+        // The Responses protocol puts it into the response, most others below `error`.
         let error = json.pointer("/response/error").or_else(|| json.get("error")).unwrap_or(json);
         let error = if error.is_null() { json } else { error };
         if let Some(text) = error.as_str() {
@@ -52,7 +52,7 @@ impl Told {
         let detail =
             json.get("detail").map(|detail| detail.as_str().map_or(detail.to_string(), str::to_owned));
         let message = text("message").map(str::to_owned).or(detail);
-        // OpenRouter tells what the provider behind it said.
+        // OpenRouter quotes the provider behind it.
         let behind = error.pointer("/metadata/raw").and_then(Json::as_str);
         let message = match (message, behind) {
             (Some(message), Some(behind)) => format!("{message}: {behind}"),
@@ -66,7 +66,7 @@ impl Told {
         Self { message: one_line(&message), codes: codes.collect::<Vec<_>>().join(" "), status, wait }
     }
 
-    /// What it comes to, with the answer's status and the pause that its head asks for.
+    /// The kind of the failure, given the response's status and the pause that its head requests.
     pub fn kind(&self, status: Option<u16>, wait: Option<Duration>) -> ErrorKind {
         let words = self.message.to_lowercase();
         let codes = self.codes.to_lowercase();
@@ -76,7 +76,7 @@ impl Told {
         if is_overflow(&words, &codes) {
             return ErrorKind::ContextOverflow;
         }
-        // No patience helps against an empty purse.
+        // Waiting does not help an account without credit.
         if coded(&["insufficient_quota", "billing_error", "billing_hard_limit_reached"])
             || words.contains("credit balance is too low")
         {
@@ -122,8 +122,8 @@ impl Told {
     }
 }
 
-/// Whether a refusal says that the conversation does not fit the window. The sentences are those of
-/// Anthropic, OpenAI, Gemini, xAI, Groq, OpenRouter, vLLM, Ollama, and llama.cpp's two servers.
+/// Whether the message says that the conversation exceeds the window. The sentences come from Anthropic,
+/// OpenAI, Gemini, xAI, Groq, OpenRouter, vLLM, Ollama, and llama.cpp's two servers.
 fn is_overflow(words: &str, codes: &str) -> bool {
     const CODES: [&str; 3] = ["context_length_exceeded", "exceed_context_size_error", "request_too_large"];
     const SENTENCES: [&str; 12] = [
@@ -143,7 +143,7 @@ fn is_overflow(words: &str, codes: &str) -> bool {
     CODES.iter().any(|code| codes.contains(code)) || SENTENCES.iter().any(|sentence| words.contains(sentence))
 }
 
-/// The pause that an answer's head asks for.
+/// The pause that a response's head requests.
 pub fn retry_after(head: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| head.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(|millis| millis.parse::<f64>().ok()) {
@@ -165,7 +165,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// As much of a server's words as a person is shown.
+/// The part of a server's message that a person sees.
 pub fn shown(line: &str) -> std::borrow::Cow<'_, str> {
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()).into(),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_servers_say_is_understood() {
+    fn server_errors_are_classified() {
         let limited =
             |millis: Option<u64>| ErrorKind::RateLimited { retry_after: millis.map(Duration::from_millis) };
         for (status, body, expected, words) in [
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_read_in_every_form() {
+    fn retry_pause_is_read_in_every_form() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         for (name, value, expected) in [
             ("retry-after", "20", Some(20_000)),

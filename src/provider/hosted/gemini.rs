@@ -1,4 +1,4 @@
-//! Gemini's `streamGenerateContent`: calls written, events read.
+//! Gemini's `streamGenerateContent` protocol: writes calls, reads events. Knows no connection.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value as Json, json};
@@ -13,8 +13,8 @@ use crate::message::{StopReason, ThinkingLevel, Usage};
 use crate::provider::{Chunk, Request, ThinkingBy};
 use crate::value::Value;
 
-/// What stands for a signature that is not there: a call that another model made. Google documents it for
-/// histories that did not come from the model.
+/// Replaces a missing signature, for calls of another model. Google documents it for histories that did not
+/// come from the model.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes a call.
@@ -24,7 +24,7 @@ pub fn write(provider: &str, request: &Request) -> Outgoing {
     let contents: Vec<Json> = said.iter().map(|said| side(said, by_effort)).collect();
     let mut settings = json!({});
     if let Some(limit) = request.max_output_tokens {
-        // Thinking counts as answer here.
+        // Thinking counts as part of the answer here.
         let room = HOSTED_ANSWER_TOKENS.saturating_add(budget(request.thinking));
         settings.put("maxOutputTokens", Json::from(limit.min(room)));
     }
@@ -112,11 +112,11 @@ fn side(said: &Said<'_>, signed: bool) -> Json {
     json!({"role": if said.by_model { "model" } else { "user" }, "parts": parts})
 }
 
-/// One answer.
+/// The decoder of one answer.
 #[derive(Default)]
 pub struct Answer {
     calls: Calls,
-    /// The signature of each call, nothing where there is none.
+    /// The signature of each call, nil without one.
     signatures: Vec<Value<'static>>,
     usage: Option<Usage>,
     stop: Option<StopReason>,
@@ -124,7 +124,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer to a call.
+    /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }

@@ -1,13 +1,13 @@
-//! Values as JSON, and back: what a tool takes and what a model calls it with.
+//! Converts values to JSON and back: a tool's schema and a model's arguments. Knows no protocol.
 
 use serde_json::Value as Json;
 
 use crate::value::{Map, Value};
 
-/// The key under which arguments stand that are no JSON object.
+/// The key for arguments that are not a JSON object.
 pub const UNREADABLE: &str = "unreadable-arguments";
 
-/// Fields of JSON, without a panic where there is no object.
+/// Access to fields of JSON, without a panic if it is not an object.
 pub trait Object {
     /// Sets a field.
     fn put(&mut self, key: &str, value: impl Into<Json>);
@@ -28,7 +28,7 @@ impl Object for Json {
     }
 }
 
-/// A value as JSON. A keyword is its name; what JSON has not is written as text.
+/// A value as JSON. A keyword becomes its name; anything that JSON lacks becomes text.
 pub fn from_value(value: &Value<'_>) -> Json {
     match value {
         Value::Nil => Json::Null,
@@ -50,7 +50,7 @@ pub fn from_value(value: &Value<'_>) -> Json {
     }
 }
 
-/// JSON as a value. An object's keys are keywords where they can be.
+/// JSON as a value. An object's keys become keywords if possible.
 pub fn to_value(json: Json) -> Value<'static> {
     match json {
         Json::Null => Value::Nil,
@@ -73,8 +73,8 @@ pub fn to_value(json: Json) -> Value<'static> {
     }
 }
 
-/// The arguments of a call as a model wrote them: nothing for none. What cannot be read is kept as text, so
-/// that the tool refuses it and the model sees what it wrote.
+/// A call's arguments from the model's text: empty for none. Unreadable text is kept, so that the tool
+/// refuses it and the model sees what it wrote.
 pub fn arguments(written: &str) -> Value<'static> {
     if written.trim().is_empty() {
         return Value::from(Map::new());
@@ -86,7 +86,7 @@ pub fn arguments(written: &str) -> Value<'static> {
     }
 }
 
-/// Whether a text can be written as a keyword and is read back as the same.
+/// Whether a text can be written as a keyword and read back unchanged.
 fn is_name(text: &str) -> bool {
     let fits =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '+' | '!' | '?' | '=');
@@ -99,7 +99,7 @@ mod tests {
     use crate::edn;
 
     #[test]
-    fn arguments_are_read_and_can_be_written() {
+    fn arguments_round_trip_through_json() {
         for (written, expected) in [
             ("", "{}"),
             (" ", "{}"),

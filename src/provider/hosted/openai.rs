@@ -1,7 +1,8 @@
-//! OpenAI's Chat Completions, as OpenAI and everyone else speaks it: calls written, events read.
+//! OpenAI's Chat Completions protocol, as OpenAI and others implement it: writes calls, reads events.
 //!
-//! Servers differ in what they add. Thinking comes as `reasoning_content` or `reasoning`, usage with the last
-//! choice or behind it, and the end with or without `[DONE]`; all of it is taken.
+//! Servers differ in their additions. Thinking arrives as `reasoning_content` or `reasoning`, usage with the
+//! last choice or after it, and the end with or without `[DONE]`. This module accepts all of that. Knows no
+//! connection.
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de::IgnoredAny};
@@ -24,7 +25,7 @@ pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    // Thinking goes back to who asks for it, but only within the turn that it belongs to.
+    // Thinking goes back to servers that need it, but only within its own turn.
     let asked = said.iter().rposition(|said| {
         !said.by_model && !said.parts.iter().any(|part| matches!(part, Part::Result { .. }))
     });
@@ -69,7 +70,7 @@ pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
     Outgoing { path: "chat/completions".to_owned(), body }
 }
 
-/// The name that OpenAI gave to a thinking level.
+/// OpenAI's name for a thinking level.
 pub fn effort(level: ThinkingLevel) -> &'static str {
     match level {
         ThinkingLevel::Off => "none",
@@ -117,7 +118,7 @@ fn user(said: &Said<'_>, messages: &mut Vec<Json>) {
             Part::Image(image) => content.push(picture(image)),
             Part::Result { id, text: result, images, .. } => {
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
-                // A tool's message holds text alone here; what it shows follows as the user's.
+                // A tool's message has only text here; its images follow in a user's message.
                 content.extend(images.iter().map(picture));
             }
             Part::Thinking(_) | Part::Call { .. } | Part::Replay(_) => {}
@@ -126,7 +127,7 @@ fn user(said: &Said<'_>, messages: &mut Vec<Json>) {
     if content.is_empty() {
         return;
     }
-    // Plain text for plain text: small servers know nothing else.
+    // Plain text as a string, because small servers support nothing else.
     let content = match content.as_slice() {
         [only] if only.text("type") == Some("text") => Json::from(only.text("text")),
         _ => Json::from(content),
@@ -134,18 +135,18 @@ fn user(said: &Said<'_>, messages: &mut Vec<Json>) {
     messages.push(json!({"role": "user", "content": content}));
 }
 
-/// One answer.
+/// The decoder of one answer.
 pub struct Answer {
     calls: Calls,
     usage: Option<Usage>,
     stop: Option<StopReason>,
-    /// The field that the thinking came in.
+    /// The field that contains the thinking.
     thinking_in: Option<&'static str>,
     over: bool,
 }
 
 impl Answer {
-    /// The answer to a call.
+    /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), usage: None, stop: None, thinking_in: None, over: false }
     }
@@ -153,7 +154,7 @@ impl Answer {
     fn delta(&mut self, delta: Delta, out: &mut Out) -> Result<(), Broken> {
         for (field, text) in [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
         {
-            // One of them: some servers say the same in both.
+            // Only one of them, because some servers fill both with the same text.
             if let Some(text) = text.filter(|text| !text.is_empty())
                 && *self.thinking_in.get_or_insert(field) == field
             {
@@ -173,7 +174,7 @@ impl Answer {
         }
         for (place, call) in delta.tool_calls.unwrap_or_default().into_iter().enumerate() {
             let function = call.function.unwrap_or_default();
-            // A server that gives no index gives each call whole.
+            // A server without indices sends each call whole.
             let key = call
                 .index
                 .unwrap_or_else(|| u64::try_from(self.calls.len().saturating_add(place)).unwrap_or(u64::MAX));
@@ -226,7 +227,7 @@ impl Decoder for Answer {
             out.push_back(Chunk::Replay(Value::from(field)));
         }
         out.extend(self.usage.map(Chunk::Usage));
-        // Many servers say `stop` beside calls.
+        // Many servers report `stop` together with calls.
         let calls = !self.calls.is_empty() && stop == StopReason::EndTurn;
         out.push_back(Chunk::Stop(if calls { StopReason::ToolUse } else { stop }));
         Ok(())
@@ -296,7 +297,7 @@ struct Tokens {
     prompt_tokens_details: Option<PromptTokens>,
     /// DeepSeek's own name.
     prompt_cache_hit_tokens: Option<u64>,
-    /// OpenRouter tells what it took.
+    /// OpenRouter reports the price.
     cost: Option<f64>,
 }
 
@@ -322,7 +323,7 @@ impl Tokens {
     }
 }
 
-/// What a delta says: a text, or, from Mistral, parts of which some are thinking.
+/// The content of a delta: a text, or (from Mistral) parts, some of which are thinking.
 #[derive(Default)]
 struct Content {
     text: String,

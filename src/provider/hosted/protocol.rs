@@ -1,4 +1,4 @@
-//! What the protocols of hosted models have in common.
+//! The common part of the protocols for hosted models. Knows no connection.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use crate::http::header::HeaderValue;
 use crate::provider::{Chunk, Request};
 use crate::secret::Secret;
 
-/// How a server is spoken to.
+/// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Anthropic's Messages.
     Anthropic,
-    /// OpenAI's Chat Completions, which most servers speak.
+    /// OpenAI's Chat Completions, the protocol of most servers.
     OpenAi,
     /// OpenAI's Responses.
     Responses,
@@ -24,7 +24,7 @@ pub enum Protocol {
     Gemini,
 }
 
-/// What a call is made of, beside its address and its key.
+/// The content of a call, without address and key.
 #[derive(Debug)]
 pub struct Outgoing {
     /// The path below the base address.
@@ -33,49 +33,49 @@ pub struct Outgoing {
     pub body: Json,
 }
 
-/// What a decoder says, in order.
+/// A decoder's output, in order.
 pub type Out = VecDeque<Chunk>;
 
-/// Reads a protocol's events.
+/// Decodes a protocol's events.
 pub trait Decoder: Send + Sync {
-    /// Takes an event; says what it means.
+    /// Takes an event and appends its chunks.
     ///
     /// # Errors
     /// See [`Broken`].
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken>;
 
-    /// The stream has ended. Says what is left to say, the stop last.
+    /// Takes the end of the stream and appends the remaining chunks, the stop last.
     ///
     /// # Errors
-    /// [`Broken::Cut`] where the answer had not ended.
+    /// [`Broken::Cut`] if the answer was incomplete.
     fn end(&mut self, out: &mut Out) -> Result<(), Broken>;
 
-    /// Whether the answer has ended, so that nothing more is to come.
+    /// Whether the answer is complete, so that nothing follows.
     fn is_over(&self) -> bool;
 }
 
-/// Why an answer cannot be read on.
+/// Why reading an answer failed.
 #[derive(Debug, PartialEq)]
 pub enum Broken {
-    /// The server says so.
+    /// The server reported an error.
     Told(Json),
-    /// An event has another shape than it must; what is wrong with it.
+    /// An event has the wrong shape; contains the error.
     Malformed(String),
-    /// The connection ended before the answer.
+    /// The connection ended before the answer did.
     Cut,
 }
 
-/// A key as a server takes it.
+/// A key for a server.
 #[derive(Debug)]
 pub enum Key {
-    /// A key of the provider's.
+    /// A key of the provider.
     Key(Secret),
     /// A token of a login.
     Token(Secret),
 }
 
 impl Protocol {
-    /// The protocol of that name.
+    /// The protocol with that name.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "anthropic" => Self::Anthropic,
@@ -96,7 +96,7 @@ impl Protocol {
         }
     }
 
-    /// A call.
+    /// Writes a call.
     pub fn write(self, provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
         match self {
             Self::Anthropic => anthropic::write(provider, request),
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// Reads the answer to a call.
+    /// The decoder for the answer to a call.
     pub fn decoder(self, request: &Request) -> Box<dyn Decoder> {
         match self {
             Self::Anthropic => Box::new(anthropic::Answer::new(request)),
@@ -116,7 +116,7 @@ impl Protocol {
         }
     }
 
-    /// The head's line that carries a key. `None` where the key cannot stand in one.
+    /// The header line with a key. `None` if the key contains invalid characters.
     pub fn key(self, key: &Key) -> Option<(&'static str, HeaderValue)> {
         let (name, text) = match (self, key) {
             (Self::Anthropic, Key::Key(key)) => ("x-api-key", key.expose().to_owned()),
@@ -129,14 +129,14 @@ impl Protocol {
     }
 }
 
-/// Where servers of one protocol differ.
+/// The differences between servers of one protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quirks {
-    /// The server is OpenAI's own, which has another name for the longest answer.
+    /// OpenAI's own server, which has another name for the maximum answer.
     pub openai: bool,
-    /// The server is OpenRouter's, which tells the cost when it is asked to.
+    /// OpenRouter's server, which reports the cost on request.
     pub openrouter: bool,
-    /// The server does not give summaries of what the model thinks.
+    /// The server gives no summaries of the model's thinking.
     pub no_summaries: bool,
 }
 

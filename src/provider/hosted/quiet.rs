@@ -1,13 +1,13 @@
-//! How long a server may go on sending without saying anything.
+//! Bounds how long a server may send data without content.
 //!
-//! Signs of life (comments, pings, empty pieces) keep a call from being taken for lost while a model thinks or
-//! a queue is long. They do not keep it for ever.
+//! Signs of life (comments, pings, empty pieces) keep a call alive while a model thinks or a queue is long,
+//! but not for ever. Knows no protocol.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{HTTP_QUIET_BYTES, HTTP_QUIET_TIMES};
 
-/// What came since something was said last.
+/// The data since the last content.
 #[derive(Debug)]
 pub(super) struct Quiet {
     since: Instant,
@@ -16,13 +16,13 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// From now on, with a server that may send nothing at all for as long as `patience`.
+    /// Starts now, for a server that may send nothing at all for `patience`.
     pub(super) fn new(patience: Duration) -> Self {
         Self { since: Instant::now(), bytes: 0, longest: patience.saturating_mul(HTTP_QUIET_TIMES) }
     }
 
-    /// Notes what came, and whether it said something. Where too much or too long nothing was said, answers
-    /// with what is wrong, as the end of a sentence.
+    /// Records received bytes and whether they had content. After too much or too long without content,
+    /// returns what is wrong, as the end of a sentence.
     pub(super) fn heard(&mut self, bytes: usize, says: bool, now: Instant) -> Option<String> {
         if says {
             (self.since, self.bytes) = (now, 0);
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_of_life_are_taken_for_a_while() {
+    fn signs_of_life_keep_call_alive_for_a_while() {
         let patience = Duration::from_secs(300);
         let mut quiet = Quiet::new(patience);
         let begun = quiet.since;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn however_fast_they_come_there_is_an_end() {
+    fn fast_signs_of_life_reach_byte_limit() {
         let mut quiet = Quiet::new(Duration::from_secs(300));
         let now = quiet.since;
         assert_eq!(quiet.heard(HTTP_QUIET_BYTES, false, now), None);

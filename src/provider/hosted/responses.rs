@@ -1,7 +1,7 @@
-//! OpenAI's Responses: calls written, events read.
+//! OpenAI's Responses protocol: writes calls, reads events.
 //!
-//! Nothing is left with the server: each call carries the whole conversation, and what the model thought
-//! comes back encrypted, to be given again.
+//! The server keeps no state. Each call contains the whole conversation, and the model's thinking comes back
+//! encrypted, to be sent again. Knows no connection.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -44,7 +44,7 @@ pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
         );
     }
     if let Some(limit) = request.max_output_tokens {
-        // Thinking counts as answer here.
+        // Thinking counts as part of the answer here.
         let room = if request.thinking_by.is_some() { limit } else { HOSTED_ANSWER_TOKENS };
         body.put("max_output_tokens", Json::from(limit.min(room)));
     }
@@ -106,18 +106,18 @@ fn items(said: &Said<'_>) -> Vec<Json> {
     items
 }
 
-/// One answer.
+/// The decoder of one answer.
 #[derive(Default)]
 pub struct Answer {
     calls: Calls,
     replay: Vec<Value<'static>>,
-    /// Whether a part of the thinking was shown, so that the next begins a paragraph.
+    /// Whether a part of the thinking was shown, so that the next one starts a paragraph.
     thought: bool,
     over: bool,
 }
 
 impl Answer {
-    /// The answer to a call.
+    /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Which servers there are, and how each is reached: what the program knows, and what a configuration adds.
+//! The servers and how to reach them: those of the program, and those of a configuration. Sends no request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use crate::http::header::{HeaderName, HeaderValue};
 use crate::limits::HTTP_IDLE;
 use crate::value::{Map, Value};
 
-/// The list that comes with the program.
+/// The program's own list.
 const BUILT_IN: &str = include_str!("providers.edn");
 
-/// A server of models.
+/// A model server.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// The provider's name in the configuration and on the wire.
     pub id: Arc<str>,
-    /// The name that a person reads.
+    /// The name for people.
     pub name: Arc<str>,
-    /// How it is spoken to.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Where it is.
+    /// Its base address.
     pub base: Url,
-    /// Lines of the head that every call has.
+    /// Header lines of every call.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long nothing may come before the connection counts as lost.
+    /// How long the connection may be silent before it counts as lost.
     pub patience: Duration,
-    /// Where its key comes from.
+    /// The source of its key.
     pub key: KeySource,
 }
 
-/// All servers that are known, and what is wrong with those of the configuration that cannot be used.
+/// All usable servers, and the errors of the configured ones that are unusable.
 pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) {
     let mut providers: BTreeMap<String, Map<'static>> = BTreeMap::new();
     let built_in = edn::read_one(BUILT_IN.as_bytes()).ok().map(Value::into_owned);
@@ -163,7 +163,7 @@ impl Spec {
     /// The address of a path below the base.
     ///
     /// # Errors
-    /// A model's id that makes no address.
+    /// If the model's id does not form an address.
     pub fn url(&self, path: &str) -> Result<Url, String> {
         let base = self.base.as_str().trim_end_matches('/');
         Url::parse(&format!("{base}/{path}")).map_err(|error| error.to_string())
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_that_comes_with_the_program_is_right() {
+    fn built_in_list_is_valid() {
         let (specs, problems) = all(&[]);
         assert_eq!(problems, Vec::<String>::new());
         assert!(specs.len() >= 11);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_adds_and_changes() {
+    fn configuration_adds_and_changes_servers() {
         let (specs, problems) = configured(
             r#"{"ollama" {:base-url "http://10.0.0.2:11434/v1/" :idle-timeout-ms 500}
                 "work" {:base-url "https://llm.example.com/v1" :headers {"x-team" "a"} :key-command ["pass" "k"]}}"#,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_of_its_provider() {
+    fn server_error_names_its_provider() {
         for (provider, expected) in [
             (r#"{"x" 1}"#, r#"the provider "x" must be a map"#),
             (r#"{"x" {}}"#, "needs a :base-url"),

@@ -1,7 +1,7 @@
-//! Server-sent events out of bytes that arrive in pieces, cut anywhere: inside a line, a character, a line end.
+//! Cuts server-sent events out of bytes that arrive in pieces, even within a line, a character or a line end.
 //!
-//! Holds the bytes of one event and what came behind it, and looks at each byte once. Knows lines and
-//! fields; what an event means is the protocol's concern.
+//! Holds the bytes of one event and those after it, and reads each byte once. Knows lines and fields; the
+//! protocol knows what an event means.
 
 use memchr::memchr2;
 
@@ -11,28 +11,28 @@ use crate::limits::SSE_EVENT_BYTES;
 #[derive(Debug, Default)]
 pub struct Events {
     bytes: Vec<u8>,
-    /// Where the next line begins.
+    /// The start of the next line.
     start: usize,
-    /// Up to where the next line was looked through.
+    /// The end of the searched part of the next line.
     seen: usize,
-    /// The data of the event that is being read, its lines joined.
+    /// The joined data lines of the current event.
     data: Vec<u8>,
     /// The event's name; empty for none.
     name: Vec<u8>,
-    /// Whether a line of data was read.
+    /// Whether there was a line of data.
     has_data: bool,
-    /// Whether the event was handed out, and the next one begins.
+    /// Whether the event was returned, so that the next one starts.
     given: bool,
-    /// Whether the last line ended with a carriage return, so that a line feed right behind it is its own.
+    /// Whether the last line ended with a carriage return. A line feed right after it belongs to it.
     after_return: bool,
-    /// Whether the stream's first bytes were looked at.
+    /// Whether the first bytes of the stream were checked.
     begun: bool,
 }
 
-/// What is wrong with a stream.
+/// An error in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// An event is longer than what is held.
+    /// An event exceeds the bound.
     #[error("an event of more than {} MiB", SSE_EVENT_BYTES / 1024 / 1024)]
     TooLong,
     /// An event is not UTF-8.
@@ -43,7 +43,7 @@ pub enum StreamError {
 /// One event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The name; empty where the stream gives none.
+    /// The name; empty if the stream has none.
     pub name: &'a str,
     /// The data.
     pub data: &'a str,
@@ -52,7 +52,7 @@ pub struct Event<'a> {
 impl Events {
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        // What was read is dropped when it is worth the move, so that each byte moves a bounded number of times.
+        // Drops read bytes only if that is worth the move, so that each byte moves a bounded number of times.
         if self.start > 0 && self.start >= self.bytes.len().saturating_sub(self.start) {
             self.bytes.drain(..self.start);
             self.seen = self.seen.saturating_sub(self.start);
@@ -61,10 +61,10 @@ impl Events {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next event that is there in full.
+    /// The next complete event.
     ///
     /// # Errors
-    /// See [`StreamError`]; the stream is of no more use then.
+    /// See [`StreamError`]; the stream is unusable afterwards.
     pub fn next(&mut self) -> Result<Option<Event<'_>>, StreamError> {
         if std::mem::take(&mut self.given) {
             self.data.clear();
@@ -123,7 +123,7 @@ impl Events {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // A comment, or a field that says nothing here.
+            // A comment, or a field without meaning here.
             _ => {}
         }
         Ok(())
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_however_they_are_cut() {
+    fn sse_events_do_not_depend_on_read_boundaries() {
         for (stream, expected) in [
             ("data: a\n\n", vec![("", "a")]),
             ("event: x\ndata: a\ndata:b\n\ndata: c\n\n", vec![("x", "a\nb"), ("x", "c")]),
@@ -166,7 +166,7 @@ mod tests {
             ("data: é日本🎉\n\ndata: unfinished\n", vec![("", "é日本🎉")]),
             ("event: x\n\ndata: a\n\n", vec![("", "a")]),
         ] {
-            // A name holds for its own event alone.
+            // A name applies only to its own event.
             let expected: Vec<_> = expected
                 .iter()
                 .enumerate()
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_an_end_is_not_held_for_ever() {
+    fn endless_sse_event_is_refused() {
         let mut events = Events::default();
         let piece = vec![b'x'; 1024 * 1024];
         events.push(b"data: ");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_not_held() {
+    fn read_sse_bytes_are_released() {
         let mut events = Events::default();
         for _ in 0..10_000 {
             events.push(b"data: 0123456789012345678901234567890123456789\n\nda");

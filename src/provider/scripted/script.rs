@@ -1,5 +1,5 @@
-//! Reading a script. Everything that can be wrong with one is found here, before the first call,
-//! and told with its place in the file.
+//! Reads a script. Finds every error before the first call and reports it with its place in the file. Plays
+//! nothing.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::message::{StopReason, Usage};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::value::{Map, Value};
 
-/// A script, checked.
+/// A checked script.
 pub(super) struct Script {
     /// The file's name, for messages.
     pub(super) name: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Script {
     pub(super) then: Then,
 }
 
-/// What answers one model call.
+/// The answer to one model call.
 pub(super) struct Turn {
     pub(super) steps: Vec<Step>,
     pub(super) usage: Option<Usage>,
@@ -31,7 +31,7 @@ pub(super) struct Turn {
 
 pub(super) enum Step {
     Thinking(String),
-    /// The same piece of text, that many times.
+    /// The same piece of text several times.
     Deltas {
         count: u64,
         of: String,
@@ -41,14 +41,14 @@ pub(super) enum Step {
         id: Option<Arc<str>>,
         name: Arc<str>,
         arguments: Value<'static>,
-        /// The arguments as a model would write them.
+        /// The arguments in a model's notation.
         written: String,
     },
     Sleep(Duration),
     Fail(ProviderError),
 }
 
-/// What follows the last turn.
+/// What happens after the last turn.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
     RepeatLast,
@@ -56,7 +56,7 @@ pub(super) enum Then {
     Fail,
 }
 
-/// Why a script cannot be played.
+/// Why a script is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// `-` was given.
@@ -67,7 +67,7 @@ pub enum ScriptError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file is too large.
@@ -78,7 +78,7 @@ pub enum ScriptError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// The file is no script.
+    /// The file is not a script.
     #[error("{}:{line}:{column}: {what}", .file.display())]
     Wrong {
         /// The file.
@@ -87,7 +87,7 @@ pub enum ScriptError {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong, and what should be there.
+        /// The error, and the expected content.
         what: String,
     },
 }
@@ -122,7 +122,7 @@ impl Script {
     }
 }
 
-/// Something that is wrong, and the word of the script that stands nearest to it.
+/// An error, and the nearest word of the script.
 struct Wrong<'a> {
     near: Option<&'a str>,
     what: String,
@@ -137,7 +137,7 @@ fn wrong<'a, T>(near: Option<&'a str>, what: impl Into<String>) -> Reading<'a, T
 /// The line and column, from 1, of a word that was borrowed from `bytes`; of the start without one.
 fn place_of(bytes: &[u8], near: Option<&str>) -> (usize, usize) {
     let offset = near.and_then(|word| word.as_ptr().addr().checked_sub(bytes.as_ptr().addr()));
-    // The word stands behind its colon or quotation mark.
+    // The word follows its colon or quotation mark.
     let offset = offset.map_or(0, |offset| offset.saturating_sub(1));
     let before = bytes.get(..offset).unwrap_or_default();
     let in_line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -145,7 +145,7 @@ fn place_of(bytes: &[u8], near: Option<&str>) -> (usize, usize) {
     (line, String::from_utf8_lossy(in_line).chars().count() + 1)
 }
 
-/// The first word within a value that stands in the script as it is.
+/// The first word in a value that was borrowed from the script.
 fn first_word<'a>(value: &Value<'a>) -> Option<&'a str> {
     match value {
         Value::Str(text) | Value::Keyword(text) | Value::Symbol(text) => text.borrowed(),
@@ -184,7 +184,7 @@ impl<'v, 'a> Field<'v, 'a> {
         self.value.as_slice().map_or_else(|| self.expected("a vector"), Ok)
     }
 
-    /// The keyword that the field holds, as its entry in a table.
+    /// The table entry of the field's keyword.
     fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Reading<'a, T> {
         let found =
             self.value.as_keyword().and_then(|name| choices.iter().find(|(choice, _)| *choice == name));
@@ -196,7 +196,7 @@ impl<'v, 'a> Field<'v, 'a> {
     }
 }
 
-/// The entries of a map that may have no other keys than those.
+/// The entries of a map with a fixed set of keys.
 struct Fields<'v, 'a> {
     map: &'v Map<'a>,
     what: &'static str,
@@ -295,7 +295,7 @@ fn read_usage<'a>(field: Field<'_, 'a>) -> Reading<'a, Usage> {
     })
 }
 
-/// A step is told by its one key; `:deltas` comes with `:of`.
+/// The key of a step gives its kind; `:deltas` has `:of` next to it.
 fn read_step<'a>(step: &Value<'a>, near: &'a str) -> Reading<'a, Step> {
     let keys = ["delta", "deltas", "of", "echo", "thinking", "tool-call", "sleep-ms", "error"];
     let fields = Fields::of(step, "a step", Some(near), &keys)?;
