@@ -1,15 +1,15 @@
-//! The contract runner: starts any server that claims to speak the protocol, and tries it.
+//! The contract runner: starts any server of the protocol and tests it.
 //!
-//! `edn-bridge contract [--format text|edn|junit] -- COMMAND…` is for whoever writes a server, or
-//! changes this one. It sees what a client sees, bytes over a pair of streams, and nothing of how a
-//! server is made: it uses the codec and the catalogue's names alone.
+//! `edn-bridge contract [--format text|edn|junit] -- COMMAND…` serves authors of other servers, and tests
+//! this one. It sees what a client sees, bytes on a pair of streams, and nothing of a server's internals. It
+//! uses only the codec and the catalogue's names.
 //!
-//! Two kinds of thing are reported. A [`Check`] provokes something and looks at the answer; each starts
-//! a server of its own. A rule ([`rules`]) holds of every frame, whichever check receives it. The
-//! obligations that `allium plan` derives from `spec/*.allium` are bound to both by name, in one table.
+//! A [`Check`] provokes a reaction and examines it; each check starts its own server. A rule ([`rules`])
+//! holds for every frame of every check. One table binds the obligations that `allium plan` derives from
+//! `spec/*.allium` to both, by name.
 //!
-//! It is fair: what the contract leaves open is a note, what a server does not offer is not applicable,
-//! and only what it does wrong fails.
+//! The runner is fair. It notes behaviour that the contract leaves open, skips what a server does not offer,
+//! and fails only violations.
 
 mod check;
 mod checks;
@@ -39,10 +39,10 @@ pub use obligations::{Binding, BindingsError, bindings};
 pub use report::{Finding, Format, Report, Status};
 pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
 
-/// How to run.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of checks and rules, or of their rooms (`framing`, `topic`); all where there are none.
+    /// Names of checks and rules, or of their rooms (`framing`, `topic`); empty for all.
     pub only: Vec<String>,
     /// How long a check waits for one answer or event.
     pub patience: Duration,
@@ -54,12 +54,12 @@ impl Default for Options {
     }
 }
 
-/// Runs the checks against a command line and writes the report: what the command `contract` does.
-/// Returns whether all that applies holds.
+/// Runs the checks against a command line and writes the report, for the command `contract`. Returns whether
+/// all applicable checks pass.
 ///
 /// # Errors
-/// When the command cannot be started or says nothing to a handshake, when no folder can be made for what
-/// the servers keep, or when the report cannot be written.
+/// If the command cannot be started or does not answer a handshake, if no folder can be created for the
+/// servers' state, or if the report cannot be written.
 pub fn execute(
     words: Vec<OsString>,
     format: Format,
@@ -75,7 +75,7 @@ pub fn execute(
     Ok(report.holds())
 }
 
-/// Says hello once, so that a command that is no server is told in a line and not by every check.
+/// Shakes hands once, so that a command that is not a server is reported once and not by every check.
 fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
     let link = launch.launch(Wish { script: None, state: "greeting", config: None })?;
     let mut peer = Peer::new(link, patience, Rc::default(), Rc::default());
@@ -87,7 +87,7 @@ fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
     }
 }
 
-/// Runs the checks, one after the other, then the rules over all that was received.
+/// Runs the checks in order, then evaluates the rules on all received frames.
 pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|asked| names(asked, name));
     let ledger = Rc::new(RefCell::new(Ledger::default()));
@@ -105,7 +105,7 @@ pub fn run(launch: &dyn Launch, options: &Options) -> Report {
     Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
 }
 
-/// Whether what was asked for names a check or rule: by its whole name or by its room.
+/// Whether the filter contains the name or the room of a check or rule.
 fn names(asked: &str, name: &str) -> bool {
     let asked = asked.strip_suffix('.').unwrap_or(asked);
     name.strip_prefix(asked)
@@ -134,7 +134,7 @@ fn run_one(
     Finding { name: check.name.to_owned(), about: check.about.to_owned(), status, frames, notes }
 }
 
-/// What the rules have to say about all frames of a run.
+/// The findings of the rules for all frames of a run.
 fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What a check is, and what it is given.
+//! The definition of a check, and its environment.
 //!
-//! A check starts servers, talks to them, and ends with what it found. It keeps no state from one run
-//! to the next and shares no server with another check.
+//! A check starts servers, talks to them, and ends with a finding. It keeps no state between runs and shares
+//! no server with another check.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use crate::value::Value;
 /// One check.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Its name, by which obligations are bound to it: `room.what-is-tried`.
+    /// Its name, to which obligations are bound: `room.what-is-tried`.
     pub name: &'static str,
-    /// What holds where it passes.
+    /// What holds if it passes.
     pub about: &'static str,
-    /// What must be there for it to say anything.
+    /// Its requirements; without them it does not apply.
     pub needs: &'static [Need],
     /// The check itself.
     pub run: fn(&Probe<'_>) -> Result<(), Stop>,
@@ -32,56 +32,56 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// What a check needs of the server or the command line.
+/// A requirement of a check, to the server or the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The check says what the model answers.
+    /// The check sets the model's answers.
     Script,
-    /// The check says where state is kept.
+    /// The check sets the state folder.
     State,
-    /// The check says what the user configured.
+    /// The check sets the user's configuration.
     Config,
-    /// The server lets further clients in, beside the one on its pipes.
+    /// The server accepts further clients, in addition to the one on its pipes.
     Guests,
-    /// The server lists the op.
+    /// The server supports the op.
     Op(&'static str),
     /// The server grants the feature.
     Feature(&'static str),
 }
 
-/// Why a check ended before its end.
+/// Why a check ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// Something does not hold.
+    /// A requirement failed.
     Failed(String),
-    /// The check has nothing to say about this server.
+    /// The check does not apply to this server.
     NotApplicable(String),
 }
 
 impl Stop {
-    /// Something does not hold.
+    /// A failed requirement.
     pub fn failed(why: impl Into<String>) -> Self {
         Self::Failed(why.into())
     }
 }
 
-/// Fails with a message where a condition does not hold.
+/// Fails with a message if a condition is false.
 pub fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), Stop> {
     if holds { Ok(()) } else { Err(Stop::Failed(why())) }
 }
 
-/// What the server says of itself, asked once a run.
+/// The server's abilities, requested once per run.
 #[derive(Debug, Clone, Default)]
 pub struct Abilities {
-    /// `:supported-ops` of the answer to an unknown op.
+    /// `:supported-ops` of the error for an unknown op.
     pub ops: Vec<String>,
-    /// Features that it grants when asked for all.
+    /// Features that it grants if all are requested.
     pub features: Vec<String>,
-    /// Whether it lets further clients in, once that was asked.
+    /// Whether it accepts further clients, once that was tried.
     pub guests: OnceCell<bool>,
 }
 
-/// What a check is given.
+/// The environment of a run.
 pub struct Probe<'a> {
     launch: &'a dyn Launch,
     patience: Duration,
@@ -98,11 +98,11 @@ impl std::fmt::Debug for Probe<'_> {
     }
 }
 
-/// The features that the protocol knows, as a handshake asks for them.
+/// The features of the protocol, for a handshake.
 pub const ALL_FEATURES: &[&str] = &["interactor", "flow-credit"];
 
 impl<'a> Probe<'a> {
-    /// What one check is given. `abilities` is shared by the checks of a run.
+    /// The environment of one check. The checks of a run share `abilities`.
     pub(super) fn new(
         launch: &'a dyn Launch,
         patience: Duration,
@@ -114,10 +114,10 @@ impl<'a> Probe<'a> {
         Self { launch, patience, name, abilities, ledger, transcript, notes: RefCell::default() }
     }
 
-    /// Starts a server and says nothing to it.
+    /// Starts a server and sends nothing.
     ///
     /// # Errors
-    /// Fails where it does not start.
+    /// If it does not start.
     pub fn start(&self, script: Option<&str>) -> Result<Peer, Stop> {
         self.start_as(Wish { script, state: self.name, config: None })
     }
@@ -130,11 +130,11 @@ impl<'a> Probe<'a> {
         Ok(Peer::new(link, self.patience, self.ledger.clone(), self.transcript.clone()))
     }
 
-    /// Starts a server with what its model answers and what its user configured, shakes hands asking for
+    /// Starts a server with the model's answers and the user's configuration, shakes hands with a request for
     /// features, and subscribes to every topic.
     ///
     /// # Errors
-    /// Fails where that does.
+    /// If one of that fails.
     pub fn configured(&self, script: &str, config: &Config, features: &[&str]) -> Result<Peer, Stop> {
         let wish = Wish { script: Some(script), state: self.name, config: Some(config) };
         let mut peer = self.start_as(wish)?;
@@ -143,26 +143,26 @@ impl<'a> Probe<'a> {
         Ok(peer)
     }
 
-    /// Writes anew what the user of this check's server configured.
+    /// Rewrites the configuration of this check's server.
     ///
     /// # Errors
-    /// Fails where it cannot be written.
+    /// If it cannot be written.
     pub fn configure(&self, config: &Config) -> Result<(), Stop> {
         let written = self.launch.configure(self.name, config);
         written.map_err(|error| Stop::failed(format!("the configuration cannot be written: {error}")))
     }
 
-    /// Connects once more to this check's server, and shakes hands asking for features.
+    /// Opens another connection to this check's server and shakes hands with a request for features.
     ///
     /// # Errors
-    /// Fails where that does; a server that lets nobody else in has nothing to be checked.
+    /// If that fails. The check does not apply to a server that accepts no further clients.
     pub fn guest(&self, features: &[&str]) -> Result<Peer, Stop> {
         let mut peer = self.unready_guest()?;
         shake_hands(&mut peer, "1.0", features)?;
         Ok(peer)
     }
 
-    /// Connects once more to this check's server, and says nothing to it.
+    /// Opens another connection to this check's server and sends nothing.
     ///
     /// # Errors
     /// See [`Probe::guest`].
@@ -181,37 +181,37 @@ impl<'a> Probe<'a> {
     /// Starts a server and shakes hands.
     ///
     /// # Errors
-    /// Fails where that does.
+    /// If one of that fails.
     pub fn ready(&self) -> Result<Peer, Stop> {
         self.ready_with(None, &[])
     }
 
-    /// Starts a server with what its model answers, and shakes hands asking for features.
+    /// Starts a server with the model's answers, and shakes hands with a request for features.
     ///
     /// # Errors
-    /// Fails where that does.
+    /// If one of that fails.
     pub fn ready_with(&self, script: Option<&str>, features: &[&str]) -> Result<Peer, Stop> {
         let mut peer = self.start(script)?;
         shake_hands(&mut peer, "1.0", features)?;
         Ok(peer)
     }
 
-    /// As [`Probe::ready_with`], subscribed to every topic.
+    /// Like [`Probe::ready_with`], and subscribes to every topic.
     ///
     /// # Errors
-    /// Fails where that does.
+    /// If one of that fails.
     pub fn subscribed(&self, script: Option<&str>) -> Result<Peer, Stop> {
         let mut peer = self.ready_with(script, &[])?;
         peer.ask_ok("subscribe", "{}")?;
         Ok(peer)
     }
 
-    /// Says what the seed leaves open and this server does its own way.
+    /// Notes this server's behaviour where the contract leaves it open.
     pub fn note(&self, text: impl Into<String>) {
         self.notes.borrow_mut().insert(text.into());
     }
 
-    /// Says why the needs of a check are not met, where they are not.
+    /// Why the requirements of a check are not met, if they are not.
     pub(super) fn lacks(&self, needs: &[Need]) -> Result<Option<String>, Stop> {
         for need in needs {
             let lack = match need {
@@ -244,10 +244,10 @@ impl<'a> Probe<'a> {
         Ok(None)
     }
 
-    /// What the server says of itself.
+    /// The server's abilities.
     ///
     /// # Errors
-    /// Fails where it does not answer.
+    /// If it does not answer.
     pub fn abilities(&self) -> Result<&Abilities, Stop> {
         if let Some(found) = self.abilities.get() {
             return Ok(found);
@@ -266,8 +266,8 @@ impl<'a> Probe<'a> {
         Ok(self.abilities.get_or_init(|| Abilities { ops, features, guests: OnceCell::new() }))
     }
 
-    /// Whether the server lets further clients in. Asked only where a check needs to know, since a server
-    /// that does not is waited for.
+    /// Whether the server accepts further clients. Tried only if a check needs to know, because a server that
+    /// does not costs a time-out.
     fn takes_guests(&self) -> Result<bool, Stop> {
         let known = &self.abilities()?.guests;
         if let Some(known) = known.get() {
@@ -279,7 +279,7 @@ impl<'a> Probe<'a> {
         Ok(*known.get_or_init(|| found))
     }
 
-    /// What was said, and what was noted.
+    /// The transcript and the notes.
     pub(super) fn finish(self) -> (Vec<String>, Vec<String>) {
         (self.transcript.borrow().show(), self.notes.into_inner().into_iter().collect())
     }
@@ -288,7 +288,7 @@ impl<'a> Probe<'a> {
 /// Shakes hands and returns the response's `:data`.
 ///
 /// # Errors
-/// Fails where the answer is no response.
+/// If the answer is not a response.
 pub fn shake_hands(peer: &mut Peer, version: &str, features: &[&str]) -> Result<Value<'static>, Stop> {
     peer.ask_ok("handshake", &client_info(version, features))
 }
@@ -306,7 +306,7 @@ pub fn texts(value: Option<&Value<'_>>) -> Vec<String> {
     items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A string under a key, or the empty one.
+/// A string under a key, or an empty one.
 pub fn text<'v>(value: &'v Value<'_>, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
-//! The checks, one room of the contract a file.
+//! The checks, one room of the contract per file.
 //!
-//! A check provokes one thing and looks at what comes. What the contract leaves open it notes; what the
+//! A check provokes one reaction and examines it. It notes behaviour that the contract leaves open and skips
+//! what the server does not offer. It never waits for time to pass, only for a frame that must come.
 //! server does not offer it passes over; it never waits for time to pass, only for what is due.
 
 mod commands;

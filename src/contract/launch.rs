@@ -1,6 +1,6 @@
-//! Starting a server and the pair of streams to it.
+//! Starts a server and the pair of streams to it.
 //!
-//! Knows processes and files of its own making. What is said over the streams is the peer's concern.
+//! Knows processes and its own files. Does not know what goes over the streams.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,25 +13,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Words of the command line that stand for what a check chooses.
+/// Placeholders in the command line for choices of a check.
 pub const SCRIPT_WORD: &str = "{script}";
-/// See [`SCRIPT_WORD`]: the folder that keeps what the server keeps.
+/// See [`SCRIPT_WORD`]: the state folder.
 pub const STATE_WORD: &str = "{state}";
-/// See [`SCRIPT_WORD`]: the file of what the user configured, with a folder of workflows beside it.
+/// See [`SCRIPT_WORD`]: the configuration file, next to a folder of workflows.
 pub const CONFIG_WORD: &str = "{config}";
 
-/// What a check wants from a start.
+/// The choices of a check for one start.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
-    /// What the model answers, in the scripted provider's format; `None` where it does not matter.
+    /// The model's answers, in the scripted provider's format; `None` for any.
     pub script: Option<&'a str>,
-    /// Which folder keeps the state: the same name in two starts of a check is the same folder.
+    /// The name of the state folder: two starts of a check with the same name share the folder.
     pub state: &'a str,
-    /// What the user configured; `None` where it does not matter.
+    /// The user's configuration; `None` for any.
     pub config: Option<&'a Config>,
 }
 
-/// What a user configured, as files.
+/// A user's configuration, as files.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The configuration itself: a map in EDN.
@@ -40,13 +40,13 @@ pub struct Config {
     pub workflows: Vec<(&'static str, String)>,
 }
 
-/// The streams to a started server and the way to end it.
+/// The streams to a running server, and its process.
 pub struct Link {
-    /// What the server reads.
+    /// The server's input.
     pub input: Box<dyn Write + Send>,
-    /// What the server writes.
+    /// The server's output.
     pub output: Box<dyn Read + Send>,
-    /// The server itself.
+    /// The server's process.
     pub server: Box<dyn Server>,
 }
 
@@ -56,22 +56,22 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// A started server.
+/// A running server.
 pub trait Server: Send {
-    /// Waits for the end, no longer than until `deadline`. `None` where it still runs.
+    /// Waits for the end, at most until `deadline`. `None` if it still runs.
     ///
     /// # Errors
-    /// When the server cannot be waited for.
+    /// If the server cannot be waited for.
     fn wait(&mut self, deadline: Instant) -> io::Result<Option<i32>>;
 
-    /// Ends it at once. Ending twice is no error.
+    /// Ends it at once. Ending it twice is allowed.
     fn kill(&mut self);
 
-    /// The end of what it wrote on standard error.
+    /// The end of its standard error.
     fn complaint(&self) -> String;
 
-    /// Lets no file of the server grow beyond so many bytes, which a process meets as it meets a full disk.
-    /// `false` where that cannot be had.
+    /// Limits the size of the server's files, which has the same effect as a full disk. `false` if the limit
+    /// cannot be set.
     fn limit_files(&mut self, _bytes: u64) -> bool {
         false
     }
@@ -82,40 +82,40 @@ pub trait Launch {
     /// Starts one.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     fn launch(&self, wish: Wish<'_>) -> io::Result<Link>;
 
-    /// Whether a check may say what the model answers.
+    /// Whether a check may set the model's answers.
     fn takes_script(&self) -> bool;
 
-    /// Whether a check may say where state is kept, and so start twice on the same.
+    /// Whether a check may set the state folder, and so start twice on the same one.
     fn takes_state(&self) -> bool;
 
-    /// Whether a check may say what the user configured.
+    /// Whether a check may set the configuration.
     fn takes_config(&self) -> bool {
         false
     }
 
-    /// Writes anew what the user configured, under a server that runs with the state of that name.
+    /// Rewrites the configuration of the server with that state name.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     fn configure(&self, _state: &str, _config: &Config) -> io::Result<()> {
         Ok(())
     }
 
-    /// A further connection to the server that runs with the state of that name; `None` where it lets
-    /// nobody else in before the deadline.
+    /// Opens a further connection to the server with that state name; `None` if it accepts none before the
+    /// deadline.
     ///
     /// # Errors
-    /// When a connection that was made cannot be used.
+    /// If an open connection is unusable.
     fn join(&self, _state: &str, _deadline: Instant) -> io::Result<Option<Link>> {
         Ok(None)
     }
 }
 
-/// A command line, started once for each check. [`SCRIPT_WORD`], [`STATE_WORD`] and [`CONFIG_WORD`] in its
-/// arguments are replaced by files and a folder under a temporary folder, which is removed with this value.
+/// A command line that is started once per check. [`SCRIPT_WORD`], [`STATE_WORD`] and [`CONFIG_WORD`] in its
+/// arguments are replaced by files and a folder in a temporary folder, which is removed with this value.
 #[derive(Debug)]
 pub struct CommandLine {
     words: Vec<OsString>,
@@ -124,10 +124,10 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Takes a program and its arguments; `folder` is made for this run and removed after it.
+    /// Takes a program and its arguments. Creates `folder` for this run and removes it afterwards.
     ///
     /// # Errors
-    /// When there is no program, or the folder cannot be made.
+    /// If there is no program, or the folder cannot be created.
     pub fn new(words: Vec<OsString>, folder: PathBuf) -> io::Result<Self> {
         if words.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));
@@ -157,12 +157,12 @@ impl CommandLine {
 
 impl Drop for CommandLine {
     fn drop(&mut self) {
-        // What is left behind in a temporary folder does no harm.
+        // A file that stays behind in a temporary folder is harmless.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What a model that is not asked for anything in particular says.
+/// The model's default answer.
 const ANY_ANSWER: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-last}";
 
 impl Launch for CommandLine {
@@ -178,7 +178,8 @@ impl Launch for CommandLine {
         }
         let config = self.config_file(wish.state);
         if self.mentions(CONFIG_WORD) {
-            // Without a wish nothing is configured: what the user of this machine has is not looked at.
+            // Without a choice, the configuration is empty: the configuration of this machine's user is not
+            // read.
             self.configure(wish.state, wish.config.unwrap_or(&Config::default()))?;
         }
         let chosen = [(SCRIPT_WORD, &script), (STATE_WORD, &state), (CONFIG_WORD, &config)];
@@ -232,7 +233,7 @@ impl Launch for CommandLine {
         for (name, text) in &config.workflows {
             fs::write(workflows.join(name).with_extension("edn"), text)?;
         }
-        // A server that reads it meanwhile sees the old one or the new one.
+        // A server that reads it meanwhile sees the old or the new file.
         let beside = file.with_extension("new");
         fs::write(&beside, if config.text.is_empty() { "{}" } else { &config.text })?;
         fs::rename(beside, &file)
@@ -244,7 +245,8 @@ impl Launch for CommandLine {
         }
         let folder = self.state_folder(state).join(SOCKETS);
         loop {
-            // A server may listen a moment after it answers, and a dead one may have left a socket behind.
+            // A server may start to listen shortly after it answers, and a dead one may have left a socket
+            // behind.
             let mut places = fs::read_dir(&folder).into_iter().flatten().flatten();
             if let Some(stream) = places.find_map(|place| UnixStream::connect(place.path()).ok()) {
                 return Ok(Some(Link {
@@ -261,10 +263,10 @@ impl Launch for CommandLine {
     }
 }
 
-/// Where a server listens for further clients: sockets in this folder of its state.
+/// The server's sockets for further clients, in this folder of its state.
 const SOCKETS: &str = "run";
 
-/// A further connection. The server goes on when it ends.
+/// A further connection. Its end does not end the server.
 struct Joined(UnixStream);
 
 impl Server for Joined {
@@ -273,7 +275,7 @@ impl Server for Joined {
     }
 
     fn kill(&mut self) {
-        // One that has ended already needs no end.
+        // If it has ended already, there is nothing to do.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
@@ -286,10 +288,10 @@ fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Most bytes of standard error that are kept for a report.
+/// Bytes of standard error that are kept for a report.
 const COMPLAINT_BYTES: usize = 4096;
 
-/// Reads to the end so that the server never waits for room, and keeps the last part.
+/// Reads to the end, so that the server never blocks, and keeps the last part.
 fn keep_end(mut stream: impl Read, kept: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 4096];
     while let Ok(count) = stream.read(&mut buffer) {
@@ -308,8 +310,8 @@ struct Running {
     complaint: Arc<Mutex<Vec<u8>>>,
 }
 
-/// How long to wait between two looks at a process that is about to end: a thousandth of what a check
-/// may take, and nothing is measured by it.
+/// The pause between two polls of a process that is about to end: a thousandth of a check's time limit, and
+/// not part of any measurement.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Server for Running {
@@ -326,7 +328,7 @@ impl Server for Running {
     }
 
     fn kill(&mut self) {
-        // A process that has ended already cannot be killed, and that is what is wanted.
+        // Killing an ended process fails, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

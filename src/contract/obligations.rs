@@ -1,34 +1,34 @@
-//! Which check shows which obligation of the specs: one table, in EDN.
+//! The table that binds the obligations of the specs to checks, in EDN.
 //!
-//! `allium plan` derives the obligations with stable ids; the table binds each to a check or rule of
-//! this runner, or, with `test:` before its name, to a test of the repository. A test compares the
-//! table with the specs and with the checks.
+//! `allium plan` derives the obligations with stable ids. The table binds each to a check or rule of this
+//! runner or, after `test:`, to a test of the repository. A test compares the table with the specs and with
+//! the checks.
 
 use crate::edn;
 use crate::value::Value;
 
-/// The table: `{check [obligation …]}`, an obligation being `file/id`, and a waived one
-/// `{:waived file/id :reason "…"}`.
+/// The table: `{check [obligation …]}`. An obligation is `file/id`; a waived one is `{:waived file/id :reason
+/// "…"}`.
 const TABLE: &str = include_str!("obligations.edn");
 
-/// An obligation and what shows it.
+/// An obligation and its check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// `file/id`, as `allium plan spec/FILE.allium` has it.
+    /// `file/id`, from `allium plan spec/FILE.allium`.
     pub obligation: String,
-    /// The check, the rule, or `test:` and a test of the repository.
+    /// The check or rule, or `test:` and a test of the repository.
     pub check: String,
-    /// Why nothing shows it, where nothing does.
+    /// Why it has no check, if it has none.
     pub waived: Option<String>,
 }
 
-/// What is wrong with the table.
+/// An error in the table.
 #[derive(Debug, thiserror::Error)]
 pub enum BindingsError {
-    /// It is no EDN.
+    /// It is not EDN.
     #[error("the table of obligations is no EDN: {0}")]
     Unreadable(#[from] edn::Error),
-    /// It has another shape.
+    /// It has the wrong shape.
     #[error("the table of obligations has an entry that is none: {0}")]
     Entry(String),
 }
@@ -36,7 +36,7 @@ pub enum BindingsError {
 /// Reads the table.
 ///
 /// # Errors
-/// Where it cannot be read, which a test rules out for the one that is built in.
+/// If it cannot be read. A test rules that out for the built-in table.
 pub fn bindings() -> Result<Vec<Binding>, BindingsError> {
     read(TABLE)
 }

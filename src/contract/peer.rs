@@ -1,8 +1,7 @@
-//! A conversation with one started server: lines out, frames in, a deadline on every wait.
+//! A conversation with a running server: lines out, frames in, a deadline on every wait.
 //!
-//! Knows envelopes and the streams; what a check makes of them is the check's concern. A thread of its
-//! own reads the server's lines, so that a wait can end; another writes, so that a server that does not
-//! read cannot hold the runner.
+//! Knows envelopes and the streams, but not what a check expects. One thread reads the server's lines, so
+//! that a wait can time out. Another writes, so that a server that does not read cannot block the runner.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,14 +16,14 @@ use super::launch::{Link, Server};
 use super::rules::{Frame, Ledger, Witness, excerpt};
 use crate::value::Value;
 
-/// What was said in a check, for a report that shows it.
+/// The transcript of a check, for reports.
 #[derive(Debug, Default)]
 pub struct Transcript {
     lines: VecDeque<String>,
     left_out: usize,
 }
 
-/// Lines of a conversation that a report shows.
+/// Lines of the transcript in a report.
 const SHOWN_LINES: usize = 24;
 
 impl Transcript {
@@ -36,7 +35,7 @@ impl Transcript {
         self.lines.push_back(format!("{mark} {}", excerpt(line)));
     }
 
-    /// The last lines, `>` before what was sent and `<` before what came.
+    /// The last lines: `>` before sent ones, `<` before received ones.
     pub fn show(&self) -> Vec<String> {
         let head = (self.left_out > 0).then(|| format!("… {} lines before", self.left_out));
         head.into_iter().chain(self.lines.iter().cloned()).collect()
@@ -71,9 +70,9 @@ pub struct Peer {
     witness: Witness,
     ledger: Rc<RefCell<Ledger>>,
     transcript: Rc<RefCell<Transcript>>,
-    /// Events that came while something else was waited for.
+    /// Events that arrived during other waits.
     events: VecDeque<Value<'static>>,
-    /// Answers that came while something else was waited for.
+    /// Answers that arrived during other waits.
     answers: VecDeque<Frame>,
     patience: Duration,
     next_id: u32,
@@ -86,7 +85,7 @@ impl std::fmt::Debug for Peer {
 }
 
 impl Peer {
-    /// Takes over a started server.
+    /// Takes over a running server.
     pub fn new(
         link: Link,
         patience: Duration,
@@ -115,11 +114,11 @@ impl Peer {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes verbatim.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.transcript.borrow_mut().add(">", bytes.strip_suffix(b"\n").unwrap_or(bytes));
         if let Some(writer) = &self.writer {
-            // A writer that is gone means that the server is gone, and the wait for its answer says so.
+            // If the writer is gone, the server is gone, and the wait for its answer reports that.
             let _ = writer.send(bytes.to_vec());
         }
     }
@@ -144,18 +143,18 @@ impl Peer {
         self.send_line(&request(id, op, params));
     }
 
-    /// Notes that a line of the check's own making is a request that will be answered under its id.
+    /// Registers a line of the check's own as a request that will be answered under its id.
     pub fn expects(&mut self, id: &str, op: &str) {
         self.witness.sends(id, op);
     }
 
-    /// An id that this connection has not used.
+    /// An id that is unused on this connection.
     pub fn new_id(&mut self) -> String {
         self.next_id = self.next_id.saturating_add(1);
         format!("c{}", self.next_id)
     }
 
-    /// Lets the server's output stand unread, but for the line that is being read.
+    /// Stops reading the server's output, except for the current line.
     pub fn pause_reading(&self) {
         self.gate.set(true);
     }
@@ -175,10 +174,10 @@ impl Peer {
         self.server.kill();
     }
 
-    /// Lets no file of the server grow beyond so many bytes: a full disk.
+    /// Limits the size of the server's files, to simulate a full disk.
     ///
     /// # Errors
-    /// Where that cannot be had, nothing can be said.
+    /// If the limit cannot be set, the check does not apply.
     pub fn limit_files(&mut self, bytes: u64) -> Result<(), Stop> {
         if self.server.limit_files(bytes) {
             return Ok(());
@@ -187,12 +186,13 @@ impl Peer {
     }
 
     /// Waits for the server's end and returns its exit status.
+    /// Waits for the server's end and returns its exit status.
     ///
     /// # Errors
-    /// Fails where it does not end in time.
+    /// If it does not end in time.
     pub fn wait_exit(&mut self) -> Result<i32, Stop> {
         let deadline = self.deadline();
-        // Whatever it still writes is read, so that it can end.
+        // Reads the remaining output, so that the server can end.
         while self.next_frame(deadline)?.is_some() {}
         match self.server.wait(deadline) {
             Ok(Some(status)) => Ok(status),
@@ -204,25 +204,25 @@ impl Peer {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// Fails where none comes in time.
+    /// If no answer arrives in time.
     pub fn ask(&mut self, op: &str, params: &str) -> Result<Answer, Stop> {
         let id = self.send(op, params);
         self.answer(&id)
     }
 
-    /// Sends a request and takes the `:data` of its response.
+    /// Sends a request and returns the `:data` of its response.
     ///
     /// # Errors
-    /// Fails where an error or nothing comes.
+    /// If an error or nothing arrives.
     pub fn ask_ok(&mut self, op: &str, params: &str) -> Result<Value<'static>, Stop> {
         let id = self.send(op, params);
         self.answer_ok(&id)
     }
 
-    /// Sends a request and takes the error that it is answered with.
+    /// Sends a request and returns its error.
     ///
     /// # Errors
-    /// Fails where a response, another code or nothing comes.
+    /// If a response, another code or nothing arrives.
     pub fn ask_error(&mut self, op: &str, params: &str, code: &str) -> Result<ErrorAnswer, Stop> {
         let id = self.send(op, params);
         self.answer_error(&id, code)
@@ -231,7 +231,7 @@ impl Peer {
     /// Waits for the response to a request.
     ///
     /// # Errors
-    /// Fails where an error or nothing comes.
+    /// If an error or nothing arrives.
     pub fn answer_ok(&mut self, id: &str) -> Result<Value<'static>, Stop> {
         match self.answer(id)? {
             Answer::Ok(data) => Ok(data),
@@ -242,7 +242,7 @@ impl Peer {
     /// Waits for the error to a request.
     ///
     /// # Errors
-    /// Fails where a response, another code or nothing comes.
+    /// If a response, another code or nothing arrives.
     pub fn answer_error(&mut self, id: &str, code: &str) -> Result<ErrorAnswer, Stop> {
         match self.answer(id)? {
             Answer::Error(error) if error.code == code => Ok(error),
@@ -254,7 +254,7 @@ impl Peer {
     /// Waits for the answer with an id.
     ///
     /// # Errors
-    /// Fails where none comes in time.
+    /// If no answer arrives in time.
     pub fn answer(&mut self, id: &str) -> Result<Answer, Stop> {
         let what = format!("an answer to {id:?}");
         let answers = |frame: &Frame| !matches!(frame, Frame::Other(_)) && frame.text("id") == Some(id);
@@ -264,10 +264,10 @@ impl Peer {
         }
     }
 
-    /// Waits for an error frame that carries no id.
+    /// Waits for an error frame without an id.
     ///
     /// # Errors
-    /// Fails where none comes, or one of another code.
+    /// If none arrives, or one with another code.
     pub fn stray_error(&mut self, code: &str) -> Result<ErrorAnswer, Stop> {
         let what = format!("{code} without an id");
         let frame =
@@ -279,10 +279,10 @@ impl Peer {
         Err(Stop::failed(format!("{code} was due and {} came", error.code)))
     }
 
-    /// Waits for what comes first: an answer with an id, or an error of a code without one.
+    /// Waits for the first of two frames: an answer with an id, or an error with a code and no id.
     ///
     /// # Errors
-    /// Fails where neither comes in time.
+    /// If neither arrives in time.
     pub fn either(&mut self, id: &str, code: &str) -> Result<Answer, Stop> {
         let what = format!("an answer to {id:?}, or {code}");
         let frame = self.wait_frame(&what, |frame| {
@@ -300,7 +300,7 @@ impl Peer {
         self.witness.pending()
     }
 
-    /// Waits for a response or error that fits.
+    /// Waits for a matching response or error.
     fn wait_frame(&mut self, what: &str, fits: impl Fn(&Frame) -> bool) -> Result<Frame, Stop> {
         if let Some(place) = self.answers.iter().position(&fits)
             && let Some(frame) = self.answers.remove(place)
@@ -318,10 +318,10 @@ impl Peer {
         }
     }
 
-    /// Waits for an event that fits; those before it stay for others to take.
+    /// Waits for a matching event. Keeps the events before it for later calls.
     ///
     /// # Errors
-    /// Fails where none comes in time.
+    /// If none arrives in time.
     pub fn event(
         &mut self,
         what: &str,
@@ -347,33 +347,33 @@ impl Peer {
     /// Waits for the next event of a topic.
     ///
     /// # Errors
-    /// Fails where none comes in time.
+    /// If none arrives in time.
     pub fn topic(&mut self, name: &str) -> Result<Value<'static>, Stop> {
         self.event(name, |topic, _| topic == name)
     }
 
-    /// Takes the events that have come and were not taken.
+    /// Takes the kept events that have arrived.
     pub fn take_events(&mut self) -> Vec<Value<'static>> {
         self.events.drain(..).collect()
     }
 
-    /// Drops the events of a topic that have come and were not taken.
+    /// Drops the kept events of a topic.
     pub fn forget(&mut self, name: &str) {
         self.events.retain(|event| topic(event) != name);
     }
 
-    /// Sends a `ping` and waits for its answer: whatever the server sends before it has come.
+    /// Sends a `ping` and waits for its answer, by which time all earlier frames have arrived.
     ///
     /// # Errors
-    /// Fails where no answer comes in time.
+    /// If no answer arrives in time.
     pub fn barrier(&mut self) -> Result<(), Stop> {
         self.ask("ping", "{}").map(|_| ())
     }
 
-    /// The next line as it is, beside the rules: for what is no map frame by agreement.
+    /// The next line verbatim, outside the rules: for lines that are not map frames by agreement.
     ///
     /// # Errors
-    /// Fails where none comes in time.
+    /// If none arrives in time.
     pub fn raw_line(&mut self) -> Result<Vec<u8>, Stop> {
         let deadline = self.deadline();
         match self.next_line(deadline)? {
@@ -443,10 +443,10 @@ fn error_answer(frame: Value<'static>) -> ErrorAnswer {
     ErrorAnswer { code, frame }
 }
 
-/// Longest line that a server may send: a frame that holds the longest request and its envelope.
+/// Longest line from a server: a frame with the longest request and its envelope.
 const LONGEST_LINE: u64 = 64 * 1024 * 1024;
 
-/// Holds the reading thread back while it is shut.
+/// Blocks the reading thread while it is shut.
 #[derive(Debug, Default)]
 struct Gate {
     shut: Mutex<bool>,
@@ -487,7 +487,7 @@ fn read_lines(output: Box<dyn Read + Send>, lines: &Sender<Vec<u8>>, gate: &Gate
 
 fn write_all(mut input: Box<dyn Write + Send>, bytes: &Receiver<Vec<u8>>) {
     while let Ok(bytes) = bytes.recv() {
-        // A server that is gone shows itself where its answer is waited for.
+        // If the server is gone, the wait for its answer reports that.
         if input.write_all(&bytes).and_then(|()| input.flush()).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! What a run found, for people, for programs and for build servers.
+//! The report of a run, for people, for programs and for build servers. Starts nothing.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use super::obligations::Binding;
 use crate::edn;
 use crate::value::{Map, Value};
 
-/// How a report is written.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// For people.
@@ -31,19 +31,19 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// How something stands.
+/// The result of a check or rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Status {
-    /// It holds.
+    /// It passes.
     Passed,
-    /// It does not, and why.
+    /// It fails; contains the reason.
     Failed(String),
-    /// It says nothing about this server, and why.
+    /// It does not apply to this server; contains the reason.
     NotApplicable(String),
 }
 
 impl Status {
-    /// The word for it in reports.
+    /// The word in reports.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -60,34 +60,34 @@ impl Status {
     }
 }
 
-/// What one check or rule found.
+/// The finding of one check or rule.
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The check or rule.
     pub name: String,
-    /// What it says.
+    /// What it requires.
     pub about: String,
-    /// How it stands.
+    /// Its result.
     pub status: Status,
-    /// The frames that show a failure: `>` sent, `<` received.
+    /// The frames that show the failure: `>` sent, `<` received.
     pub frames: Vec<String>,
-    /// What the contract leaves open and this server does its own way.
+    /// This server's behaviour where the contract leaves it open.
     pub notes: Vec<String>,
 }
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Checks, then rules.
     pub findings: Vec<Finding>,
-    /// Frames received in all.
+    /// The number of received frames.
     pub frames: u64,
-    /// What the contract leaves open and this server does its own way.
+    /// This server's behaviour where the contract leaves it open.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Whether all that applies holds.
+    /// Whether all applicable checks pass.
     pub fn holds(&self) -> bool {
         !self.findings.iter().any(|finding| matches!(finding.status, Status::Failed(_)))
     }
@@ -97,12 +97,12 @@ impl Report {
         self.findings.iter().find(|finding| finding.name == name)
     }
 
-    /// How many findings stand as `like` does.
+    /// The number of findings with a result like `like`.
     fn count(&self, like: &str) -> usize {
         self.findings.iter().filter(|finding| finding.status.word() == like).count()
     }
 
-    /// How an obligation stands: as the check that it is bound to, where that was run.
+    /// The result of an obligation: that of its check, if it ran.
     fn status_of(&self, binding: &Binding) -> Option<&Status> {
         self.finding(&binding.check).map(|finding| &finding.status)
     }
@@ -110,7 +110,7 @@ impl Report {
     /// Writes the report.
     ///
     /// # Errors
-    /// What `out` returns.
+    /// Those of `out`.
     pub fn write(&self, format: Format, bindings: &[Binding], out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Text => self.write_text(bindings, out),
@@ -232,7 +232,7 @@ impl Report {
     }
 }
 
-/// Text inside XML: the five characters that mean something there, and no control characters.
+/// Text for XML: escapes the five special characters and removes control characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,10 +1,10 @@
-//! What holds of every frame, whichever check receives it.
+//! The rules: what must hold for every frame of every check.
 //!
-//! One [`Witness`] watches one connection from its first byte to its last; what it finds goes into the
-//! [`Ledger`] of the run, which counts frames and keeps the first breaches of each rule. Knows frames
-//! and the catalogue's names, not what the frames are for.
+//! One [`Witness`] watches one connection from its first byte to its last. Its findings go into the
+//! [`Ledger`] of the run, which counts frames and keeps the first breaches of each rule. Knows frames and the
+//! catalogue's names, but not the purpose of a frame.
 //!
-//! Beside the general rules there is one for each op (`answer.` and its name), each topic (`topic.`)
+//! In addition to the general rules there is one for each op (`answer.` and its name), each topic (`topic.`)
 //! and each kind of interaction (`kind.`).
 
 mod shapes;
@@ -17,7 +17,7 @@ use crate::catalogue::{ERROR_CODES, ErrorCode, OPS, OpSpec, SCOPE_KEYS, TOPICS};
 use crate::edn;
 use crate::value::{Map, Value};
 
-/// The general rules, each with what it says.
+/// The general rules, each with its requirement.
 pub const RULES: &[(&str, &str)] = &[
     (
         "frame.edn",
@@ -47,7 +47,7 @@ pub const RULES: &[(&str, &str)] = &[
     ("frame.offset", "The :offset of a session's events never goes back."),
 ];
 
-/// The kinds of interactions, each with what its payload must hold.
+/// The kinds of interactions, each with the required content of its payload.
 pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
     ("ask", &["prompt"]),
     ("confirm", &["prompt", "default"]),
@@ -65,7 +65,7 @@ pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// All rules, each with what it says.
+/// All rules, each with its requirement.
 pub fn rules() -> impl Iterator<Item = (String, String)> {
     let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
     let answers = OPS.iter().map(|op| {
@@ -84,7 +84,7 @@ pub fn rules() -> impl Iterator<Item = (String, String)> {
     general.chain(answers).chain(topics).chain(kinds)
 }
 
-/// Errors that any request may be answered with.
+/// The errors that any request may get.
 const ANYBODYS: &[ErrorCode] = &[
     ErrorCode::InvalidFrame,
     ErrorCode::InvalidEnvelope,
@@ -98,31 +98,31 @@ const ANYBODYS: &[ErrorCode] = &[
     ErrorCode::Failed,
 ];
 
-/// A rule that was broken, and by which line.
+/// A breach of a rule, with its line.
 #[derive(Debug, Clone)]
 pub struct Breach {
     /// The rule: one of [`rules`].
     pub rule: String,
     /// What is wrong.
     pub why: String,
-    /// The line, cut where it is long.
+    /// The line, cut if it is long.
     pub line: String,
 }
 
-/// What all witnesses of a run saw.
+/// The findings of all witnesses of a run.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Frames looked at.
+    /// The number of frames.
     pub frames: u64,
-    /// How often a rule had something to look at.
+    /// How often each rule applied.
     pub looked: BTreeMap<String, u64>,
     /// The first breaches of each rule.
     pub breaches: BTreeMap<String, Vec<Breach>>,
-    /// What the seed leaves open and this server does its own way.
+    /// This server's behaviour where the contract leaves it open.
     pub notes: std::collections::BTreeSet<String>,
 }
 
-/// Breaches of one rule that are kept for the report.
+/// Breaches per rule that the report keeps.
 const KEPT_BREACHES: usize = 3;
 
 impl Ledger {
@@ -139,19 +139,19 @@ impl Ledger {
     }
 }
 
-/// Watches one connection.
+/// The witness of one connection.
 #[derive(Debug, Default)]
 pub struct Witness {
-    /// Ids of requests without an answer, with their ops.
+    /// Ids of pending requests, with their ops.
     pending: HashMap<String, String>,
-    /// All ids that were ever sent.
+    /// All ids ever sent.
     sent: HashSet<String>,
     last_seq: i64,
     subscribed: bool,
     offsets: HashMap<String, i64>,
 }
 
-/// A frame of the server, read, and what kind it is.
+/// A decoded frame of the server, by kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
     /// A response.
@@ -160,7 +160,7 @@ pub enum Frame {
     Error(Value<'static>),
     /// An event.
     Event(Value<'static>),
-    /// Anything else: a breach was noted.
+    /// Anything else; a breach was recorded.
     Other(Value<'static>),
 }
 
@@ -185,19 +185,19 @@ impl Frame {
 }
 
 impl Witness {
-    /// Notes a request that is sent.
+    /// Registers a sent request.
     pub fn sends(&mut self, id: &str, op: &str) {
         self.pending.insert(id.to_owned(), op.to_owned());
         self.sent.insert(id.to_owned());
         self.subscribed |= op == "subscribe";
     }
 
-    /// Requests without an answer.
+    /// The pending requests.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Looks at a line of the server.
+    /// Examines a line from the server.
     pub fn receives(&mut self, line: &[u8], ledger: &mut Ledger) -> Frame {
         ledger.frames = ledger.frames.saturating_add(1);
         let mut look = Look { ledger, line };
@@ -398,13 +398,13 @@ impl Witness {
     }
 }
 
-/// The op that an answer names.
+/// The op in an answer.
 fn op_of(map: &Map<'_>) -> Option<&'static OpSpec> {
     let name = map.get_keyword("op").and_then(Value::as_str)?;
     OPS.iter().find(|op| op.name == name)
 }
 
-/// The payload of a question, by its kind.
+/// The payload of a question, according to its kind.
 fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
     let kind = payload.get_keyword("kind").and_then(Value::as_str).unwrap_or_default();
     let Some((_, keys)) = INTERACTION_KINDS.iter().find(|(name, _)| *name == kind) else {
@@ -426,7 +426,7 @@ fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
     }
 }
 
-/// One line under the rules.
+/// Examines one line.
 struct Look<'a> {
     ledger: &'a mut Ledger,
     line: &'a [u8],
@@ -466,7 +466,7 @@ impl Look<'_> {
 /// Bytes of a line that a report shows.
 const EXCERPT_BYTES: usize = 600;
 
-/// A line for people: cut where it is long.
+/// A line for people, cut if it is long.
 pub fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     match text.char_indices().find(|(offset, _)| *offset >= EXCERPT_BYTES) {

@@ -1,4 +1,4 @@
-//! Slash commands, their typed outcomes, and the choices that a frontend makes natively.
+//! Checks of slash commands, their typed outcomes, and choices that a frontend offers natively.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Answer, Peer, payload};
@@ -419,7 +419,7 @@ const ACTION: &[Need] = &[
 ];
 
 fn known(probe: &Probe<'_>) -> Result<(), Stop> {
-    // These end the connection or the session that the others need, so each has a server of its own.
+    // These end the connection or session, which other checks need, so each has its own server.
     for command in COMMANDS {
         let mut peer = probe.subscribed(None)?;
         let written = format!("/{}", command.name);
@@ -454,8 +454,8 @@ fn known(probe: &Probe<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A server with something to choose from: a session that was talked in, whose id is returned, and a
-/// new one, which is the focus.
+/// A server with a choice of sessions: one with messages, whose id is returned, and a new one, which has the
+/// focus.
 fn chooser(probe: &Probe<'_>) -> Result<(Peer, String), Stop> {
     let mut peer = probe.subscribed(None)?;
     talk(&mut peer, "hello")?;
@@ -464,7 +464,7 @@ fn chooser(probe: &Probe<'_>) -> Result<(Peer, String), Stop> {
     Ok((peer, first))
 }
 
-/// Waits until the state of the focus says something: a choice is accepted before it has taken effect.
+/// Waits until the focus reaches a state: a choice is accepted before it takes effect.
 fn eventually(peer: &mut Peer, key: &str, due: &str) -> Result<(), Stop> {
     loop {
         peer.take_events();
@@ -478,13 +478,13 @@ fn eventually(peer: &mut Peer, key: &str, due: &str) -> Result<(), Stop> {
     }
 }
 
-/// A choice that was asked for.
+/// A requested choice.
 struct Asked {
     request: String,
     action: Value<'static>,
 }
 
-/// Gives a command and takes the choice that it asks for.
+/// Sends a command and returns the choice that it requests.
 fn asked(peer: &mut Peer, command: &str) -> Result<Asked, Stop> {
     peer.ask_ok("command", &format!("{{:text {command:?}}}"))?;
     let event = peer.topic("ui/frontend-action-requested")?;
@@ -539,7 +539,7 @@ impl Asked {
     }
 }
 
-/// A second answer does nothing.
+/// A second answer has no effect.
 fn over(action: &Asked, peer: &mut Peer) -> Result<(), Stop> {
     peer.ask_error("frontend_action_result", &action.params("submitted", "\"xhigh\""), "request/not-found")
         .map(|_| ())

@@ -1,4 +1,4 @@
-//! Requests: their envelope, the order of the checks, the gate, the handshake, pending requests.
+//! Checks of requests: their envelope, the order of the checks, readiness, the handshake, pending requests.
 
 use super::super::check::{Check, Need, Probe, Stop, client_info, ensure, shake_hands, text, texts};
 use super::super::peer::{Answer, ErrorAnswer, Peer, request};
@@ -178,7 +178,7 @@ pub(super) const CHECKS: &[Check] = &[
         run: |probe| {
             let mut peer = probe.ready()?;
             for op in &probe.abilities()?.ops {
-                // Params that no op takes: none of them does anything.
+                // Params that no op has: none of them has an effect.
                 if let Answer::Error(error) = peer.ask(op, "42")? {
                     ensure(error.code != "request/op-not-supported", || {
                         format!("{op} is listed and not served")
@@ -407,14 +407,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// `:server-info` of a handshake's answer.
+/// `:server-info` of a handshake's response.
 fn server_info<'v>(data: &'v Value<'static>) -> Result<&'v Value<'static>, Stop> {
     data.get("server-info")
         .filter(|info| info.as_map().is_some())
         .ok_or_else(|| Stop::failed(":server-info is no map"))
 }
 
-/// A line is `protocol/invalid-envelope` with its `:id`, and its `:op` where it has one.
+/// A line must get `protocol/invalid-envelope` with its `:id`, and with its `:op` if it has one.
 fn envelope_refused(peer: &mut Peer, line: impl Fn(&str) -> String, has_op: bool) -> Result<(), Stop> {
     let id = peer.new_id();
     peer.expects(&id, "ping");
@@ -423,7 +423,7 @@ fn envelope_refused(peer: &mut Peer, line: impl Fn(&str) -> String, has_op: bool
     ensure(!has_op || text(&error.frame, "op") == "ping", || ":op is not echoed".to_owned())
 }
 
-/// Attempts at something that depends on which of two threads is first.
+/// Attempts at a race between two threads.
 const ATTEMPTS: usize = 50;
 
 fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
@@ -433,7 +433,7 @@ fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
         let ops = [("set_session_name", "{:name \"twice\"}"), ("ping", "{}")];
         let lines: Vec<String> =
             ops.iter().map(|(op, params)| format!("{}\n", request(&id, op, params))).collect();
-        // Only the first is expected: an error with the id would end it.
+        // Only the first is expected, because an error with the id would end it.
         peer.expects(&id, "set_session_name");
         peer.send_bytes(lines.concat().as_bytes());
         peer.answer_ok(&id)?;
@@ -447,8 +447,8 @@ fn duplicate_id(probe: &Probe<'_>) -> Result<(), Stop> {
     ))
 }
 
-/// The error to a second request of the same id, or nothing where that one was served: the first had
-/// been answered by then, and the id was free.
+/// The error for a second request with the same id, or nothing if the server served it because the first was
+/// already answered.
 fn second_answer(peer: &mut Peer, id: &str) -> Result<Option<ErrorAnswer>, Stop> {
     match peer.either(id, "request/invalid-id")? {
         Answer::Error(error) => Ok(Some(error)),
@@ -456,7 +456,7 @@ fn second_answer(peer: &mut Peer, id: &str) -> Result<Option<ErrorAnswer>, Stop>
     }
 }
 
-/// Params that fit an op, in EDN, without one of them.
+/// Valid params for an op, in EDN, without one of them.
 fn fitting(spec: &crate::catalogue::OpSpec, leave_out: &str) -> String {
     let params = spec.params.iter().filter(|param| param.required && param.key != leave_out);
     let written: Vec<String> =
@@ -464,7 +464,7 @@ fn fitting(spec: &crate::catalogue::OpSpec, leave_out: &str) -> String {
     written.join(" ")
 }
 
-/// A value of a shape that names nothing that exists.
+/// A value of a shape that names nothing existing.
 fn sample(shape: Shape) -> String {
     match shape {
         Shape::Text | Shape::Filled | Shape::Name => "\"none\"".to_owned(),
@@ -478,7 +478,7 @@ fn sample(shape: Shape) -> String {
     }
 }
 
-/// Values that do not fit a shape. A list of strings takes an empty vector, so none is tried there.
+/// Values of the wrong shape. A list of strings may be an empty vector, so that is not tried.
 fn misfits(shape: Shape) -> &'static [&'static str] {
     match shape {
         Shape::Text | Shape::Map | Shape::Texts | Shape::Maps | Shape::Flag => &["42", ":word"],
@@ -521,20 +521,20 @@ fn each_param(probe: &Probe<'_>, missing: bool) -> Result<(), Stop> {
 }
 
 fn order_of_checks(probe: &Probe<'_>) -> Result<(), Stop> {
-    // Before the handshake, so that readiness takes part; then after it.
+    // Before the handshake, to include readiness; then after it.
     let mut peer = probe.start(None)?;
     let cases = [
-        // Neither one form nor a map.
+        // Neither a single form nor a map.
         ("[] []", "transport/invalid-frame"),
-        // No map, and so without everything else.
+        // Not a map, and therefore without everything else.
         ("[:kind :response]", "protocol/invalid-envelope"),
-        // Another kind, and keys that belong to no request.
+        // Another kind, and keys that no request has.
         ("{:kind :response :extra 1 :id 42}", "protocol/invalid-envelope"),
-        // A missing key before a bad id.
+        // A missing key comes before a bad id.
         ("{:kind :request :id 42}", "protocol/invalid-envelope"),
-        // An extra key before a bad id.
+        // An extra key comes before a bad id.
         ("{:kind :request :id 42 :op \"ping\" :extra 1}", "protocol/invalid-envelope"),
-        // A bad id before a bad op.
+        // A bad id comes before a bad op.
         ("{:kind :request :id 42 :op 42}", "request/invalid-id"),
         ("{:kind :request :id \"\" :op \"\"}", "request/invalid-id"),
     ];
@@ -548,7 +548,7 @@ fn order_of_checks(probe: &Probe<'_>) -> Result<(), Stop> {
         peer.send_line(&format!("{{:kind :request :id {id:?} :op {op} :params {params}}}"));
         peer.answer_error(&id, code).map(|_| ())
     };
-    // A bad op before readiness, readiness before knowing the op, and that before the params.
+    // A bad op comes before readiness, readiness before an unknown op, and that before the params.
     tell(&mut peer, "\"\"", "42", "request/invalid-op")?;
     tell(&mut peer, "\"no_such_op\"", "42", "transport/not-ready")?;
     tell(&mut peer, "\"subscribe\"", "42", "transport/not-ready")?;
@@ -581,7 +581,7 @@ fn many_in_flight(probe: &Probe<'_>) -> Result<(), Stop> {
     ensure(left == 0, || format!("{left} requests are still unanswered"))
 }
 
-/// Sends so much at once that the places run out, if the server takes time for what it writes.
+/// Sends so many requests at once that the limit is reached, if the server takes time to write.
 fn flood(peer: &mut Peer, last: &str) -> (Vec<String>, String) {
     let ids: Vec<String> = (0..MAX_PENDING.saturating_mul(4)).map(|_| peer.new_id()).collect();
     let mut bytes = String::new();

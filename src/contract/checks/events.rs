@@ -1,4 +1,4 @@
-//! Subscriptions and delivery: which events come, and when.
+//! Checks of subscriptions and delivery: which events arrive, and when.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text, texts};
 use super::super::peer::{Answer, Peer, payload, topic};
@@ -265,7 +265,7 @@ pub(super) const CHECKS: &[Check] = &[
         needs: MERGED,
         run: |probe| {
             let (mut peer, told) = merged(probe, "\"diagnostic\"")?;
-            // It comes when nothing waits any more, and that may be later.
+            // It arrives once nothing is waiting, which may be later.
             if told { Ok(()) } else { peer.topic("diagnostic").map(|_| ()) }
         },
     },
@@ -353,14 +353,15 @@ pub(super) const CHECKS: &[Check] = &[
             peer.ask_ok("prompt", "{:message \"hello\"}")?;
             let mut deltas = 0;
             let joined = answer(&mut peer, |_, _| deltas += 1)?;
-            // The window, and what the message let out: a delta, or a few where much text waited.
+            // The window, and the events that the message releases: one delta, or a few if there was much
+            // text.
             ensure(deltas <= FLOW_WINDOW_EVENTS + 8, || format!("{deltas} deltas came without an ack"))?;
             ensure(joined == "ab".repeat(5000), || format!("{} of 10000 bytes of text came", joined.len()))
         },
     },
 ];
 
-/// The text of an answer that streams, joined; `each` sees every delta of it.
+/// The joined text of a streaming answer; `each` sees every delta.
 fn answer(peer: &mut Peer, mut each: impl FnMut(&mut Peer, &Value<'static>)) -> Result<String, Stop> {
     let mut joined = String::new();
     loop {
@@ -377,8 +378,8 @@ fn answer(peer: &mut Peer, mut each: impl FnMut(&mut Peer, &Value<'static>)) -> 
 
 const MERGED: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("set_mode")];
 
-/// Much text that stands unread until all of it was said, so that pieces of it are merged; then whether a
-/// diagnostic has come.
+/// Leaves a long answer unread until its end, so that the server merges pieces of it. Returns whether a
+/// diagnostic has arrived.
 fn merged(probe: &Probe<'_>, more: &str) -> Result<(Peer, bool), Stop> {
     let room = Room::new("merged", "")?;
     let touch = format!("touch {}", room.path("over"));
@@ -412,8 +413,8 @@ const REPLACED: &[Need] = &[
     Need::Op("command"),
 ];
 
-/// A command writes for a second. A client whose credit is spent is told the newest of what it wrote, and not
-/// all that was the newest once.
+/// A command writes for a second. A client without credit receives the latest of its output, but not every
+/// intermediate state.
 fn replaced(probe: &Probe<'_>, wanted: &str, more: &str) -> Result<(), Stop> {
     let room = Room::new("replaced", "")?;
     let over = room.path("over");
@@ -429,7 +430,7 @@ fn replaced(probe: &Probe<'_>, wanted: &str, more: &str) -> Result<(), Stop> {
         let topics = format!("[{wanted:?} \"command-result\" \"tool/result\"]");
         peer.ask_ok("subscribe", &format!("{{:topics {topics}}}"))?;
         peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
-        // Each is one event that must not be dropped: afterwards nothing is left of the window.
+        // Each is a lossless event. Afterwards the window is used up.
         for _ in 0..FLOW_WINDOW_EVENTS {
             peer.ask_ok("command", "{:text \"/mode\"}")?;
             peer.topic("command-result")?;
@@ -444,14 +445,15 @@ fn replaced(probe: &Probe<'_>, wanted: &str, more: &str) -> Result<(), Stop> {
     if all < 5 {
         return Err(Stop::NotApplicable(format!("{all} events of {wanted} came in a second of output")));
     }
-    // One before the result and one before the answer to the last request, which let out what stood before them.
+    // One before the result, and one before the response to the last request, which releases the events
+    // before it.
     ensure(newest <= 2, || {
         format!("{newest} events of {wanted} came without an ack, {all} with a free window")
     })
 }
 
-/// A message that waits is written down twice: when it is taken, and when its turn begins. The disk fills up
-/// between the two, and no request waits for the second.
+/// A waiting message is journalled twice: when it is accepted, and when its turn starts. The disk fills up in
+/// between, and no request waits for the second entry.
 fn nobody_waits(probe: &Probe<'_>) -> Result<(), Stop> {
     let script = "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 300} {:delta \"b\"}]}] :then :repeat-last}";
     let mut peer = probe.subscribed(Some(script))?;
@@ -461,7 +463,7 @@ fn nobody_waits(probe: &Probe<'_>) -> Result<(), Stop> {
     let Ok(kept) = std::fs::metadata(&file) else {
         return Err(Stop::NotApplicable("the session is in no file that is told".to_owned()));
     };
-    // Room for the message once and for the answer that comes before it.
+    // Room for the message once and for the answer before it.
     peer.limit_files(kept.len().saturating_add(150_000))?;
     let params = format!("{{:message {:?}}}", "x".repeat(100_000));
     if let Answer::Error(error) = peer.ask("follow_up", &params)? {
@@ -481,7 +483,7 @@ fn nobody_waits(probe: &Probe<'_>) -> Result<(), Stop> {
     peer.barrier()
 }
 
-/// No event of another topic has come.
+/// No event of another topic has arrived.
 fn only(peer: &mut Peer, topics: &[&str]) -> Result<(), Stop> {
     let other = peer
         .take_events()
@@ -491,7 +493,7 @@ fn only(peer: &mut Peer, topics: &[&str]) -> Result<(), Stop> {
     ensure(other.is_none(), || format!("{other:?} came and was not subscribed"))
 }
 
-/// Something that makes events happens, and none comes.
+/// Provokes events, of which none may arrive.
 fn silent(peer: &mut Peer) -> Result<(), Stop> {
     peer.take_events();
     peer.ask_ok("set_session_name", "{:name \"silence\"}")?;
@@ -508,7 +510,7 @@ fn focus(probe: &Probe<'_>) -> Result<(), Stop> {
     peer.barrier()?;
     peer.take_events();
     peer.ask_ok("prompt", &format!("{{:message \"elsewhere\" :session-id {first:?}}}"))?;
-    // Until the answer is there, a turn's events have all been made.
+    // By the time of the response, all events of a turn exist.
     loop {
         let data = peer.ask_ok("get_messages", &format!("{{:session-id {first:?}}}"))?;
         let messages = data.get("messages").and_then(Value::as_slice).unwrap_or_default();
@@ -525,7 +527,7 @@ fn focus(probe: &Probe<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The id of the focus.
+/// The id of the focused session.
 pub(super) fn session_of(peer: &mut Peer) -> Result<String, Stop> {
     let data = peer.ask_ok("get_state", "{}")?;
     let id = data.get("state").map(|state| text(state, "session-id").to_owned()).unwrap_or_default();
@@ -534,13 +536,13 @@ pub(super) fn session_of(peer: &mut Peer) -> Result<String, Stop> {
 }
 
 fn slow_reader(probe: &Probe<'_>) -> Result<(), Stop> {
-    // Far more than a pipe holds, so that the server has to wait or to merge.
+    // Far more than a pipe holds, so that the server has to wait or merge.
     let script = "{:turns [{:steps [{:deltas 10000 :of \"0123456789\"}]}]}";
     let mut peer = probe.ready_with(Some(script), &[])?;
     peer.ask_ok("subscribe", "{:topics [\"assistant/delta\" \"assistant/message\"]}")?;
     peer.pause_reading();
     let id = peer.send("prompt", "{:message \"much\"}");
-    // Answers to requests that are sent meanwhile come too: the reader only starts late.
+    // Responses to requests sent meanwhile arrive too; the reader only starts late.
     let ids: Vec<String> = (0..20).map(|_| peer.send("ping", "{}")).collect();
     peer.resume_reading();
     peer.answer_ok(&id)?;

@@ -1,4 +1,4 @@
-//! Lines: what is one, what is none, and that the connection goes on after each.
+//! Checks of lines: valid and invalid ones, and that the connection continues after each.
 
 use super::super::check::{Check, Probe, Stop, ensure, text};
 use super::super::peer::{Answer, ErrorAnswer, Peer, request};
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Each line is answered by `transport/invalid-frame`, and a request after it is served.
+/// Sends lines that must each get `transport/invalid-frame`, and a request that must be served after it.
 fn refused(probe: &Probe<'_>, lines: &[&[u8]]) -> Result<(), Stop> {
     let mut peer = probe.ready()?;
     for line in lines {
@@ -172,7 +172,7 @@ fn depth(probe: &Probe<'_>) -> Result<(), Stop> {
 
 fn values(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut peer = probe.ready()?;
-    // The keys and values of the request, and those of the params, are ten.
+    // The keys and values of the request and of its params are ten.
     let filled = |values: usize| format!("{{:values [{}]}}", "[]".repeat(values.saturating_sub(10)));
     let id = peer.send("ping", &filled(MAX_FRAME_VALUES));
     peer.answer(&id)?;
@@ -183,7 +183,7 @@ fn values(probe: &Probe<'_>) -> Result<(), Stop> {
             Answer::Error(error) => {
                 return Err(Stop::failed(format!("transport/invalid-frame was due and {} came", error.code)));
             }
-            // It is a bound of a server's own: the seed knows those on bytes and depth alone.
+            // This bound is a server's own: the contract only knows those on bytes and depth.
             Answer::Ok(_) => {
                 return Err(Stop::NotApplicable("the server takes lines of more values".to_owned()));
             }

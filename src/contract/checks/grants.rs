@@ -1,4 +1,4 @@
-//! Permissions that a person gives: for one call outside a stage's tools, or for calls to come.
+//! Checks of permissions from a person: for one call outside a stage's tools, or for later calls.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
@@ -11,7 +11,7 @@ use super::sessions::{idle, last_answer};
 use super::workflows::{NEEDS, begin, call, ended, staged, with_workflow};
 use crate::value::Value;
 
-/// A stage with a tool of its own, and none that writes.
+/// A stage with its own tool, and none that writes.
 const READER: &str = "{:stages [{:id :a :body \"x\" :tools [\"read\"]}]}";
 
 const TEXT: &str = "{:steps [{:delta \"end\"}]}";
@@ -355,7 +355,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// What a grant is asked for.
+/// The call of a grant question.
 struct Asked {
     execution: String,
     attempt: i64,
@@ -387,7 +387,7 @@ impl Asked {
     }
 }
 
-/// Waits for the question and decides it, with a note.
+/// Waits for the question and answers it, with a note.
 fn grant(peer: &mut Peer, outcome: &str) -> Result<Asked, Stop> {
     let question = peer.topic("interaction/requested")?;
     let asked = Asked::of(&question)?;
@@ -399,7 +399,7 @@ fn grant(peer: &mut Peer, outcome: &str) -> Result<Asked, Stop> {
     Ok(asked)
 }
 
-/// The result of a call that was refused, of the type that the model can tell.
+/// The result of a refused call, with its type for the model.
 fn denied(result: &Value<'static>) -> Result<(), Stop> {
     ensure(payload(result).get("is-error") == Some(&Value::Bool(true)), || {
         ":is-error is not true".to_owned()
@@ -408,7 +408,7 @@ fn denied(result: &Value<'static>) -> Result<(), Stop> {
     ensure(said.contains("denied-tool-call"), || format!("the refusal is not typed: {said}"))
 }
 
-/// A client that is asked before a call runs.
+/// A client that gets a question before a call runs.
 fn approving(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> {
     let mut peer = probe.ready_with(Some(script), &["interactor"])?;
     peer.ask_ok("subscribe", "{}")?;
@@ -419,12 +419,12 @@ fn write(room: &Room, name: &str, content: &str) -> String {
     call("write", &format!("{{:path {:?} :content {content:?}}}", room.path(name)))
 }
 
-/// A call that leaves a line behind each time it runs.
+/// A call that appends a line each time it runs.
 fn append(room: &Room, name: &str) -> String {
     call("bash", &format!("{{:command {:?}}}", format!("echo x >> {}", room.path(name))))
 }
 
-/// These calls one after the other, and an answer.
+/// These calls in sequence, and an answer.
 fn script(calls: &[&str]) -> String {
     turns(&[calls, &[TEXT]].concat())
 }

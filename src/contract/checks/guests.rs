@@ -1,5 +1,5 @@
-//! Several clients of one server: each with its own numbers and focus, all with the same sessions, and what
-//! becomes of a question that two of them could answer.
+//! Checks of several clients of one server: each has its own event numbers and focus, all share the sessions,
+//! and two may answer one question.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
@@ -252,7 +252,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// An interactor on the pipes and a guest beside it, with a question on its way.
+/// An interactor on the pipes, a guest in addition, and a question on its way.
 fn asked_beside(probe: &Probe<'_>, features: &[&str], topics: &str) -> Result<(Peer, Peer), Stop> {
     let mut peer = probe.ready_with(Some(CALL), &["interactor"])?;
     peer.ask_ok("subscribe", "{}")?;
@@ -263,7 +263,7 @@ fn asked_beside(probe: &Probe<'_>, features: &[&str], topics: &str) -> Result<(P
 }
 
 fn race(probe: &Probe<'_>) -> Result<(), Stop> {
-    // Either may be the first.
+    // They may arrive in either order.
     for guest_first in [false, true] {
         let (mut peer, mut guest) = asked_beside(probe, &["interactor"], "[]")?;
         let (mine, theirs) = (peer.topic("interaction/requested")?, guest.topic("interaction/requested")?);

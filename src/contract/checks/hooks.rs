@@ -1,6 +1,6 @@
-//! Hooks: the user's commands at the boundaries of a turn, and what their answers come to.
+//! Checks of hooks: the user's commands at the boundaries of a turn, and the effects of their answers.
 //!
-//! The commands are lines for `bash -c`; what they see and leave behind stands in a folder of the check's.
+//! The commands are lines for `bash -c`. They record what they see in a folder of the check.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
@@ -256,7 +256,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// What hooks do wrong, and how that is called.
+/// Faults of hooks, and their names.
 const FAILURES: &[(&str, &str)] = &[
     ("exit 3", "fails"),
     ("echo nonsense", "answers nonsense"),
@@ -271,14 +271,14 @@ pub(super) fn hooks(hooks: &[(&str, &str)]) -> Config {
     Config { text: format!("{{:hooks [{}]}}", hooks.join("\n ")), ..Config::default() }
 }
 
-/// A server with hooks whose tools ask nobody.
+/// A server with hooks whose tools need no approval.
 fn hooked(probe: &Probe<'_>, script: &str, config: &Config) -> Result<Peer, Stop> {
     let mut peer = probe.configured(script, config, &[])?;
     peer.ask_ok("set_mode", "{:mode \"yolo\"}")?;
     Ok(peer)
 }
 
-/// Two calls side by side that each leave a file behind, and an answer.
+/// Two parallel calls that each create a file, and an answer.
 fn calls(room: &Room) -> String {
     let call = |id: &str, name: &str| {
         let command = format!("touch {}", room.path(name));
@@ -291,7 +291,7 @@ fn calls(room: &Room) -> String {
     )
 }
 
-/// Prompts, and returns the message that ends the turn with all other events of it.
+/// Sends a prompt, and returns the message that ends the turn with all its other events.
 fn turn(peer: &mut Peer, message: &str) -> Result<(Value<'static>, Vec<Value<'static>>), Stop> {
     peer.barrier()?;
     peer.take_events();
@@ -301,7 +301,7 @@ fn turn(peer: &mut Peer, message: &str) -> Result<(Value<'static>, Vec<Value<'st
             && text(payload, "role") == "assistant"
             && text(payload, "stop-reason") != "tool-use"
     })?;
-    // The session is idle when the answer is kept; its last hooks run before it says so.
+    // The session is idle only after the answer is journalled and the last hooks have run.
     let place = |event: &Value<'_>| event.get("seq").and_then(Value::as_i64);
     let mut events = Vec::new();
     loop {
@@ -318,7 +318,7 @@ fn turn(peer: &mut Peer, message: &str) -> Result<(Value<'static>, Vec<Value<'st
     Ok((said, events))
 }
 
-/// What hooks came to, as turn/stage tells it: `hook outcome`.
+/// The outcomes of hooks in `turn/stage` events: `hook outcome`.
 fn outcomes(events: &[Value<'static>]) -> Vec<String> {
     let of_hooks = events
         .iter()

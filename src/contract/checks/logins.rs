@@ -1,5 +1,5 @@
-//! Logins: begun, completed and forgotten, and those that ask a person: a code for a device, and a secret, which
-//! must not be found anywhere after.
+//! Checks of logins: starting, completing and removing them, and questions for a device code or a secret. A
+//! secret must not appear anywhere afterwards.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -174,14 +174,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A provider whose key is pasted.
+/// A provider with a pasted key.
 pub(super) fn keyed() -> Config {
     let text = "{:providers {\"k\" {:name \"Keyed\" :base-url \"http://127.0.0.1:9/v1\" \
                 :key-variables [\"NO_SUCH_KEY\"] :key-url \"https://k.example/keys\"}}}";
     Config { text: text.to_owned(), ..Config::default() }
 }
 
-/// A server of logins on loopback: it hands out a code, and a token once the code was entered.
+/// A login server on loopback. It issues a code, and a token after the code was entered.
 struct Server {
     url: String,
     entered: Arc<AtomicBool>,
@@ -194,7 +194,7 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().map_err(failed)?);
         let entered = Arc::new(AtomicBool::new(false));
         let seen = entered.clone();
-        // It ends with the runner; a connection that fails is the server's own affair.
+        // It ends with the runner; a failed connection is the tested server's problem.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let _ = answer(stream, &seen);

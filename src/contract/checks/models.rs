@@ -1,4 +1,4 @@
-//! Models and thinking levels: what there is, and what is chosen.
+//! Checks of models and thinking levels: lists and choices.
 
 use super::super::check::{Check, Need, Stop, ensure, text};
 use super::super::peer::Answer;

@@ -1,4 +1,4 @@
-//! What is there after the process ended: two starts on the same state.
+//! Checks of the state after the process has ended: two starts on the same state.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -159,7 +159,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// What a session holds.
+/// The content of a session.
 struct Kept {
     session: String,
     name: String,

@@ -1,4 +1,4 @@
-//! The feature `plist-frames`: frames that Lisp's own reader takes as they are.
+//! Checks of the feature `plist-frames`: frames that Lisp's own reader can read.
 
 use super::super::check::{Check, Need, Probe, Stop, client_info, ensure};
 use super::super::peer::{Peer, request};
@@ -109,7 +109,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A server that agreed to write lists. The rules on map frames do not look at what it writes.
+/// A server that agreed to write lists. The rules for map frames do not apply to it.
 fn agreed(probe: &Probe<'_>) -> Result<Peer, Stop> {
     let mut peer = probe.start(None)?;
     let answer = frame(&mut peer, "handshake", &client_info("1.0", &["plist-frames"]))?;
@@ -117,7 +117,7 @@ fn agreed(probe: &Probe<'_>) -> Result<Peer, Stop> {
     Ok(peer)
 }
 
-/// Sends a request and reads the next line as it is.
+/// Sends a request and reads the next line verbatim.
 fn frame(peer: &mut Peer, op: &str, params: &str) -> Result<Value<'static>, Stop> {
     let id = peer.new_id();
     peer.send_line(&request(&id, op, params));
@@ -133,7 +133,7 @@ fn get<'v, 'a>(plist: &'v Value<'a>, key: &str) -> Option<&'v Value<'a>> {
     items.get(place.saturating_mul(2).saturating_add(1))
 }
 
-/// What must not stand in such a frame.
+/// Content that such a frame must not have.
 fn forbidden(value: &Value<'_>) -> Option<&'static str> {
     match value {
         Value::Map(_) => Some("a map"),

@@ -1,4 +1,4 @@
-//! `query_eql` and the attributes that frontends rely on.
+//! Checks of `query_eql` and of the attributes on which frontends rely.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure};
 use super::super::peer::Peer;
@@ -6,7 +6,7 @@ use super::sessions::talk;
 use crate::edn;
 use crate::value::Value;
 
-/// The attributes of a session that frontends rely on, without their namespace `psi.agent-session`.
+/// The session attributes on which frontends rely, without their namespace `psi.agent-session`.
 pub const SESSION_ATTRIBUTES: &[&str] = &[
     "session-id",
     "session-name",
@@ -72,7 +72,7 @@ pub const GRAPH_ATTRIBUTES: &[&str] = &[
     "domain-coverage",
 ];
 
-/// What `/remember` keeps, without `psi.memory`.
+/// The notes of `/remember`, without `psi.memory`.
 pub const MEMORY_ATTRIBUTES: &[&str] = &["status", "entries", "entry-count", "search-results", "index-stats"];
 
 pub(super) const CHECKS: &[Check] = &[

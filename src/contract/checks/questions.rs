@@ -1,4 +1,5 @@
-//! Questions to the user: asked, answered, refused and late ones, dialogs, and what nobody is there to answer.
+//! Checks of questions to the user: asked, answered, refused and late ones, dialogs, and questions without a
+//! client.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
@@ -317,7 +318,7 @@ pub(super) const CHECKS: &[Check] = &[
             peer.barrier()?;
             let more = peer.take_events().into_iter().find(|event| topic(event) == "command-result");
             ensure(more.is_none(), || "it went on without anybody".to_owned())?;
-            // It waits for the frontend, as one that was begun by the op does.
+            // It waits for the frontend, like a login of the op.
             peer.ask_ok("login_complete", "{:input \"sk-contract\"}").map(|_| ())
         },
     },
@@ -419,7 +420,7 @@ pub(super) fn interactor(probe: &Probe<'_>, script: &str) -> Result<Peer, Stop> 
     Ok(peer)
 }
 
-/// A server whose client knows only dialogs, with a question on its way.
+/// A server whose client supports only dialogs, with a question on its way.
 fn dialogs(probe: &Probe<'_>) -> Result<Peer, Stop> {
     let mut peer = probe.ready_with(Some(CALL), &[])?;
     let topics = "[\"ui/dialog-requested\" \"tool/result\" \"assistant/message\" \"session/updated\"]";

@@ -1,14 +1,14 @@
-//! A folder of a check's own, for what tools and commands leave behind.
+//! A folder of one check, for the files of tools and commands.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::super::check::{Stop, ensure};
 
-/// How long a command of a check's own making may take to leave its mark.
+/// How long a command of a check may take to create its file.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A folder with one file that tools may change.
+/// A folder with one file for tools to change.
 pub(super) struct Room {
     folder: PathBuf,
 }
@@ -29,18 +29,18 @@ impl Room {
         self.folder.join(name).to_string_lossy().into_owned()
     }
 
-    /// What stands in a file of the folder; `None` where there is no such file.
+    /// The content of a file in the folder; `None` if there is no such file.
     pub(super) fn read(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.folder.join(name)).ok()
     }
 
-    /// Makes a file in the folder, for a command that waits for it.
+    /// Creates a file in the folder, for which a command waits.
     pub(super) fn make(&self, name: &str) -> Result<(), Stop> {
         std::fs::write(self.folder.join(name), "")
             .map_err(|error| Stop::failed(format!("{name} cannot be made: {error}")))
     }
 
-    /// Takes a file of the folder away, if it is there.
+    /// Removes a file from the folder, if it exists.
     pub(super) fn take(&self, name: &str) -> Result<(), Stop> {
         match std::fs::remove_file(self.folder.join(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -50,7 +50,7 @@ impl Room {
         }
     }
 
-    /// Waits for a file that a command makes.
+    /// Waits for a file from a command.
     pub(super) fn wait_for(&self, name: &str) -> Result<(), Stop> {
         let path = self.folder.join(name);
         let begun = Instant::now();
@@ -66,7 +66,7 @@ impl Room {
         self.folder.to_string_lossy().into_owned()
     }
 
-    /// What stands in the file now.
+    /// The file's content now.
     pub(super) fn held(&self) -> Result<String, Stop> {
         let path = self.folder.join("file.txt");
         std::fs::read_to_string(&path).map_err(|error| Stop::failed(format!("{}: {error}", path.display())))
@@ -75,7 +75,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // What is left behind in a temporary folder does no harm.
+        // A file that stays behind in a temporary folder is harmless.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions: making, finding, switching, forking, naming and reading them.
+//! Checks of sessions: creating, finding, switching, forking, naming and reading them.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Answer, Peer, payload};
@@ -386,7 +386,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// `:session-id` of an answer that opens a session.
+/// `:session-id` of a response that opens a session.
 pub(super) fn opened(data: &Value<'_>) -> Result<String, Stop> {
     let id = text(data, "session-id").to_owned();
     ensure(!id.is_empty(), || ":session-id is missing".to_owned())?;
@@ -406,7 +406,7 @@ pub(super) fn state(peer: &mut Peer) -> Result<Value<'static>, Stop> {
         .ok_or_else(|| Stop::failed(":state is no map"))
 }
 
-/// Prompts, waits for the end of the turn, and returns the text of the answer.
+/// Sends a prompt, waits for the end of the turn, and returns the answer's text.
 pub(super) fn talk(peer: &mut Peer, message: &str) -> Result<String, Stop> {
     peer.ask_ok("prompt", &format!("{{:message {}}}", crate::edn::to_string(&Value::from(message))))?;
     let answer = peer.event("assistant/message that ends the turn", |topic, payload| {
@@ -421,7 +421,7 @@ pub(super) fn talk(peer: &mut Peer, message: &str) -> Result<String, Stop> {
 /// Waits until the session is idle.
 pub(super) fn idle(peer: &mut Peer) -> Result<(), Stop> {
     loop {
-        // What was told before the state was asked for says nothing about what follows it.
+        // An event from before the request says nothing about later state.
         peer.forget("session/updated");
         if state(peer)?.get("is-streaming") == Some(&Value::Bool(false)) {
             return Ok(());
@@ -430,7 +430,7 @@ pub(super) fn idle(peer: &mut Peer) -> Result<(), Stop> {
     }
 }
 
-/// The messages that `get_messages` answers with.
+/// The messages of a `get_messages` response.
 pub(super) fn messages(peer: &mut Peer, params: &str) -> Result<Vec<Value<'static>>, Stop> {
     let data = peer.ask_ok("get_messages", params)?;
     let list = data.get("messages").and_then(Value::as_slice);
@@ -466,7 +466,7 @@ fn announced(peer: &mut Peer, session: &str) -> Result<(), Stop> {
         })?;
         seqs.push(event.get("seq").and_then(Value::as_i64).unwrap_or_default());
     }
-    // Where the context stands among them is left open.
+    // The position of the context among them is left open.
     ensure(seqs.iter().take(2).is_sorted(), || "the history came before the session was told".to_owned())
 }
 
@@ -560,8 +560,8 @@ fn pages(probe: &Probe<'_>) -> Result<(), Stop> {
 fn unknown(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut peer = probe.ready()?;
     let listed = &probe.abilities()?.ops;
-    // Params that fit, so that the session is what decides. Those that answer a question or name
-    // another thing may tell first that there is none.
+    // Valid params, so that the session decides. Ops that answer a question or name another thing may first
+    // report that there is none.
     let cases = [
         ("prompt", ":message \"hello\""),
         ("steer", ":message \"hello\""),

@@ -1,4 +1,4 @@
-//! Subagents: what `delegate` asks, starts, and comes back with.
+//! Checks of subagents: what `delegate` asks, starts and returns.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
@@ -321,7 +321,7 @@ fn delegate(tools: &str) -> String {
     call("delegate", &format!("{{:task \"Look around.\" :tools {tools}}}"))
 }
 
-/// A parent that delegates, a child that runs a command and says something, and the parent's end.
+/// A parent that delegates, a child that runs a command and answers, and the parent's end.
 fn delegating(tools: &str, command: &str) -> String {
     format!(
         "{{:turns [{} {} {{:steps [{{:delta \"the child says so\"}}]}} {{:steps [{{:delta \"end\"}}]}}]}}",
@@ -334,7 +334,7 @@ fn touch(room: &Room) -> String {
     format!("touch {}", room.path("seen"))
 }
 
-/// The payload of a question that asks for an envelope.
+/// The payload of an envelope question.
 fn envelope(question: &Value<'static>) -> Result<Value<'static>, Stop> {
     let asked = payload(question);
     let kind = text(asked, "kind");
@@ -342,7 +342,7 @@ fn envelope(question: &Value<'static>) -> Result<Value<'static>, Stop> {
     Ok(asked.get("payload").cloned().unwrap_or(Value::Nil))
 }
 
-/// Prompts, and approves the envelope that is asked for.
+/// Sends a prompt and approves the envelope.
 fn approve(peer: &mut Peer) -> Result<Value<'static>, Stop> {
     peer.ask_ok("prompt", "{:message \"go\"}")?;
     let question = peer.topic("interaction/requested")?;
@@ -351,7 +351,7 @@ fn approve(peer: &mut Peer) -> Result<Value<'static>, Stop> {
     Ok(asked)
 }
 
-/// Waits for the answer that ends the parent's turn, and says whether it is that one.
+/// Waits for the answer that ends the parent's turn and returns whether it is the expected one.
 fn last_answer_of(peer: &mut Peer, due: &str) -> Result<bool, Stop> {
     let said = last_answer(peer)?;
     idle(peer)?;
@@ -359,7 +359,7 @@ fn last_answer_of(peer: &mut Peer, due: &str) -> Result<bool, Stop> {
     Ok(said == due)
 }
 
-/// The sessions that stand below one in the tree.
+/// The sessions below one in the tree.
 fn sessions_below(peer: &mut Peer, session: &str) -> Result<Vec<String>, Stop> {
     let data = peer.ask_ok("list_sessions", "{}")?;
     let slots = data.get("sessions").and_then(Value::as_slice).unwrap_or_default();
@@ -408,7 +408,7 @@ fn one_at_a_time(probe: &Probe<'_>) -> Result<(), Stop> {
     while kinds.len() < 6 {
         let question = peer.topic("interaction/requested")?;
         let asked = payload(&question);
-        // Whoever else wanted to ask would have been heard by now.
+        // Any further question would have arrived by now.
         peer.barrier()?;
         let more = peer.take_events().iter().any(|event| topic(event) == "interaction/requested");
         ensure(!more, || "a second question came while one was open".to_owned())?;

@@ -1,4 +1,4 @@
-//! Tool calls, modes, jobs and outputs. What the user is asked on the way is in `questions`.
+//! Checks of tool calls, modes, jobs and outputs. `questions` checks the questions along the way.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::value::Value;
 pub(super) const ECHO_CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\" \
                                     :arguments {:command \"echo contract\"}}}]} {:steps [{:delta \"done\"}]}]}";
 
-/// A call that writes a file outside of any workspace, then an answer.
+/// A call that writes a file outside any workspace, then an answer.
 pub(super) const CALL: &str = "{:turns [{:steps [{:tool-call {:id \"call-1\" :name \"bash\" :arguments {:command \"echo contract\"}}}]} \
                     {:steps [{:delta \"done\"}]}] :then :repeat-last}";
 
@@ -169,8 +169,8 @@ pub(super) const CHECKS: &[Check] = &[
         about: "No more than four calls of one response run at once.",
         needs: CALLS,
         run: |probe| {
-            // Results come in the order of the calls, so events do not tell how many run: the calls count
-            // each other.
+            // Results arrive in the order of the calls, so events do not show how many run at once. The calls
+            // count each other instead.
             let room = std::env::temp_dir().join(format!("edn-bridge-bound-{}", std::process::id()));
             let room = room.display();
             let call = |n: u32| {
@@ -289,7 +289,7 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = caller(probe, &script, "accept-edits")?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let result = peer.topic("tool/result")?;
-            // The session's folder is told, so that what was written there can be taken away.
+            // The server reports the session's folder, so the check can remove the files from it.
             let data = peer.ask_ok("list_sessions", "{:limit 1}")?;
             let folder = data
                 .get("sessions")
@@ -495,7 +495,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A server whose model makes calls, in a mode.
+/// A server in a mode, whose model makes calls.
 pub(super) fn caller(probe: &Probe<'_>, script: &str, mode: &str) -> Result<Peer, Stop> {
     let mut peer = probe.subscribed(Some(script))?;
     peer.ask_ok("set_mode", &format!("{{:mode {mode:?}}}"))?;

@@ -1,4 +1,4 @@
-//! Turns: from a prompt to the end of the answer, and the ways out of it.
+//! Checks of turns: from a prompt to the end of the answer, and the ways to end it early.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::peer::{Peer, payload, topic};
@@ -7,7 +7,7 @@ use crate::value::Value;
 
 /// An answer in three pieces.
 const PIECES: &str = "{:turns [{:steps [{:delta \"one \"} {:delta \"two \"} {:delta \"three\"}]}]}";
-/// An answer that never comes to its end.
+/// An answer that never ends.
 const ENDLESS: &str = "{:turns [{:steps [{:delta \"part\"} {:sleep-ms 60000} {:delta \"never\"}]} \
                        {:steps [{:delta \"next\"}]}] :then :repeat-last}";
 
@@ -502,11 +502,11 @@ pub(super) const CHECKS: &[Check] = &[
 
 const PROMPT: &[Need] = &[Need::Op("prompt")];
 
-/// Fails once in a passing way, then answers.
+/// A temporary failure, then an answer.
 const OVERLOADED: &str = "{:turns [{:steps [{:error {:kind :overloaded :message \"too many\" :retry-after-ms 50}}]} \
                           {:steps [{:delta \"at last\"}]}]}";
 
-/// Reads a turn to its message and joins the text of a topic's events before it.
+/// Reads a turn up to its message and joins the text of a topic's events before it.
 fn answer(peer: &mut Peer, deltas: &str) -> Result<(String, Value<'static>), Stop> {
     let mut joined = String::new();
     loop {
@@ -539,7 +539,7 @@ fn lifecycle(probe: &Probe<'_>) -> Result<(), Stop> {
     if !text(payload(&message), "error-message").is_empty() {
         probe.note("The model answered the first prompt with an error; the turn is checked all the same.");
     }
-    // The update that says streaming is sent again while the turn runs, so the last one counts.
+    // The streaming state is sent again while the turn runs, so the last update counts.
     loop {
         let ended = peer.event("session/updated that says idle", streaming(false))?;
         if place(&ended) > place(&message) {
@@ -598,7 +598,7 @@ fn stages(probe: &Probe<'_>) -> Result<(), Stop> {
     let mut places = told.iter().map(|stage| ORDER.iter().position(|name| name == stage));
     ensure(places.clone().all(|place| place.is_some()), || format!("the stages are {told:?}"))?;
     ensure(places.clone().is_sorted(), || format!("the stages come as {told:?}"))?;
-    // A turn that fails, where no model can be asked, ends where it failed.
+    // A turn without a usable model ends at the failing stage.
     let failed = !text(payload(&said), "error-message").is_empty();
     ensure(places.next() == Some(Some(0)) && (failed || told.last() == Some(&"render")), || {
         format!("the stages are {told:?}")

@@ -1,4 +1,4 @@
-//! Workflows: stages, groups, gates, assertions, retries, and what becomes of a run that is cut off.
+//! Checks of workflows: stages, groups, gates, assertions, retries, and interrupted runs.
 
 use super::super::check::{Check, Need, Probe, Stop, ensure, text};
 use super::super::launch::Config;
@@ -441,7 +441,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// A stage that asks before it begins.
+/// A stage that asks before it starts.
 const CONFIRM: &str = "{:stages [{:id :a :body \"x\" :gate [{:confirm \"Really?\"}]}]}";
 
 /// A configuration with one workflow, named `contract`.
@@ -454,12 +454,12 @@ pub(super) fn staged(probe: &Probe<'_>, script: &str, workflow: &str) -> Result<
     probe.configured(script, &with_workflow(workflow), &["interactor"])
 }
 
-/// An answer of the model that is one call.
+/// An answer of the model with one call.
 pub(super) fn call(tool: &str, arguments: &str) -> String {
     format!("{{:steps [{{:tool-call {{:name {tool:?} :arguments {arguments}}}}}]}}")
 }
 
-/// Gives a command and returns what came of it.
+/// Sends a command and returns its outcome.
 fn command(peer: &mut Peer, line: &str) -> Result<Value<'static>, Stop> {
     peer.ask_ok("command", &format!("{{:text {line:?}}}"))?;
     Ok(payload(&peer.topic("command-result")?).clone())
@@ -471,7 +471,7 @@ pub(super) fn begin(peer: &mut Peer, line: &str) -> Result<(), Stop> {
     ensure(text(&told, "type") != "error", || format!("it does not begin: {}", text(&told, "message")))
 }
 
-/// Waits for the end of a run, and returns what the person is told of it.
+/// Waits for the end of a run and returns the message to the person.
 pub(super) fn ended(peer: &mut Peer) -> Result<String, Stop> {
     let told = peer.event("ui/notification that tells the end", |topic, payload| {
         topic == "ui/notification" && text(payload, "message").contains("ended")
@@ -481,7 +481,7 @@ pub(super) fn ended(peer: &mut Peer) -> Result<String, Stop> {
     Ok(text(payload(&told), "message").to_owned())
 }
 
-/// What stands in the conversation in the user's name: a message for each attempt of a stage.
+/// The user messages in the conversation: one per attempt of a stage.
 fn said_to_the_model(peer: &mut Peer) -> Result<Vec<String>, Stop> {
     let kept = messages(peer, "{}")?;
     Ok(kept.iter().filter(|message| text(message, "role") == "user").map(words).collect())
@@ -522,7 +522,7 @@ fn group(probe: &Probe<'_>) -> Result<(), Stop> {
     let room = Room::new("workflow-group", "")?;
     let found = call("complete-stage", "{:found \"f\"}");
     let script = format!("{{:turns [{found}] :then :repeat-last}}");
-    // Each waits for the other: one after the other they would never begin.
+    // Each waits for the other; in sequence they would never start.
     let sibling = |own: &str, other: &str| {
         format!(
             "{{:id :{own} :body \"x\" :completion {{:found :string}} \

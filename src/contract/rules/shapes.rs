@@ -1,15 +1,15 @@
-//! What single values of the server's frames look like. Knows the catalogue's keys, not which frame they stand in.
+//! The shapes of single values in the server's frames. Knows the catalogue's keys, but not the frames.
 
 use super::excerpt;
 use crate::edn;
 use crate::value::Value;
 
-/// A string with something in it.
+/// A non-empty string.
 pub(super) fn filled(value: &Value<'_>) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-/// What in a value a simple reader cannot take.
+/// The part of a value that a simple reader cannot read.
 pub(super) fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
     let mut rest = vec![value];
     let mut strings = false;
@@ -33,7 +33,7 @@ pub(super) fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> 
     (shorthand && !strings).then_some("a namespaced map")
 }
 
-/// `2026-01-02T03:04:05.678Z`: what a timestamp of the wire looks like.
+/// The shape of a timestamp: `2026-01-02T03:04:05.678Z`.
 pub(super) fn is_utc_time(text: &str) -> bool {
     let Some(body) = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00")) else { return false };
     let (seconds, fraction) = body.split_once('.').unwrap_or((body, "0"));
@@ -47,7 +47,7 @@ pub(super) fn is_utc_time(text: &str) -> bool {
         })
 }
 
-/// Keys mean the same in every payload; so does what they hold.
+/// A key has the same meaning and the same shape in every payload.
 pub(super) fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
         "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
@@ -77,7 +77,7 @@ pub(super) fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
     (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
 }
 
-/// Keys of answers mean the same whichever op they answer.
+/// A key has the same meaning in the answers of every op.
 pub(super) fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
         "accepted"
