@@ -54,7 +54,7 @@ fn names_are_looked_up_and_plans_shown() {
         ":doc :psi.turn/text\n:doc prompt\n:apropos thinking\n:plan :psi.agent-session/phase\n:help\n:quit\n(ping)\n",
     );
     let text = out(&output);
-    assert!(text.contains("What the model said in it"), "{text}");
+    assert!(text.contains("The model's text in the turn"), "{text}");
     assert!(text.contains("[:psi.turn/text]"), "{text}");
     assert!(text.contains("Starts a turn with the user's message."), "{text}");
     assert!(text.contains(":psi.agent-session/thinking-level"), "{text}");
