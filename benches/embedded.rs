@@ -1,7 +1,6 @@
-//! The embedded model's figures: load, first token, tokens a second, and the memory that it takes.
+//! The embedded model's figures: loading time, first token, output rate, and memory.
 //!
-//! `cargo bench --bench embedded -- [MODEL.gguf]`; without an argument the model that
-//! `edn-bridge models fetch` brought.
+//! `cargo bench --bench embedded -- [MODEL.gguf]`; the default is the model of `edn-bridge models fetch`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "a benchmark")]
 
@@ -14,7 +13,7 @@ use edn_bridge::provider::embedded::{Embedded, ModelFile};
 use edn_bridge::provider::{Chunk, Provider, Request};
 use futures_util::StreamExt;
 
-/// What one call took.
+/// The figures of one call.
 struct Call {
     first: Duration,
     all: Duration,

@@ -1,17 +1,16 @@
-//! A flood of bad lines beside a good connection: what it costs the process, and the good one.
+//! The cost of a flood of bad lines for the process and for a good connection.
 //!
-//! `cargo bench --bench hostile` (or `make hostile`) starts the real release binary. One client asks for its
-//! state, over and over: alone, and beside another one that sends bad lines of every kind. What each of them has
-//! to be answered with is known ([`lines`]) and held against what came ([`judge`]).
+//! `cargo bench --bench hostile` (or `make hostile`) starts the real release binary. One client requests its
+//! state in a loop, alone and next to another client that sends bad lines of every kind. The expected answer
+//! to each line is known ([`lines`]) and compared with the actual one ([`judge`]).
 //!
-//! Two clients, the process and this one share the machine's cores, so that the good client is measured twice more:
-//! beside well-formed requests, as many, of the same lengths and at the same pace; and beside the bad lines sent to
-//! another process. What it waits there is not for what the bridge does with a bad line.
+//! Two clients, the bridge and this process share the machine's cores. So the good client is also measured
+//! next to well-formed requests with the same number, lengths and pace, and next to bad lines that go to
+//! another process. Those waits are not caused by the bridge's handling of bad lines.
 //!
-//! It fails where a kind was not sent, where an answer is not the right one, where the process takes or keeps more
-//! memory than the bounds below, and where the good connection waits for more than twice as long.
-//! `EDN_BRIDGE_HOSTILE_LINES` says how many lines there are (default 100,000), and `EDN_BRIDGE_HOSTILE_SEED`
-//! which (default 10).
+//! The bench fails if a kind was not sent, if an answer is wrong, if the process exceeds the memory bounds
+//! below, or if the good connection waits more than twice as long. `EDN_BRIDGE_HOSTILE_LINES` sets the number
+//! of lines (default 100,000), and `EDN_BRIDGE_HOSTILE_SEED` the seed (default 10).
 
 #![allow(
     clippy::unwrap_used,
@@ -44,19 +43,19 @@ use support::{Dice, Peer, quantile};
 
 const STATE: &str = "{:id \"p\" :kind :request :op \"get_state\" :params {}}\n";
 
-/// Most resident memory at any time: 12 MB at rest, a line of 16 MiB, what is made of it, what the client has not
-/// read yet.
+/// The maximum of resident memory: 12 MB at rest, a line of 16 MiB, the values from it, and the frames that
+/// the client has not read yet.
 const MOST_MB: f64 = 64.0;
 
-/// Most that is kept of it when the last line is answered, beyond what there was before the first: the pages in
-/// which the allocator had put small values.
+/// The maximum of extra memory after the last answer, compared with the start: the pages that contain small
+/// values of the allocator.
 const KEPT_MB: f64 = 24.0;
 
-/// How often alone, the bad lines, the well-formed ones and the other process take turns.
+/// The number of rounds of: alone, bad lines, well-formed lines, other process.
 const ROUNDS: usize = 5;
 
-/// Most that the good connection may wait: at p50 and p99 as a multiple of what it waits alone, at p99.9 of what
-/// it waits beside as many well-formed requests.
+/// The maximum wait of the good connection: at p50 and p99 as a multiple of its wait alone, at p99.9 of its
+/// wait next to well-formed requests.
 const MOST_WAIT: f64 = 2.0;
 
 /// One round trip of the good connection.
@@ -75,21 +74,21 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What came of sending some lines.
+/// The result of sending some lines.
 #[derive(Default)]
 struct Outcome {
-    /// Everything that came back.
+    /// All answers.
     answers: Vec<u8>,
-    /// The round trips of the good connection meanwhile.
+    /// The round trips of the good connection during that time.
     times: Vec<Duration>,
     took: Duration,
-    /// How many bytes were sent when.
+    /// The number of bytes sent, by time.
     pace: Vec<(usize, Duration)>,
     bytes: usize,
 }
 
 impl Outcome {
-    /// The times of a further round.
+    /// Adds the times of a further round.
     fn add(&mut self, round: Outcome) {
         self.times.extend(round.times);
         self.took += round.took;
@@ -97,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// A client that sends, and counts what comes back.
+/// A client that sends, and counts the answers.
 struct Sender<'a> {
     stream: UnixStream,
     socket: &'a Path,
@@ -105,10 +104,10 @@ struct Sender<'a> {
     begun: Instant,
     sent_lines: usize,
     sent_bytes: usize,
-    /// Short lines that are still to be sent: they are cut into pieces that end anywhere.
+    /// Short lines that wait to be sent: they are cut into pieces at any byte.
     held: Vec<u8>,
     pace: Vec<(usize, Duration)>,
-    /// When so many bytes may be sent, where that is given.
+    /// The earliest time for that many bytes, if given.
     after: &'a [(usize, Duration)],
 }
 
@@ -133,7 +132,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Waits until every line is answered: what comes before a flood and after it is not of it.
+    /// Waits until every line is answered, so that requests before and after a flood do not mix with it.
     fn wait(&mut self) {
         self.write_held();
         let until = Instant::now() + Duration::from_secs(60);
@@ -181,7 +180,7 @@ impl Sender<'_> {
     }
 }
 
-/// A connection that ends within a line is told so, and the others are none the wiser.
+/// A connection that ends within a line gets an error, and the others notice nothing.
 fn hang_up(socket: &Path, half: &[u8], expected: &Expected) {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(half).unwrap();
@@ -191,8 +190,8 @@ fn hang_up(socket: &Path, half: &[u8], expected: &Expected) {
     judge::holds(Kind::HungUp, expected, &answer).unwrap();
 }
 
-/// Sends `steps` on a further connection, whose input then ends within a line, while the good one goes on.
-/// They are sent to `another` process, where there is one.
+/// Sends `steps` on a further connection, whose input then ends within a line, while the good one continues.
+/// Sends them to the process `another`, if given.
 fn beside(
     good: &mut Peer,
     another: Option<&Peer>,
@@ -233,7 +232,7 @@ fn beside(
         while !done.load(Ordering::Acquire) {
             times.push(state(good));
             if begun.elapsed() > Duration::from_secs(300) {
-                // Whoever waits for it ends, and says what it has.
+                // Wakes the waiting thread, which reports its result.
                 good.child.kill().unwrap();
             }
         }
@@ -243,10 +242,10 @@ fn beside(
     Outcome { answers, times, took: begun.elapsed(), pace, bytes }
 }
 
-/// The half line with which such a connection ends.
+/// The half line that ends such a connection.
 const LAST: &[u8] = b"{:id \"last\" :kind";
 
-/// Every line is answered as it has to be, and the judge of that is awake.
+/// Checks that every line has its expected answer, and that the judge would notice errors.
 fn check(steps: &[Step], answers: &[u8], dice: &mut Dice) -> Result<(usize, usize), String> {
     let last = Step {
         kind: Kind::Half,
@@ -291,7 +290,7 @@ fn main() -> ExitCode {
     let (mut alone, mut orderly, mut elsewhere, mut hostile) =
         (Outcome::default(), Outcome::default(), Outcome::default(), Outcome::default());
     let (mut after, mut most) = (before, 0);
-    // In turn, so that what else the machine does meanwhile is in all of them.
+    // In turns, so that other load of the machine affects all of them.
     for part in lines::parts(&steps, ROUNDS) {
         alone.times.extend((0..10_000).map(|_| state(&mut good)));
         let bad = beside(&mut good, None, part, &mut dice, &[]);
@@ -373,7 +372,8 @@ fn main() -> ExitCode {
     {
         println!("| the last {name} | {:.1}× | {:.1}× | {:.1}× |", ratio[0], ratio[1], ratio[2]);
     }
-    // One time in a thousand there is no core free: that is so beside any load, and is held against one.
+    // One time in a thousand no core is free. That holds for any load, so p99.9 is compared with another
+    // load.
     for (name, ratio) in [("p50", to_alone[0]), ("p99", to_alone[1]), ("p99.9", to_orderly[2])] {
         if ratio > MOST_WAIT {
             failures.push(format!("at {name} the good connection waits {ratio:.1} times as long"));

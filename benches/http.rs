@@ -1,11 +1,10 @@
-//! Deltas from a server of models over HTTP, through the real release binary, to a reading client.
+//! Deltas from a model server over HTTP, through the real release binary, to a client that reads.
 //!
-//! `cargo bench --bench http` builds the program in release mode and prints tables; with
-//! `EDN_BRIDGE_PROGRAM` in the environment it measures that program instead. The server stands in this
-//! process and streams events as OpenAI-compatible ones do, each in a chunk of its own. Two things are
-//! measured: how long the program is at work for a delta where they come as fast as it takes them, and how
-//! long a single delta is under way, beside `cat`, which passes bytes from the same kind of connection on to
-//! the same kind of pipe and does nothing else.
+//! `cargo bench --bench http` builds the program in release mode and prints tables; `EDN_BRIDGE_PROGRAM` in
+//! the environment names another program to measure. The server runs in this process and streams events like
+//! OpenAI-compatible servers, each in its own chunk. Two things are measured: the program's processor time
+//! per delta at full speed, and the latency of a single delta compared with `cat`, which only passes bytes
+//! from the same kind of connection to the same kind of pipe.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,13 +34,13 @@ const WARM: usize = 500;
 const EVENT: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"},\"finish_reason\":null}]}\n\n";
 const LAST: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// An event with the frame that HTTP puts around it.
+/// An event with HTTP's chunk frame around it.
 fn chunk(text: &str) -> Vec<u8> {
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
-/// A bridge that asks the server, subscribed, with a prompt under way; and the connection on which the
-/// server is to answer.
+/// A bridge of that server with subscriptions and a running prompt, and the connection for the server's
+/// answer.
 fn asked() -> (Peer, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -82,7 +81,7 @@ fn main() {
     paced();
 }
 
-/// As fast as the program takes them.
+/// At full speed.
 fn streamed() {
     let (mut peer, mut server) = asked();
     let working = peer.at_work();
@@ -127,7 +126,7 @@ fn streamed() {
     );
 }
 
-/// One at a time: the next is sent when the last was read.
+/// One at a time: the next is sent once the last was read.
 fn paced() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -140,7 +139,7 @@ fn paced() {
     let (mut peer, mut server) = asked();
     let event = chunk(EVENT);
     let (mut passed, mut bridged) = (Vec::new(), Vec::new());
-    // In turns, so that what the machine does meanwhile falls on both.
+    // In turns, so that other load of the machine affects both.
     for round in 0..(PACED + WARM) / 100 {
         for _ in 0..100 {
             let begun = Instant::now();

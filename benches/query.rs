@@ -1,4 +1,4 @@
-//! What a query costs: twenty attributes of a session, joins over its messages at three sizes, parsing,
+//! The cost of queries: twenty attributes of a session, joins over its messages at three sizes, parsing,
 //! planning. `cargo bench --bench query` prints a table.
 
 #![allow(
@@ -67,7 +67,7 @@ fn world(messages: usize) -> Process {
     Process::new((0..messages).map(message).collect(), fact)
 }
 
-/// Median and least of many runs.
+/// Median and minimum of many runs.
 fn measure(rounds: usize, mut run: impl FnMut()) -> (Duration, Duration) {
     run();
     let mut times: Vec<Duration> = (0..rounds)
@@ -119,7 +119,7 @@ fn main() {
             black_box(parse(TWENTY).unwrap());
         }),
     );
-    // What grows with the messages is shown at three sizes: ten times as many may take ten times as long.
+    // Costs that grow with the messages, at three sizes: ten times as many may take ten times as long.
     for (text, what) in [
         (JOIN, "a join over all, 4 attributes"),
         (UNION, "a union over all, 2 branches"),

@@ -1,4 +1,4 @@
-//! How many deltas a second the scripted provider yields: it must be no bound of any load test.
+//! The scripted provider's deltas per second, which must not limit any load test.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 

@@ -1,13 +1,13 @@
-//! Mixed load on one process for a long time, and whether it stays the same.
+//! Drives one process with a mixed load for a long time and checks that its figures stay flat.
 //!
-//! `make soak` starts the real release binary and drives it for `EDN_BRIDGE_SOAK_SECONDS` (default 1,800):
-//! turns in ever new sessions, some aborted or interrupted, queries, switches and forks on the editor's connection,
-//! every tool call allowed (`--yolo`) and every entry on disk before it is acknowledged; guests that come
-//! and go, some of them without a word, one that stops reading, and one that sends lines that are bad
-//! (`EDN_BRIDGE_SOAK_PARTS` names some of `turns,guests,stopped,bad`, to look at one alone). Memory,
-//! descriptors, threads, live sessions, tasks and the time of a round trip are sampled, written to
-//! `soak.edn` and drawn to `soak.svg` in `EDN_BRIDGE_SOAK_DIR` (default `target/soak`). What it looks like
-//! in the second quarter is compared with the last one; the exit status says whether it is flat.
+//! `make soak` starts the real release binary and drives it for `EDN_BRIDGE_SOAK_SECONDS` (default 1,800).
+//! The load: turns in ever new sessions, some aborted or interrupted; queries, switches and forks on the
+//! editor's connection; clients that connect and leave, some in the middle of a line; one that stops reading;
+//! and one that sends bad lines. Every tool call is allowed (`--yolo`) and every entry is on disk before it
+//! is acknowledged. `EDN_BRIDGE_SOAK_PARTS` selects some of `turns,guests,stopped,bad`. Memory, descriptors,
+//! threads, live sessions, tasks and round-trip times are sampled, written to `soak.edn` and drawn to
+//! `soak.svg` in `EDN_BRIDGE_SOAK_DIR` (default `target/soak`). The bench compares the second quarter with
+//! the last one; its exit status says whether the figures are flat.
 
 #![allow(
     clippy::unwrap_used,
@@ -193,7 +193,7 @@ fn main() -> ExitCode {
         }
         over.store(true, Ordering::Release);
     });
-    // The editor's thread has dropped its ends: the process ends by itself.
+    // The editor's thread has closed its streams, so the process ends.
     let status = child.wait().unwrap();
     let verdicts = verdicts(&samples);
     std::fs::write(out.join("soak.svg"), draw(&samples)).unwrap();
@@ -209,7 +209,7 @@ fn main() -> ExitCode {
     if flat { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// An editor's day: turns, of which some are ended early, looks, new sessions, switches, forks.
+/// The editor's load: turns (some ended early), queries, new sessions, switches, forks.
 fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &Mutex<u64>) {
     let mut seq = 0u64;
     let mut sessions: VecDeque<String> = VecDeque::new();
@@ -230,7 +230,7 @@ fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &M
         if let Some(op) = end {
             editor.ask("e", op, "{}");
         }
-        // Whether the turn's last message was said before, or is cut off.
+        // Whether the turn's last message was repeated or is cut off.
         let asked = Instant::now();
         while editor.ask("g", "get_state", "{}") && !editor.line.contains(":is-streaming false") {
             assert!(asked.elapsed() < Duration::from_secs(60), "a turn does not end: {}", editor.line);
@@ -249,7 +249,7 @@ fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &M
                 }
             }
             2 => {
-                // To where it forked from, or to one that was put away long ago.
+                // To the session from which it was forked, or to one that was put away long ago.
                 let back = if round % 20 == 2 { sessions.back().cloned() } else { sessions.pop_front() };
                 if let Some(session) = back {
                     let done = editor.ask("w", "switch_session", &format!("{{:session-id {session:?}}}"));
@@ -268,7 +268,7 @@ fn edit(editor: &mut Wire<ChildStdout, ChildStdin>, over: &AtomicBool, turns: &M
     }
 }
 
-/// The text in a line from after `mark` to the next quote.
+/// The text in a line from `mark` to the next quote.
 fn text_after(line: &str, mark: &str) -> Option<String> {
     Some(line.split_once(mark)?.1.split_once('"')?.0.to_owned())
 }
@@ -292,7 +292,7 @@ fn come_and_go(socket: &Path, over: &AtomicBool) {
     }
 }
 
-/// A guest that wants everything and reads for a second only after each five.
+/// A guest with all topics that reads only for one second after every five.
 fn stop_reading(socket: &Path, over: &AtomicBool) {
     while !over.load(Ordering::Acquire) {
         let Ok(mut guest) = guest(socket) else { continue };
@@ -308,8 +308,8 @@ fn stop_reading(socket: &Path, over: &AtomicBool) {
     }
 }
 
-/// A guest that speaks badly, a hundred lines a second; in a new session each time, for one that is never left
-/// grows until it is full, and so does what is forked from it.
+/// A guest that sends a hundred bad lines per second. It uses new sessions, because a single one would grow
+/// until it is full, and so would its forks.
 fn send_badly(socket: &Path, over: &AtomicBool) {
     let mut dice = support::Dice(10);
     while !over.load(Ordering::Acquire) {
@@ -349,7 +349,7 @@ fn process(pid: u32) -> Sample {
     }
 }
 
-/// Name, unit included; the value of a sample; how much it may grow by factor and by sum.
+/// Name with unit, the sample's value, and its permitted growth as a factor and as a sum.
 const MEASURES: [(&str, fn(&Sample) -> f64, f64, f64); 7] = [
     ("resident memory, MB", |sample| sample.resident_mb, 1.1, 2.0),
     ("descriptors", |sample| sample.descriptors, 1.1, 10.0),
@@ -360,7 +360,7 @@ const MEASURES: [(&str, fn(&Sample) -> f64, f64, f64); 7] = [
     ("ping p99, µs", |sample| sample.ping_p99_us, 2.0, 2000.0),
 ];
 
-/// Of each measure its middle in the second quarter and in the last, and whether they are alike.
+/// Each measure's median in the second quarter and in the last, and whether the two agree.
 fn verdicts(samples: &[Sample]) -> Vec<(&'static str, f64, f64, bool)> {
     let quarter = samples.len() / 4;
     let middle = |part: &[Sample], value: fn(&Sample) -> f64| {
@@ -399,7 +399,7 @@ fn data(samples: &[Sample]) -> String {
     text + "]\n"
 }
 
-/// One panel for each measure, one below the other.
+/// One panel per measure, below each other.
 fn draw(samples: &[Sample]) -> String {
     const WIDTH: f64 = 760.0;
     const HEIGHT: f64 = 90.0;

@@ -1,5 +1,5 @@
-//! The store, measured: appends beside the device's own sync, opening, forking, listing, searching, and
-//! the memory of sessions at rest.
+//! The store's figures: appends compared with the device's own sync, opening, forking, listing, searching,
+//! and the memory of idle sessions.
 //!
 //! `cargo bench --no-default-features --features index --bench store [-- NAME…]`; figures are medians.
 
@@ -42,7 +42,8 @@ fn main() {
             bench();
         }
     };
-    // First: what the others give back, a process keeps, and sessions at rest would seem to need nothing.
+    // Runs first: a process keeps the memory that the other parts free, and idle sessions would seem to need
+    // none.
     run("rest", rest);
     run("append", append);
     run("open", open);
@@ -172,7 +173,7 @@ fn list() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(dir.path(), Durability::Full).unwrap();
     for n in 0..SESSIONS {
-        // Written plainly: what is measured is reading.
+        // Written directly, because only reading is measured.
         let mut header = header(&format!("s-{n:06}"));
         header.cwd = format!("/project/{}", n % 20).into();
         let folder = store.project_dir(Path::new(&*header.cwd));

@@ -1,10 +1,9 @@
-//! The real release binary beside `cat`, in one run: start-up, round trip, pipelining, memory, deltas, a
-//! client that stops reading, many sessions and connections.
+//! The real release binary compared with `cat`, in one run: start-up, round trips, pipelining, memory,
+//! deltas, a client that stops reading, many sessions and connections.
 //!
-//! `cargo bench --bench wire` builds the program in release mode and prints a table; with
-//! `EDN_BRIDGE_PROGRAM` in the environment it measures that program instead. `cat` is the floor:
-//! a process that does nothing but pass bytes on. The two are measured in turns, so that what the
-//! machine does meanwhile falls on both.
+//! `cargo bench --bench wire` builds the program in release mode and prints a table; `EDN_BRIDGE_PROGRAM` in
+//! the environment names another program to measure. `cat` is the lower limit: a process that only passes
+//! bytes on. The two are measured in turns, so that other load of the machine affects both.
 
 #![allow(
     clippy::unwrap_used,
@@ -120,8 +119,8 @@ fn main() {
     );
 }
 
-/// The time of a request and its answer. Client and server share a processor, or each has one of its own: where
-/// the system puts them by itself decides more than what they do, since to wake an idle processor takes longest.
+/// The time of a request and its answer. Client and server share a processor, or each has its own. The
+/// system's own placement would matter more than their work, because waking an idle processor takes longest.
 fn round_trips(script: &str) {
     let requests = [
         ("ping", "{:id \"p\" :kind :request :op \"ping\" :params {}}\n".to_owned()),
@@ -138,7 +137,7 @@ fn round_trips(script: &str) {
         println!(
             "\n| round trip over pipes, {name} | p50 | p99 | p99.9 | p50 / cat | p99 / cat |\n|---|---|---|---|---|---|"
         );
-        // What is started inherits it.
+        // Child processes inherit it.
         run_on(server);
         let mut cat = Peer::cat();
         let mut peer = Peer::bridge(script, &[]);
@@ -160,7 +159,8 @@ fn round_trips(script: &str) {
     run_on(&processors);
 }
 
-/// The processors that this thread may run on; where the system does not tell, it decides.
+/// The processors of this thread; empty if the system does not report them, which leaves the choice to the
+/// system.
 fn processors() -> Vec<usize> {
     #[cfg(target_os = "linux")]
     {
@@ -172,7 +172,7 @@ fn processors() -> Vec<usize> {
     vec![0]
 }
 
-/// Has this thread, and what it starts from here on, run on these alone.
+/// Limits this thread and its later child processes to these processors.
 fn run_on(processors: &[usize]) {
     #[cfg(target_os = "linux")]
     {
@@ -185,8 +185,8 @@ fn run_on(processors: &[usize]) {
     let _ = processors;
 }
 
-/// From a prompt to the first word of its answer, with everything in between: the message on disk, the
-/// turn's stages, the provider's first byte, the wire.
+/// From a prompt to the first word of its answer, including: the message on disk, the turn's stages, the
+/// provider's first byte, the wire.
 fn first_word() {
     let mut peer = Peer::bridge("{:turns [{:steps [{:delta \"word\"}]}]}", &[]);
     peer.ask(HANDSHAKE);
@@ -203,7 +203,7 @@ fn first_word() {
     times("to the first word of its answer", taken, None);
 }
 
-/// A client that stops reading in the middle of a turn, and another one beside it.
+/// A client that stops reading in the middle of a turn, and a second client.
 fn stopped() {
     let mut peer =
         Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"), &[]);
@@ -256,7 +256,7 @@ fn stopped() {
     times("beside it", beside, Some(&alone));
 }
 
-/// What a connection and a session cost that nothing happens to.
+/// The cost of an idle connection and of an idle session.
 fn many() {
     let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
     peer.ask(HANDSHAKE);
@@ -264,7 +264,7 @@ fn many() {
     let guests: Vec<UnixStream> = (0..GUESTS).map(|_| peer.guest()).collect();
     let connected = peer.resident();
     drop(guests);
-    // Another process: what the connections took is not given back, and sessions would take it.
+    // Another process, because sessions would reuse the memory of the closed connections.
     let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
     peer.ask(HANDSHAKE);
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/message\"]}}\n");
@@ -278,7 +278,7 @@ fn many() {
         }
         peer.resident()
     };
-    // The first ones also take what is there once.
+    // The first ones also include one-time costs.
     let before = sessions(SESSIONS / 20);
     let after = sessions(SESSIONS);
     println!("\n| resident memory for each of many | |\n|---|---|");
@@ -289,8 +289,8 @@ fn many() {
     );
 }
 
-/// A turn, told with all that clients are told, with one live session and with many: each is in the list that a
-/// turn's beginning and end tell.
+/// A turn, with all its events, with one live session and with many. The events at its start and end list all
+/// live sessions.
 fn among_many() {
     let taken = |sessions: usize| -> Vec<Duration> {
         let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
@@ -305,7 +305,7 @@ fn among_many() {
                 peer.send("{:id \"p\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
                 while !peer.line().contains(":event \"assistant/message\"") {}
                 let took = begun.elapsed();
-                // What follows it is no part of the next one.
+                // Later events do not belong to the next round.
                 while !peer.line().contains(":event \"context/updated\"") {}
                 took
             })
@@ -318,9 +318,9 @@ fn among_many() {
     times(&format!("with {SESSIONS}"), taken(SESSIONS), Some(&alone));
 }
 
-/// Requests per second when they are sent without waiting for answers.
+/// Requests per second without waiting for answers.
 fn pipelined(peer: &mut Peer) -> f64 {
-    // Far below the bound of pending requests' lifetime: a ping is answered as it is read.
+    // Stays far below the bound of pending requests, because a ping is answered as it is read.
     let request = "{:id \"p\" :kind :request :op \"ping\" :params {}}\n";
     let burst = request.repeat(PIPELINED);
     let mut stdin = peer.input();

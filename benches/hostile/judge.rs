@@ -1,4 +1,4 @@
-//! Holds what came back against what had to, answer by answer.
+//! Compares the answers with the expected ones.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use edn_bridge::value::Value;
 
 use crate::lines::{Expected, Kind, Refusal, Step};
 
-/// Is every line answered, in its place, by what it has to be answered with? Floods are answered by id, in any
-/// order, since what they ask for is done beside the connection.
+/// Checks that every line has its expected answer, in order. Answers to a flood are matched by id in any
+/// order, because requests run concurrently.
 ///
 /// # Errors
-/// The first answer that is not right.
+/// The first wrong answer.
 pub fn judge<'a>(
     steps: impl Iterator<Item = &'a Step>,
     mut answers: impl Iterator<Item = &'a [u8]>,
@@ -54,7 +54,7 @@ pub fn judge<'a>(
     }
 }
 
-/// Is `answer` what was expected?
+/// Checks one answer.
 pub fn holds(kind: Kind, expected: &Expected, answer: &[u8]) -> Result<(), String> {
     let frame = read(answer)?;
     let same = match expected {
@@ -83,8 +83,8 @@ pub fn holds(kind: Kind, expected: &Expected, answer: &[u8]) -> Result<(), Strin
     if same { Ok(()) } else { Err(format!("{kind:?}: expected {expected:?}, got {}", shown(answer))) }
 }
 
-/// Does this judge notice an answer that is missing, one that comes twice, and one that stands in another's
-/// place? Tried on answers that it found right.
+/// Checks that this judge notices a missing answer, a duplicate, and one in the place of another. Modifies
+/// answers that it found correct.
 ///
 /// # Errors
 /// What it did not notice.
@@ -93,7 +93,7 @@ pub fn bites(
     answers: &[&[u8]],
     places: impl Iterator<Item = usize>,
 ) -> Result<usize, String> {
-    // In a flood any order is right.
+    // Any order is correct in a flood.
     let mut ordered = Vec::new();
     for step in steps {
         let any = matches!(step.expected.first(), Some(Expected::ResponseOrFull(_)));

@@ -1,5 +1,4 @@
-//! The real release binary as a subprocess, for the benchmarks that drive it: start it, ask it, look at its
-//! memory.
+//! The real release binary as a subprocess, for the benchmarks: starts it, sends requests, reads its memory.
 
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
@@ -12,13 +11,13 @@ use std::time::{Duration, Instant};
 
 pub const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
 
-/// `edn-bridge serve` with its state below `dir`, answering from `script`. With `EDN_BRIDGE_PROGRAM` in the
-/// environment that program is started instead of the one that was just built.
+/// `edn-bridge serve` with its state below `dir` and answers from `script`. `EDN_BRIDGE_PROGRAM` in the
+/// environment names another program to start.
 pub fn serve(dir: &Path, script: &str) -> Command {
     serve_with(dir, "--script", script)
 }
 
-/// The same with another option, which names a file of that text.
+/// The same with another option, which names a file with that text.
 pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
     let path = dir.join("given.edn");
     std::fs::write(&path, text).unwrap();
@@ -29,7 +28,7 @@ pub fn serve_with(dir: &Path, option: &str, text: &str) -> Command {
     command
 }
 
-/// The socket of a bridge whose state is below `dir`. It is there a moment after the first answer.
+/// The socket of a bridge whose state is below `dir`. It appears shortly after the first answer.
 pub fn socket(dir: &Path) -> PathBuf {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -46,7 +45,7 @@ pub fn socket(dir: &Path) -> PathBuf {
 /// A subprocess that answers lines with lines.
 pub struct Peer {
     pub child: Child,
-    /// Gone once the peer was asked to end.
+    /// `None` once the peer was asked to end.
     stdin: Option<ChildStdin>,
     pub stdout: BufReader<ChildStdout>,
     line: String,
@@ -55,7 +54,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The bridge, with further `arguments`; its handshake is still to be done.
+    /// The bridge with further `arguments`, without a handshake.
     pub fn bridge(script: &str, arguments: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut command = serve(dir.path(), script);
@@ -63,14 +62,14 @@ impl Peer {
         Self::start(command, dir)
     }
 
-    /// The bridge with a configuration of its user's.
+    /// The bridge with a user's configuration.
     pub fn configured(config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let command = serve_with(dir.path(), "--config", config);
         Self::start(command, dir)
     }
 
-    /// The floor: a process that does nothing but pass bytes on.
+    /// The lower limit: a process that only passes bytes on.
     pub fn cat() -> Self {
         Self::start(Command::new("cat"), tempfile::tempdir().unwrap())
     }
@@ -86,12 +85,12 @@ impl Peer {
         self.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
-    /// A second handle on its standard input, for writing from another thread.
+    /// A second handle on its standard input, for writes from another thread.
     pub fn input(&self) -> std::fs::File {
         std::fs::File::from(self.stdin.as_ref().unwrap().as_fd().try_clone_to_owned().unwrap())
     }
 
-    /// Closes its standard input, reads what it still says and waits for its end.
+    /// Closes its standard input, reads its remaining output and waits for its end.
     pub fn end(&mut self) -> ExitStatus {
         self.stdin = None;
         std::io::copy(&mut self.stdout, &mut std::io::sink()).unwrap();
@@ -106,12 +105,12 @@ impl Peer {
         &self.line
     }
 
-    /// The line that came last.
+    /// The last line.
     pub fn last(&self) -> &str {
         &self.line
     }
 
-    /// Sends a line and waits for one. How long that took.
+    /// Sends a line, waits for one, and returns the time that took.
     pub fn ask(&mut self, text: &str) -> Duration {
         let begun = Instant::now();
         self.send(text);
@@ -119,7 +118,7 @@ impl Peer {
         begun.elapsed()
     }
 
-    /// A further connection, over the socket, with its handshake done.
+    /// A further connection over the socket, after its handshake.
     pub fn guest(&self) -> UnixStream {
         let mut stream = UnixStream::connect(socket(self.dir.path())).unwrap();
         stream.write_all(HANDSHAKE.as_bytes()).unwrap();
@@ -129,15 +128,15 @@ impl Peer {
         stream
     }
 
-    /// Of the resident memory the part that is the process's own, in bytes: the rest are pages of the
-    /// program's file and its libraries, as many as the system found it handy to map.
+    /// The process's own part of the resident memory, in bytes. The rest are pages of the program's file and
+    /// its libraries, as many as the system chose to map.
     pub fn own(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0");
         line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
     }
 
-    /// The time that it was at work, all its threads together.
+    /// The processor time of all its threads.
     pub fn at_work(&self) -> Duration {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
         let nanos = tasks.filter_map(|task| {
@@ -147,7 +146,7 @@ impl Peer {
         Duration::from_nanos(nanos.sum())
     }
 
-    /// The most resident memory that it ever had, in bytes.
+    /// The maximum of its resident memory so far, in bytes.
     pub fn most_resident(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
@@ -168,7 +167,7 @@ impl Drop for Peer {
     }
 }
 
-/// The same numbers in every run (xorshift64).
+/// The same sequence of numbers in every run (xorshift64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -183,18 +182,18 @@ impl Dice {
         (self.roll() % bound as u64) as usize
     }
 
-    /// At least one byte, and at most `most`.
+    /// Between one and `most` bytes.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         (0..self.below(most) + 1).map(|_| self.roll() as u8).collect()
     }
 }
 
-/// The part of the sorted times that is at most this long.
+/// The quantile `part` of sorted times.
 pub fn quantile(sorted: &[Duration], part: f64) -> Duration {
     sorted[((sorted.len() - 1) as f64 * part) as usize]
 }
 
-/// Prints a row: the middle, the slow ones, and both beside a floor. Returns the times sorted.
+/// Prints a row: the median, the slow ones, and both compared with a floor. Returns the sorted times.
 pub fn times(label: &str, mut times: Vec<Duration>, floor: Option<&[Duration]>) -> Vec<Duration> {
     times.sort();
     let parts = [0.5, 0.99, 0.999].map(|part| quantile(&times, part));

@@ -1,4 +1,4 @@
-//! What is read and written: generated, the same in every run, and the files of `EDN_DATA`.
+//! The data to read and write: generated, identical in every run, and the files of `EDN_DATA`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ const WORDS: [&str; 24] = [
     "was", "written", "while", "nothing", "waits", "for", "long", "in", "between", "two", "frames",
 ];
 
-/// Numbers that are the same in every run (xorshift).
+/// Numbers that are identical in every run (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -49,7 +49,7 @@ pub fn rows() -> Vec<Row> {
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             let name = name.rsplit("__").next().unwrap_or_default().chars().take(20).collect();
-            // A file of many forms is read form by form: not all readers take several.
+            // A file of many forms is read form by form, because not all readers support several.
             let (mut edn, mut texts, mut start) = (Vec::new(), Vec::new(), 0);
             let mut reader = edn_bridge::edn::Reader::with(
                 text.as_bytes(),
@@ -101,7 +101,7 @@ pub fn requests() -> Vec<String> {
     (0..20_000).map(line).collect()
 }
 
-/// One frame of 1 MB that brings a session back: messages, tool calls and their output.
+/// One frame of 1 MB for a resumed session: messages, tool calls and their output.
 fn rehydration() -> Row {
     let mut random = Random(11);
     let (mut edn, mut json) = (String::new(), String::new());
@@ -156,7 +156,7 @@ fn rehydration() -> Row {
     Row { name: "rehydration".into(), edn: vec![edn], json: vec![json] }
 }
 
-/// 2 MB of small collections in each other, sets among them.
+/// 2 MB of nested small collections, including sets.
 fn nested() -> Row {
     let mut random = Random(13);
     let (mut edn, mut json) = ("[".to_owned(), "[".to_owned());
@@ -243,7 +243,7 @@ fn tree(random: &mut Random, depth: u64, edn: &mut String, json: &mut String) {
     }
 }
 
-/// A value as JSON, keys and all else that JSON has no word for as strings.
+/// A value as JSON. Keys, and values that JSON lacks, become strings.
 fn json(value: &edn_bridge::value::Value<'_>) -> String {
     use edn_bridge::value::Value;
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();

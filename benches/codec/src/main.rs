@@ -1,8 +1,8 @@
-//! The codec beside other readers and writers, in one run, on the same data.
+//! The codec compared with other readers and writers, in one run, on the same data.
 //!
-//! Each row is read by all of them in turn, round after round, and the best round of each counts: what
-//! disturbs the machine disturbs them all. Prints megabytes a second, the ratio to `clojure-reader`, and,
-//! where valgrind is installed, the instructions that a byte costs this codec.
+//! All of them process each row in turn, round after round, and the best round of each counts, so that other
+//! load of the machine affects all. Prints megabytes per second, the ratio to `clojure-reader` and, if
+//! valgrind is installed, this codec's instructions per byte.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 mod data;
 
-/// How long each reader is measured on each row.
+/// The time for each reader on each row.
 const BUDGET: Duration = Duration::from_millis(500);
 
 /// One row: the same data as EDN and as JSON, cut into inputs.
@@ -85,7 +85,7 @@ fn print_row(name: &str, rates: Vec<(&'static str, f64)>) {
     println!();
 }
 
-/// The best rate of each work, in megabytes a second.
+/// The best rate of each reader, in megabytes per second.
 fn compare(mut works: Vec<Work<'_>>) -> Vec<(&'static str, f64)> {
     let mut best = vec![Duration::MAX; works.len()];
     let mut spent = Duration::ZERO;
@@ -295,7 +295,8 @@ fn requests(lines: &[String]) -> Vec<Work<'_>> {
     ]
 }
 
-/// Reads, or with a negative count writes, the row that often, and does nothing else: run under callgrind.
+/// Reads the row that often, or writes it for a negative count, and does nothing else. Run it under
+/// callgrind.
 fn count(name: &str, passes: i64) {
     let Some(row) = data::rows().into_iter().find(|row| row.name == name) else { return };
     let values: Vec<_> = row.edn.iter().filter_map(|it| edn::read_one(it.as_bytes()).ok()).collect();
