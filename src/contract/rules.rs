@@ -21,27 +21,24 @@ use crate::value::{Map, Value};
 pub const RULES: &[(&str, &str)] = &[
     (
         "frame.edn",
-        "Every line of the server is one EDN map with keywords as keys, and nothing else is written.",
+        "Every line of the server is one EDN map with keywords as keys, and the server writes nothing else.",
     ),
     (
         "frame.plain",
-        "No tagged literal, ratio, character or namespaced-map shorthand in the server's frames.",
+        "The server's frames contain no tagged literal, ratio, character or namespaced-map shorthand.",
     ),
-    ("frame.round-trip", "What a frame says is plain data: written and read again it is equal."),
-    ("frame.response", "A response has :id :kind :op :ok, perhaps :data, and no other key."),
+    ("frame.round-trip", "A frame is plain data: written and read again, it is equal."),
+    ("frame.response", "A response has :id :kind :op :ok, optionally :data, and no other key."),
     (
         "frame.error",
-        "An error has :kind :error-code :error-message, perhaps :id :op :retryable :data, and no other key.",
+        "An error has :kind :error-code :error-message, optionally :id :op :retryable :data, and no other key.",
     ),
-    ("frame.event", "An event has :kind :event :data, perhaps :id :seq :ts, and no other key."),
-    ("frame.error-code", "Every :error-code is one of the catalogue's."),
-    ("frame.topic", "Every :event is one of the catalogue's topics."),
+    ("frame.event", "An event has :kind :event :data, optionally :id :seq :ts, and no other key."),
+    ("frame.error-code", "Every :error-code is in the catalogue."),
+    ("frame.topic", "Every :event is a topic of the catalogue."),
     ("frame.seq", "The :seq of a connection's events is 1, 2, 3 and so on, without a gap."),
     ("frame.ts", "The :ts of an event is an RFC 3339 UTC string."),
-    (
-        "frame.answered-once",
-        "A request is answered by one response or error with its id, once, and its op is echoed.",
-    ),
+    ("frame.answered-once", "A request gets exactly one response or error with its id, which echoes its op."),
     ("frame.cause", "The :id of an event is the id of a request of this connection."),
     ("frame.before-subscribe", "No event is sent before the first subscribe."),
     ("frame.offset", "The :offset of a session's events never goes back."),
@@ -69,7 +66,7 @@ pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
 pub fn rules() -> impl Iterator<Item = (String, String)> {
     let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
     let answers = OPS.iter().map(|op| {
-        let about = format!("Every answer to {} has its keys, or is an error that it may meet.", op.name);
+        let about = format!("Every answer to {} has its keys, or is one of its errors.", op.name);
         (format!("answer.{}", op.name), about)
     });
     let topics = TOPICS.iter().map(|topic| {
@@ -79,7 +76,7 @@ pub fn rules() -> impl Iterator<Item = (String, String)> {
         )
     });
     let kinds = INTERACTION_KINDS.iter().map(|(kind, _)| {
-        (format!("kind.{kind}"), format!("Every question of kind {kind} has its payload's keys."))
+        (format!("kind.{kind}"), format!("Every question of kind {kind} has the keys of its payload."))
     });
     general.chain(answers).chain(topics).chain(kinds)
 }

@@ -66,13 +66,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.known",
-        about: "Every catalogued command is known, and what it answers with is of a catalogued type.",
+        about: "Every catalogued command is known, and its outcome has a catalogued type.",
         needs: COMMAND,
         run: known,
     },
     Check {
         name: "command.unknown",
-        about: "An unknown command is request/unknown-command with the nearest names, and the model is not asked.",
+        about: "An unknown command is request/unknown-command with the most similar names, and the model is not called.",
         needs: &[Need::Op("command"), Need::Op("prompt"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -103,7 +103,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.in-a-prompt",
-        about: "A command in `prompt` is a command: its outcome comes, and no turn begins.",
+        about: "A command in `prompt` runs as a command: its outcome arrives, and no turn starts.",
         needs: &[Need::Op("prompt"), Need::Op("command"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -115,7 +115,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.text-is-text",
-        about: "A path, a slash in the middle, and two slashes at the start are text; of the two one is written.",
+        about: "A path, a slash in the middle, and two slashes at the start are text; the two become one.",
         needs: &[Need::Op("prompt"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -136,7 +136,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.direct-forms",
-        about: "Direct forms answer with their fixed texts.",
+        about: "Direct forms have fixed texts as their outcomes.",
         needs: COMMAND,
         run: |probe| {
             for (command, due) in DIRECT {
@@ -151,7 +151,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.thinking-takes-effect",
-        about: "`/thinking` with a level sets it; with another word it sets nothing.",
+        about: "`/thinking` with a level sets it; any other word sets nothing.",
         needs: &[Need::Op("command"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -195,7 +195,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.beside-a-turn",
-        about: "Commands are served beside a running turn.",
+        about: "Commands are served during a running turn.",
         needs: &[Need::Script, Need::Op("command"), Need::Op("prompt"), Need::Op("abort")],
         run: |probe| {
             let script = "{:turns [{:steps [{:delta \"part\"} {:sleep-ms 60000}]}]}";
@@ -212,7 +212,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "command.list",
-        about: "`get_commands` tells every catalogued command.",
+        about: "`get_commands` lists every catalogued command.",
         needs: &[Need::Op("get_commands")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -227,7 +227,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.shape",
-        about: "A command that needs a choice asks for it with the canonical action model.",
+        about: "A command that needs a choice requests it with the canonical action model.",
         needs: COMMAND,
         run: |probe| {
             for (command, name, prompt) in CHOICES {
@@ -240,7 +240,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.items",
-        about: "The values of an action's items are of the shape that its name says.",
+        about: "The values of an action's items have the shape for its name.",
         needs: COMMAND,
         run: |probe| {
             for (command, name, _) in CHOICES {
@@ -266,7 +266,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.submit-thinking-level",
-        about: "A level that is chosen is set.",
+        about: "A chosen level is set.",
         needs: ACTION,
         run: |probe| {
             let (mut peer, _) = chooser(probe)?;
@@ -277,7 +277,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.submit-model",
-        about: "A model that is chosen is set.",
+        about: "A chosen model is set.",
         needs: ACTION,
         run: |probe| {
             let (mut peer, _) = chooser(probe)?;
@@ -291,7 +291,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.submit-session",
-        about: "A live session that is chosen is entered, and an entry that is chosen is forked.",
+        about: "A chosen live session gets the focus, and a chosen entry is forked.",
         needs: &[
             Need::Op("command"),
             Need::Op("frontend_action_result"),
@@ -320,7 +320,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.submit-resume",
-        about: "A session that is chosen by its path is entered.",
+        about: "A session that is chosen by its path gets the focus.",
         needs: &[
             Need::Op("command"),
             Need::Op("frontend_action_result"),
@@ -342,7 +342,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.cancelled",
-        about: "A choice that is cancelled, or failed, changes nothing and is over.",
+        about: "A cancelled or failed choice changes nothing and is closed.",
         needs: ACTION,
         run: |probe| {
             for status in ["cancelled", "failed"] {
@@ -361,7 +361,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.answered-once",
-        about: "A choice is answered once.",
+        about: "A choice can be answered only once.",
         needs: ACTION,
         run: |probe| {
             let (mut peer, _) = chooser(probe)?;
@@ -384,7 +384,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "action.misfit",
-        about: "A value that does not fit the action changes nothing, and that is told: as request/invalid-params, or as a command-result of type error.",
+        about: "An invalid value changes nothing and is reported as request/invalid-params, or as a command-result of type error.",
         needs: ACTION,
         run: |probe| {
             for value in ["\"loud\"", "{}", "nil"] {

@@ -9,7 +9,7 @@ use crate::value::Value;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "envelope.not-a-map",
-        about: "A form that is no map is protocol/invalid-envelope.",
+        about: "A form that is not a map is protocol/invalid-envelope.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "envelope.extra-keys",
-        about: "A request with a key that is not its own is protocol/invalid-envelope.",
+        about: "A request with an unknown key is protocol/invalid-envelope.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -69,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "envelope.minimal",
-        about: "A request without :params is served as with an empty map.",
+        about: "A request without :params is served like one with an empty map.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -81,7 +81,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "envelope.key-order",
-        about: "The order of a request's keys, and blanks between them, mean nothing.",
+        about: "The order of a request's keys, and blanks between them, have no effect.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -93,7 +93,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "id.not-a-string",
-        about: "An :id that is empty or no string is request/invalid-id, and is not echoed.",
+        about: "An :id that is empty or not a string is request/invalid-id, and is not echoed.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -144,7 +144,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "op.not-a-string",
-        about: "An :op that is empty or no string is request/invalid-op, with the :id.",
+        about: "An :op that is empty or not a string is request/invalid-op, with the :id.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -159,7 +159,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "op.unknown",
-        about: "An op that is not in the catalogue is request/op-not-supported with :supported-ops.",
+        about: "An op outside the catalogue is request/op-not-supported with :supported-ops.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -207,7 +207,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "params.not-a-map",
-        about: "Params that are no map are request/invalid-params, for every op.",
+        about: "Params that are not a map are request/invalid-params, for every op.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;

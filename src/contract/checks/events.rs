@@ -35,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subscribe.named",
-        about: "Named topics are added to those that the connection has.",
+        about: "Named topics are added to the connection's topics.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -68,7 +68,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subscribe.nothing-ignored",
-        about: "Where every topic is catalogued nothing is told as ignored.",
+        about: "If every topic is catalogued, :ignored is absent or empty.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subscribe.snapshots",
-        about: "The response comes first, then the snapshots of the topics asked for.",
+        about: "The response comes first, then the snapshots of the requested topics.",
         needs: &[Need::Op("get_state")],
         run: |probe| {
             for snapshot in ["session/updated", "footer/updated", "context/updated"] {
@@ -95,7 +95,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "unsubscribe.named",
-        about: "`unsubscribe` takes the named topics away and leaves the others.",
+        about: "`unsubscribe` removes the named topics and keeps the others.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -108,7 +108,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "unsubscribe.all",
-        about: "`unsubscribe` without topics, or with an empty list, takes all away, and no event comes any more.",
+        about: "`unsubscribe` without topics, or with an empty list, removes all, and no further event arrives.",
         needs: &[Need::Op("set_session_name")],
         run: |probe| {
             for params in ["{}", "{:topics []}"] {
@@ -122,7 +122,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "unsubscribe.last",
-        about: "Taking the last topic away leaves none; it does not bring all back.",
+        about: "Removing the last topic leaves none; it does not restore all.",
         needs: &[Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -134,7 +134,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.not-before-subscribe",
-        about: "Whatever happens, no event is sent before the first subscribe.",
+        about: "No event is sent before the first subscribe.",
         needs: &[Need::Op("set_session_name"), Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -144,7 +144,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.filtered",
-        about: "Only events of subscribed topics come.",
+        about: "Only events of subscribed topics arrive.",
         needs: &[Need::Op("prompt"), Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -158,7 +158,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.focus",
-        about: "Events of another session than the focus come only on the topics that concern any session.",
+        about: "Events of sessions outside the focus arrive only on the topics for every session.",
         needs: &[
             Need::Op("new_session"),
             Need::Op("prompt"),
@@ -169,7 +169,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.cause",
-        about: "Events that a request caused carry its id.",
+        about: "An event carries the id of the request that caused it.",
         needs: &[Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -212,7 +212,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.order",
-        about: "Events of a session come in the order in which they happened.",
+        about: "Events of a session arrive in the order in which they happened.",
         needs: &[Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -227,13 +227,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.slow-reader",
-        about: "A client that does not read loses no text: merged deltas hold all of it, in order.",
+        about: "A client that does not read loses no text: merged deltas contain all of it, in order.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: slow_reader,
     },
     Check {
         name: "events.slow-snapshots",
-        about: "To a client that reads late no answer is lost, and the last snapshot says how things stand.",
+        about: "A client that reads late loses no answer, and its last snapshot is current.",
         needs: &[Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -261,7 +261,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.merged-told",
-        about: "A client that was slow and wants to know is told by a diagnostic, once it has caught up, that something was merged.",
+        about: "A slow client that requested it gets a diagnostic about merged events once it has caught up.",
         needs: MERGED,
         run: |probe| {
             let (mut peer, told) = merged(probe, "\"diagnostic\"")?;
@@ -271,7 +271,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.merged-not-told",
-        about: "A client that was slow and does not want to know is told nothing of it.",
+        about: "A slow client that did not request it gets no diagnostic about merged events.",
         needs: MERGED,
         run: |probe| {
             let (mut peer, told) = merged(probe, "")?;
@@ -282,7 +282,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.nothing-merged",
-        about: "A client that keeps up is told of nothing that was merged.",
+        about: "A client that keeps up gets no diagnostic about merged events.",
         needs: &[Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -297,25 +297,25 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "events.nobody-waits",
-        about: "A failure that no request waits for is told by the topic error, and the server goes on.",
+        about: "A failure outside a pending request is reported on the topic error, and the server continues.",
         needs: &[Need::Script, Need::State, Need::Op("follow_up"), Need::Op("get_state")],
         run: nobody_waits,
     },
     Check {
         name: "ack.newest-output",
-        about: "Beyond the window a newer tool/update of a call replaces the one that waits.",
+        about: "Beyond the window a newer tool/update of a call replaces the waiting one.",
         needs: REPLACED,
         run: |probe| replaced(probe, "tool/update", ""),
     },
     Check {
         name: "ack.newest-job",
-        about: "Beyond the window a newer job/updated of a job replaces the one that waits.",
+        about: "Beyond the window a newer job/updated of a job replaces the waiting one.",
         needs: REPLACED,
         run: |probe| replaced(probe, "job/updated", ":background true"),
     },
     Check {
         name: "ack.answer",
-        about: "`ack` takes the seq of what was shown.",
+        about: "`ack` accepts the seq of the last shown event.",
         needs: &[Need::Op("ack")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -327,7 +327,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "ack.credit",
-        about: "With flow-credit the events still come, and an ack lets more of them through.",
+        about: "With flow-credit events still arrive, and an ack releases more.",
         needs: &[Need::Script, Need::Feature("flow-credit"), Need::Op("prompt"), Need::Op("ack")],
         run: |probe| {
             let script = "{:turns [{:steps [{:deltas 500 :of \"ab\"}]}]}";
@@ -344,7 +344,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "ack.window",
-        about: "With flow-credit, who shows nothing is sent a window of deltas one by one and the rest merged.",
+        about: "With flow-credit, a client that shows nothing gets one window of separate deltas and the rest merged.",
         needs: &[Need::Script, Need::Feature("flow-credit"), Need::Op("prompt"), Need::Op("ack")],
         run: |probe| {
             let script = "{:turns [{:steps [{:deltas 5000 :of \"ab\"}]}]}";

@@ -8,7 +8,7 @@ use crate::value::Value;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "framing.blank-line",
-        about: "A line without a form is refused and the connection goes on.",
+        about: "A line without a form is refused, and the connection continues.",
         needs: &[],
         run: |probe| refused(probe, &[b"", b"   ", b", ,", b"; comment"]),
     },
@@ -37,25 +37,25 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "framing.too-long",
-        about: "A line over the limit is refused and skipped; one at the limit is taken.",
+        about: "A line over the limit is refused and skipped; one at the limit is accepted.",
         needs: &[],
         run: line_length,
     },
     Check {
         name: "framing.too-deep",
-        about: "A form nested over the limit is refused; one at the limit is taken.",
+        about: "A form nested over the limit is refused; one at the limit is accepted.",
         needs: &[],
         run: depth,
     },
     Check {
         name: "framing.too-many-values",
-        about: "A line with more values than the limit is refused under its id; one at the limit is taken.",
+        about: "A line with more values than the limit is refused under its id; one at the limit is accepted.",
         needs: &[],
         run: values,
     },
     Check {
         name: "framing.carriage-return",
-        about: "A carriage return before the line feed is no part of the line.",
+        about: "A carriage return before the line feed is not part of the line.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -87,7 +87,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "framing.recovers",
-        about: "Bad lines between good ones cost the good ones nothing.",
+        about: "Bad lines between good ones do not affect the good ones.",
         needs: &[],
         run: recovers,
     },

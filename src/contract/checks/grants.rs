@@ -19,7 +19,7 @@ const TEXT: &str = "{:steps [{:delta \"end\"}]}";
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "grant.asked",
-        about: "A call outside its stage's tools is asked about before anything else is: bound to execution, attempt, proposal, tool and digest, the arguments themselves held back.",
+        about: "A call outside its stage's tools needs a grant first; the question names execution, attempt, proposal, tool and digest, but not the arguments themselves.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-asked", "")?;
@@ -40,7 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.approved",
-        about: "An approved call runs, and nobody is asked about it again: the mode's gate is passed.",
+        about: "A granted call runs without a further question, whatever the mode.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-approved", "")?;
@@ -59,7 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.used-once",
-        about: "The same call again is another proposal with the same digest, and needs a grant of its own.",
+        about: "A repeated call is a new proposal with the same digest, and needs its own grant.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-once", "")?;
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.other-arguments",
-        about: "A call with other arguments has another digest, and the grant of the first is not for it.",
+        about: "A call with other arguments has another digest, and the first grant does not cover it.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-other", "")?;
@@ -96,7 +96,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.denied",
-        about: "A denied or deferred grant is a denied-tool-call result with the note, and the model goes on.",
+        about: "A denied or deferred grant gives a denied-tool-call result with the note, and the model continues.",
         needs: NEEDS,
         run: |probe| {
             for outcome in ["deny", "defer"] {
@@ -118,7 +118,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.misshapen",
-        about: "An answer that is no decision is request/invalid-params, and the question stays open.",
+        about: "An answer without a decision is request/invalid-params, and the question stays open.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-shape", "")?;
@@ -135,7 +135,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.next-attempt",
-        about: "The next attempt begins without grants: the same call is asked about again, in the same execution.",
+        about: "The next attempt starts without grants: the same call needs a new one, in the same execution.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-attempt", "")?;
@@ -158,7 +158,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.sibling-stage",
-        about: "Another stage is another execution, and no grant goes with the call.",
+        about: "Another stage is another execution, and no grant carries over.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-sibling", "")?;
@@ -175,7 +175,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.in-assert",
-        about: "What the person decided, with the note, reaches the stage's assertions.",
+        about: "The stage's assertions get the person's decision, with the note.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-assert", "")?;
@@ -196,7 +196,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.stage-tools-are-free",
-        about: "A call of the stage's own tools asks nobody.",
+        about: "A call of the stage's own tools needs no approval.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-own", "")?;
@@ -211,7 +211,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.guard-wins",
-        about: "A guard's deny ends a granted call too, and a call of the stage's own tools.",
+        about: "A guard's deny also ends a granted call, and a call of the stage's own tools.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-guard", "")?;
@@ -236,7 +236,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.headless",
-        about: "Where nobody can be asked a grant is denied: the model gets the denied result, and its turn goes on.",
+        about: "Without an interactor a grant is denied: the model gets the denied result, and its turn continues.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("grant-headless", "")?;
@@ -252,7 +252,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.gone-after-a-restart",
-        about: "No grant survives the process: a run that goes on asks anew, in another execution.",
+        about: "No grant survives the process: a resumed run asks again, in another execution.",
         needs: &[
             Need::Script,
             Need::State,
@@ -266,7 +266,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.standing-once",
-        about: "An approval for once is for that call alone: the same call is asked about again.",
+        about: "A single approval covers only that call: the same call is asked about again.",
         needs: QUESTIONS,
         run: |probe| {
             let room = Room::new("standing-once", "")?;
@@ -282,7 +282,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.standing-session",
-        about: "An approval for the session is for the same call in that session, and in no other.",
+        about: "An approval for the session covers the same call in that session only.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -310,7 +310,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.standing-other-call",
-        about: "What was allowed for the session is no more than what was shown: another call is asked about.",
+        about: "An approval for the session covers only what the question showed: another call is asked about.",
         needs: QUESTIONS,
         run: |probe| {
             let room = Room::new("standing-other", "")?;
@@ -326,7 +326,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "grant.standing-rule",
-        about: "An approval kept as a rule holds in later processes too.",
+        about: "An approval that is kept as a rule also applies in later processes.",
         needs: &[
             Need::Script,
             Need::State,

@@ -23,7 +23,7 @@ const ASKED: &[Need] = &[
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "guest.same-session",
-        about: "Every client that looks at a session is told what happens there, with the same offsets, each under its own numbers.",
+        about: "All clients with the same focus get the same events with the same offsets, each with its own numbers.",
         needs: GUESTS,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.own-subscription",
-        about: "What one client subscribes to brings nothing to another.",
+        about: "A client's subscription adds nothing to another client's events.",
         needs: GUESTS,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -64,7 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.own-handshake",
-        about: "One client's handshake makes no other one ready.",
+        about: "A client's handshake makes only that client ready.",
         needs: GUESTS,
         run: |probe| {
             let _peer = probe.ready()?;
@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.own-focus",
-        about: "A client that goes to another session takes no other client with it.",
+        about: "A client that switches to another session moves no other client.",
         needs: &[Need::Guests, Need::State, Need::Op("new_session"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.slow-reader",
-        about: "A client that does not read holds up nobody else.",
+        about: "A client that does not read delays no other client.",
         needs: GUESTS,
         run: |probe| {
             let script = "{:turns [{:steps [{:deltas 10000 :of \"0123456789\"}]}]}";
@@ -123,13 +123,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.race",
-        about: "All interactors are asked at once; the first answer wins, everybody is told whose it was, and the other's is request/interaction-already-answered.",
+        about: "All interactors are asked at once; the first answer wins, everybody learns who gave it, and another answer is request/interaction-already-answered.",
         needs: ASKED,
         run: race,
     },
     Check {
         name: "guest.dialog-beside-a-question",
-        about: "A client that knows dialogs and one that knows questions are asked the same thing; one's answer ends it for both.",
+        about: "A client with dialogs and one with typed questions get the same question; one answer ends it for both.",
         needs: &[
             Need::Guests,
             Need::State,
@@ -153,7 +153,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.leaves",
-        about: "An interactor that goes in mid-question cancels nothing while another is there.",
+        about: "An interactor that leaves during a question cancels nothing while another is connected.",
         needs: ASKED,
         run: |probe| {
             let (mut peer, mut guest) = asked_beside(probe, &["interactor"], "[]")?;
@@ -170,7 +170,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.last-leaves",
-        about: "When the last interactor goes, its question is resolved as if nobody had been there: the turn halts.",
+        about: "When the last interactor leaves, its question ends as if there had been none: the turn halts.",
         needs: ASKED,
         run: |probe| {
             let mut peer = probe.subscribed(Some(CALL))?;
@@ -187,7 +187,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.joins-late",
-        about: "Who becomes an interactor while a question is open is asked it too.",
+        about: "A client that becomes an interactor gets the open question too.",
         needs: ASKED,
         run: |probe| {
             let mut peer = probe.ready_with(Some(CALL), &["interactor"])?;
@@ -206,7 +206,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.joins-too-late",
-        about: "Who becomes an interactor when a question is answered is not asked any more.",
+        about: "A client that becomes an interactor after the answer does not get the question.",
         needs: ASKED,
         run: |probe| {
             let mut peer = probe.ready_with(Some(CALL), &["interactor"])?;
@@ -224,7 +224,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.leaves-unready",
-        about: "A client that goes without a handshake leaves nothing behind.",
+        about: "A client that leaves without a handshake leaves nothing behind.",
         needs: GUESTS,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -236,7 +236,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "guest.ends-nothing",
-        about: "A client that goes ends no turn of the sessions that others look at.",
+        about: "A client that leaves ends no turn of sessions in other clients' focus.",
         needs: GUESTS,
         run: |probe| {
             let script = "{:turns [{:steps [{:delta \"a\"} {:sleep-ms 200} {:delta \"b\"}]}]}";

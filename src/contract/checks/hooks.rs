@@ -17,19 +17,19 @@ const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}"
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "hook.guard-ends-a-call",
-        about: "A guard's deny at tool-call ends that call, in every mode: its result is an error with the reason, its sibling runs, and the turn goes on.",
+        about: "A guard's deny at tool-call ends that call in every mode: its result is an error with the reason, its sibling runs, and the turn continues.",
         needs: HOOKS,
         run: guard_ends_a_call,
     },
     Check {
         name: "hook.guard-ends-the-turn",
-        about: "A guard's deny at any other stage ends the turn: the body does not run, no later guard votes, and no post hook runs.",
+        about: "A guard's deny at any other stage ends the turn: the stage does not run, no later guard votes, and no post hook runs.",
         needs: HOOKS,
         run: guard_ends_the_turn,
     },
     Check {
         name: "hook.guards-allow",
-        about: "Where every guard allows, each votes in its order, and the stage runs.",
+        about: "If every guard allows, each votes in order, and the stage runs.",
         needs: HOOKS,
         run: |probe| {
             let head = |id: &str| format!(":id {id:?} :stage :receive-input :point :pre :kind :guard");
@@ -43,7 +43,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.transforms-in-order",
-        about: "Transforms rewrite in their order, each what the one before made; what the user said is kept as it was said.",
+        about: "Transforms run in order, each on the output of the previous one; the journal keeps the user's text.",
         needs: &[
             Need::Script,
             Need::Config,
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.rewrites-a-call",
-        about: "A call's arguments are rewritten before anybody is asked about them, and its result before the model has it.",
+        about: "A call's arguments are rewritten before anyone is asked about them, and its result before the model gets it.",
         needs: &[
             Need::Script,
             Need::Config,
@@ -67,7 +67,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.narrows-a-request",
-        about: "A transform may give the model another system prompt, fewer tools and a shorter answer; more tools than there were it may not give.",
+        about: "A transform may change the system prompt, remove tools and shorten the answer, but not add tools.",
         needs: HOOKS,
         run: |probe| {
             let room = Room::new("hook-narrows", "")?;
@@ -98,7 +98,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.rewrites-an-answer",
-        about: "The model's text may be rewritten after it came, and before it is shown.",
+        about: "The model's text may be rewritten after it arrived, and before it is shown.",
         needs: HOOKS,
         run: |probe| {
             for point in [":stage :stream-response :point :post", ":stage :render :point :pre"] {
@@ -114,7 +114,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.fixed-keys",
-        about: "A transform that changes another key than its point lets it, or gives one another shape, is skipped.",
+        about: "A transform that changes a key that its point does not permit, or the shape of a key, is skipped.",
         needs: HOOKS,
         run: |probe| {
             let head = |id: &str| format!(":id {id:?} :stage :receive-input :point :pre :kind :transform");
@@ -131,13 +131,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.observers",
-        about: "An observer is given one EDN map that says where it stands, and what it answers changes nothing.",
+        about: "An observer reads one EDN map with its stage and point, and its output has no effect.",
         needs: HOOKS,
         run: observers,
     },
     Check {
         name: "hook.failing-guard",
-        about: "A guard that fails, hangs or answers nonsense denies, and a diagnostic tells of it.",
+        about: "A guard that fails, hangs or writes nonsense denies, and a diagnostic reports it.",
         needs: HOOKS,
         run: |probe| {
             for &(script, why) in FAILURES {
@@ -156,7 +156,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.failing-transform",
-        about: "A transform that fails, hangs or answers nonsense is skipped, and a diagnostic tells of it.",
+        about: "A transform that fails, hangs or writes nonsense is skipped, and a diagnostic reports it.",
         needs: HOOKS,
         run: |probe| {
             for &(script, why) in FAILURES.iter().filter(|(script, _)| !script.contains("decision")) {
@@ -174,7 +174,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.failing-observer",
-        about: "An observer that fails is passed over, and a diagnostic tells of it.",
+        about: "A failing observer is ignored, and a diagnostic reports it.",
         needs: HOOKS,
         run: |probe| {
             let head = ":id \"broken\" :stage :render :point :post :kind :observer :timeout-ms 500";
@@ -189,7 +189,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.tools",
-        about: "A hook at tool-call that names tools is for their calls and no others.",
+        about: "A hook at tool-call with :tools runs only for the calls of those tools.",
         needs: HOOKS,
         run: |probe| {
             let room = Room::new("hook-tools", "")?;
@@ -208,7 +208,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.abort",
-        about: "`abort` does not wait for a hook that runs.",
+        about: "`abort` does not wait for a running hook.",
         needs: &[Need::Script, Need::Config, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("abort")],
         run: |probe| {
             let room = Room::new("hook-abort", "")?;
@@ -228,13 +228,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "hook.reload",
-        about: "What `/reload` reads holds from the next stage on: the stage that runs is not changed.",
+        about: "A reloaded configuration applies from the next stage on; the running stage keeps the old one.",
         needs: &[Need::Script, Need::Config, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("command")],
         run: reload,
     },
     Check {
         name: "hook.reload-refused",
-        about: "A configuration with a hook that is not understood is refused with the reason, and the one before stays.",
+        about: "A configuration with an invalid hook is refused with the reason, and the previous one stays.",
         needs: &[Need::Script, Need::Config, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("command")],
         run: |probe| {
             let head = ":id \"kept\" :stage :render :point :post :kind :observer";

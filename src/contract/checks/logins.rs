@@ -27,7 +27,7 @@ const ANY: &str = "{:turns [{:steps [{:delta \"ok\"}]}] :then :repeat-last}";
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "login.none-pending",
-        about: "`login_complete` without a login that was begun is request/no-pending-login.",
+        about: "`login_complete` without a pending login is request/no-pending-login.",
         needs: &[Need::Op("login_complete")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "login.begin",
-        about: "`login_begin` tells the provider and where to log in, or why it cannot.",
+        about: "`login_begin` returns the provider and the page, or the reason for a failure.",
         needs: &[Need::Op("login_begin")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "logout.answer",
-        about: "`logout` tells whether there was anything to forget.",
+        about: "`logout` returns whether there were credentials.",
         needs: &[Need::Op("logout")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -66,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "login.completed",
-        about: "`login_begin` says where to log in, `login_complete` ends what was begun, once, and `logout` forgets it.",
+        about: "`login_begin` returns the page, `login_complete` completes the login once, and `logout` deletes it.",
         needs: &[
             Need::Script,
             Need::Config,
@@ -102,7 +102,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "login.device-code",
-        about: "A login by a device's code shows where to enter which code until when; the login goes on when it was entered.",
+        about: "A device login shows page, code and expiry; the login continues once the code was entered.",
         needs: LOGINS,
         run: |probe| {
             let server = Server::start()?;
@@ -139,7 +139,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "login.password",
-        about: "A secret is asked for as such; its answer is told to nobody, and stands in no frame and no session.",
+        about: "A secret has its own kind of question; no frame and no session contains the answer.",
         needs: LOGINS,
         run: |probe| {
             let mut peer = probe.configured(ANY, &keyed(), &["interactor"])?;

@@ -8,7 +8,7 @@ use crate::value::Value;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "models.list",
-        about: "`get_available_models` tells the models as maps.",
+        about: "`get_available_models` returns the models as maps.",
         needs: &[Need::Op("get_available_models")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "models.set",
-        about: "`set_model` sets a model of the list, given as string or keyword, and session/updated tells it.",
+        about: "`set_model` sets a listed model, given as string or keyword, and session/updated reports it.",
         needs: &[Need::Op("set_model"), Need::Op("get_available_models")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "models.unknown",
-        about: "`set_model` of a model that does not exist is request/unknown-model.",
+        about: "`set_model` with an unknown model is request/unknown-model.",
         needs: &[Need::Op("set_model")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "models.cycle",
-        about: "`cycle_model` tells the model that it chose, either way.",
+        about: "`cycle_model` returns the new model, in either direction.",
         needs: &[Need::Op("cycle_model")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -76,7 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "thinking.set",
-        about: "A thinking level is given by name, as string or keyword, or by its place in the list.",
+        about: "A thinking level can be a name, as string or keyword, or an index in the list.",
         needs: &[Need::Op("set_thinking_level"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -99,7 +99,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "thinking.cycle",
-        about: "`cycle_thinking_level` goes through the levels and comes round.",
+        about: "`cycle_thinking_level` goes through all levels and starts again.",
         needs: &[Need::Op("cycle_thinking_level"), Need::Op("set_thinking_level")],
         run: |probe| {
             let mut peer = probe.ready()?;

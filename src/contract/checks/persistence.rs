@@ -19,7 +19,7 @@ const KEPT: &[Need] = &[
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "persistence.restart",
-        about: "A session is there after a restart: its name, its messages in order, once, under the same ids.",
+        about: "A session survives a restart: its name, and its messages in order, once, with the same ids.",
         needs: KEPT,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -34,7 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.kill",
-        about: "What was acknowledged before the process was killed is there afterwards.",
+        about: "Acknowledged entries survive a kill of the process.",
         needs: KEPT,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -48,7 +48,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.prompt-before-answer",
-        about: "The user's message is kept before the model is asked.",
+        about: "The user's message is on disk before the model is called.",
         needs: &[
             Need::State,
             Need::Script,
@@ -72,7 +72,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.torn-tail",
-        about: "A last line that was cut is repaired when the session is opened, what came before is there, and a diagnostic tells of it.",
+        about: "A truncated last line is repaired when the session is opened, earlier entries survive, and a diagnostic reports it.",
         needs: KEPT,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -92,7 +92,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.one-process",
-        about: "A second process is kept out of a session that is open, with an error that names the holder.",
+        about: "A second process cannot open an open session; the error names the holder.",
         needs: KEPT,
         run: |probe| {
             let mut first = probe.subscribed(None)?;
@@ -112,7 +112,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.fork-file",
-        about: "A fork is a file of its own at once, with its parent's id in the header.",
+        about: "A fork has its own file at once, with its parent's id in the header.",
         needs: &[
             Need::State,
             Need::Op("prompt"),
@@ -139,7 +139,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "persistence.readable",
-        about: "What is kept is one EDN form a line, a header first.",
+        about: "A session's file has one EDN form per line, the header first.",
         needs: KEPT,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;

@@ -83,7 +83,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "plist.client-writes-maps",
-        about: "What the client sends stays maps.",
+        about: "The client's frames stay maps.",
         needs: PLISTS,
         run: |probe| {
             let mut peer = agreed(probe)?;

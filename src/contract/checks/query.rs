@@ -78,7 +78,7 @@ pub const MEMORY_ATTRIBUTES: &[&str] = &["status", "entries", "entry-count", "se
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "query.answer",
-        about: "A vector of attributes is answered with a map of them under :result.",
+        about: "A query that is a vector of attributes returns a map of them under :result.",
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -91,7 +91,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.not-a-string",
-        about: "A query that is no string is request/invalid-params.",
+        about: "A query that is not a string is request/invalid-params.",
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -109,19 +109,19 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.not-a-vector",
-        about: "A query that is no vector is request/invalid-query.",
+        about: "A query that is not a vector is request/invalid-query.",
         needs: QUERY,
         run: |probe| invalid(probe, &[":a", "{:a 1}", "42", "nil", "\"[:a]\""]),
     },
     Check {
         name: "query.not-eql",
-        about: "A vector that is no query is request/invalid-query.",
+        about: "A vector that is not a query is request/invalid-query.",
         needs: QUERY,
         run: |probe| invalid(probe, &["[42]", "[\"a\"]", "[{:a}]", "[{:a \"x\"}]", "[{42 [:a]}]"]),
     },
     Check {
         name: "query.missing",
-        about: "An attribute that cannot be resolved is left out of :result and named in :missing; the others are there.",
+        about: "An attribute that cannot be resolved is absent from :result and listed in :missing; the others are present.",
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -146,7 +146,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.nothing-missing",
-        about: "Where everything is resolved nothing is told as missing, strict or not.",
+        about: "If everything is resolved, :missing is absent or empty, strict or not.",
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -170,7 +170,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.entity",
-        about: ":entity is an EDN map as a string, what is known to begin with.",
+        about: ":entity is an EDN map as a string: the initially known attributes.",
         needs: QUERY,
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -197,13 +197,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.session-attributes",
-        about: "Every attribute of a session that frontends rely on resolves.",
+        about: "Every session attribute on which frontends rely resolves.",
         needs: QUERY,
         run: |probe| resolves(probe, "psi.agent-session", SESSION_ATTRIBUTES),
     },
     Check {
         name: "query.turn-attributes",
-        about: "Every attribute of a turn that frontends rely on resolves.",
+        about: "Every turn attribute on which frontends rely resolves.",
         needs: QUERY,
         run: |probe| resolves(probe, "psi.turn", TURN_ATTRIBUTES),
     },
@@ -215,7 +215,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.session-list",
-        about: "A join of the list of sessions answers with a vector of maps, each with the attributes asked for.",
+        about: "A join of the session list returns a vector of maps, each with the requested attributes.",
         needs: &[Need::Op("query_eql"), Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -225,7 +225,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.tool-summaries",
-        about: "A join of the tool calls of a session answers with a vector of maps, each with the attributes asked for.",
+        about: "A join of a session's tool calls returns a vector of maps, each with the requested attributes.",
         needs: &[Need::Script, Need::Op("query_eql"), Need::Op("prompt"), Need::Op("set_mode")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(super::tools::ECHO_CALL))?;
@@ -270,13 +270,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "query.memory",
-        about: "What is remembered can be queried.",
+        about: "Notes can be queried.",
         needs: QUERY,
         run: |probe| resolves(probe, "psi.memory", MEMORY_ATTRIBUTES),
     },
     Check {
         name: "query.remembered",
-        about: "What /remember wrote is found by a query.",
+        about: "A query finds the notes of /remember.",
         needs: &[Need::Op("query_eql"), Need::Op("command")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;

@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.announced",
-        about: "On every way into a session come session/resumed, then session/rehydrated, and context/updated.",
+        about: "Every way into a session causes session/resumed, then session/rehydrated, and context/updated.",
         needs: &[Need::Op("new_session"), Need::Op("switch_session"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -35,7 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.rehydrated-more",
-        about: "session/rehydrated holds the newest of the history, and says by :more whether there are older ones.",
+        about: "session/rehydrated has the newest messages of the history; :more says whether there are older ones.",
         needs: &[
             Need::Op("prompt"),
             Need::Op("new_session"),
@@ -86,7 +86,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.switch-by-path",
-        about: "`switch_session` by :session-path opens the session that the file holds.",
+        about: "`switch_session` by :session-path opens the session of that file.",
         needs: &[Need::Op("new_session"), Need::Op("switch_session"), Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -104,7 +104,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.switch-to-unknown",
-        about: "`switch_session` to what does not exist is request/not-found, and the focus stays.",
+        about: "`switch_session` to a session that does not exist is request/not-found, and the focus stays.",
         needs: &[Need::Op("switch_session"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -129,7 +129,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.fork",
-        about: "A fork holds the entries up to and including the given one, knows its parent, becomes the focus, and leaves the source as it was.",
+        about: "A fork has the entries up to and including the given one, records its parent, becomes the focus, and leaves the source unchanged.",
         needs: &[Need::Op("fork"), Need::Op("prompt"), Need::Op("get_messages"), Need::Op("get_state")],
         run: fork,
     },
@@ -144,7 +144,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.name",
-        about: "`set_session_name` names the session; session/updated and context/updated tell of it.",
+        about: "`set_session_name` names the session; session/updated and context/updated report it.",
         needs: &[Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -165,13 +165,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.list",
-        about: "`list_sessions` tells the focus and the sessions as slots, the active one among them, no more than :limit.",
+        about: "`list_sessions` returns the focus and at most :limit sessions as slots, including the active one.",
         needs: &[Need::Op("list_sessions"), Need::Op("new_session"), Need::Op("get_state")],
         run: list,
     },
     Check {
         name: "sessions.tree-widget",
-        about: "context/updated carries the widget of the session tree, where there is one, in its shape.",
+        about: "A session tree widget in context/updated has the right shape.",
         needs: &[Need::Op("new_session")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -206,7 +206,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.state-is-published",
-        about: "`get_state` says what the newest session/updated said.",
+        about: "`get_state` returns the values of the newest session/updated.",
         needs: &[Need::Op("get_state"), Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -223,7 +223,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.messages",
-        about: "`get_messages` tells the conversation, oldest first, each message with its id, role, content and time.",
+        about: "`get_messages` returns the conversation, oldest first, each message with its id, role, content and time.",
         needs: &[Need::Op("get_messages"), Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -242,13 +242,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.pages",
-        about: "`get_messages` with :limit is the newest part, with :before what came before, and :more says whether older ones are left.",
+        about: "`get_messages` with :limit returns the newest messages, with :before those before an entry; :more says whether older ones remain.",
         needs: &[Need::Op("get_messages"), Need::Op("prompt")],
         run: pages,
     },
     Check {
         name: "sessions.fork-points",
-        about: "`get_fork_messages` tells the user's messages, each with an entry to fork at.",
+        about: "`get_fork_messages` returns the user's messages, each with an entry to fork at.",
         needs: &[Need::Op("get_fork_messages"), Need::Op("prompt"), Need::Op("fork")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -262,7 +262,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.last-text",
-        about: "`get_last_assistant_text` is the text of the last answer.",
+        about: "`get_last_assistant_text` returns the text of the last answer.",
         needs: &[Need::Op("get_last_assistant_text"), Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -275,7 +275,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.stats",
-        about: "`get_session_stats` answers with a map that counts the session.",
+        about: "`get_session_stats` returns a map of counts.",
         needs: &[Need::Op("get_session_stats")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -304,7 +304,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.context",
-        about: "`context_update` takes what the editor shows.",
+        about: "`context_update` accepts the editor's context.",
         needs: &[Need::Op("context_update")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -319,13 +319,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.unknown",
-        about: "Every op that takes :session-id answers request/not-found for one that does not exist.",
+        about: "Every op with :session-id answers request/not-found for a session that does not exist.",
         needs: &[],
         run: unknown,
     },
     Check {
         name: "sessions.explicit",
-        about: "An op with :session-id acts on that session, and the focus stays where it is.",
+        about: "An op with :session-id acts on that session, and the focus stays.",
         needs: &[Need::Op("new_session"), Need::Op("set_session_name"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -358,7 +358,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "sessions.reads-beside-a-turn",
-        about: "Requests that read are served while a turn runs.",
+        about: "Requests that only read are served during a running turn.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("get_state")],
         run: |probe| {
             let mut peer =

@@ -24,7 +24,7 @@ const LISTED: &[Need] = &[
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "subagent.asked",
-        about: "Before a subagent starts its envelope is asked for once: who it is, under whom, how deep, with which tools, what for and with which model.",
+        about: "Before a subagent starts, one question asks for its envelope: its id, parent, depth, tools, task and model.",
         needs: LISTED,
         run: |probe| {
             let mut peer = interactor(probe, &delegating("[\"bash\" \"read\"]", "true"))?;
@@ -56,13 +56,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.works",
-        about: "An approved subagent works in a session of its own below its parent's; what it says last is the call's result, and its conversation is not its parent's.",
+        about: "An approved subagent works in its own session below its parent's; its last text is the call's result, and its conversation stays separate.",
         needs: LISTED,
         run: works,
     },
     Check {
         name: "subagent.inside-the-envelope",
-        about: "A call of the envelope's tools asks nobody for as long as the subagent lives.",
+        about: "A call of the envelope's tools needs no approval while the subagent lives.",
         needs: LISTED,
         run: |probe| {
             let room = Room::new("subagent-inside", "")?;
@@ -77,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.outside-the-envelope",
-        about: "A call outside the envelope is asked about like any call, and the question says which subagent asks and for whom.",
+        about: "A call outside the envelope is asked about like any call, and the question names the subagent and its parent.",
         needs: LISTED,
         run: |probe| {
             let room = Room::new("subagent-outside", "")?;
@@ -100,7 +100,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.denied",
-        about: "A refused envelope is a typed result that the parent's model gets; no session is opened, and the parent goes on.",
+        about: "The parent's model gets a refused envelope as a typed result; no session is opened, and the parent continues.",
         needs: LISTED,
         run: |probe| {
             let script = format!("{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}", delegate("[\"read\"]"));
@@ -128,7 +128,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.withdrawn",
-        about: "`abort` while an envelope is asked for withdraws the question, and nothing was started.",
+        about: "`abort` withdraws an open envelope question, and no subagent starts.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -151,7 +151,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.over",
-        about: "An envelope ends with the work that it was for: afterwards the same session's call is asked about.",
+        about: "An envelope ends with its task: later calls of the same session are asked about.",
         needs: LISTED,
         run: |probe| {
             let room = Room::new("subagent-over", "")?;
@@ -187,7 +187,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.strict-subset",
-        about: "An envelope with a tool that the parent has not, or with all that it has, is refused without a question.",
+        about: "An envelope that is not a strict subset of the parent's tools is refused without a question.",
         needs: QUESTIONS,
         run: |probe| {
             let all = "[\"read\" \"write\" \"edit\" \"bash\" \"search\" \"find\" \"ask-user\" \"delegate\"]";
@@ -209,13 +209,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.one-question-at-a-time",
-        about: "Subagents that work side by side ask one at a time, and their results go back in the order of the calls.",
+        about: "Parallel subagents ask one at a time, and their results go back in call order.",
         needs: QUESTIONS,
         run: one_at_a_time,
     },
     Check {
         name: "subagent.ends-with-its-parent",
-        about: "What ends the parent's turn ends its subagents and what they run.",
+        about: "The end of the parent's turn ends its subagents and their processes.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -249,7 +249,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.depth",
-        about: "Subagents are nested three deep and no deeper; with everything allowed nobody has to be there.",
+        about: "Subagents can be nested three deep and no deeper; if everything is allowed, no interactor is needed.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -279,7 +279,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.headless",
-        about: "Where nobody can be asked no subagent starts: the turn halts with permission-required, naming the kind.",
+        about: "Without an interactor no subagent starts: the turn halts with permission-required and the kind.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(&delegating("[\"read\"]", "true")))?;
@@ -295,7 +295,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "subagent.guards-run",
-        about: "A guard's deny ends a call of a subagent too, inside its envelope as outside.",
+        about: "A guard's deny also ends a subagent's call, inside and outside its envelope.",
         needs: &[
             Need::Script,
             Need::Config,

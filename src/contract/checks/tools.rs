@@ -22,7 +22,7 @@ pub(super) const CALLS: &[Need] = &[Need::Script, Need::Op("prompt"), Need::Op("
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "tool.lifecycle",
-        about: "A call is told by tool/start, tool/executing and tool/result, in this order, and the model goes on with its result.",
+        about: "A call causes tool/start, tool/executing and tool/result, in this order, and the model continues with its result.",
         needs: CALLS,
         run: |probe| {
             let mut peer = caller(probe, CALL, "yolo")?;
@@ -54,7 +54,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.failure",
-        about: "A call that fails has :is-error true in its result, and the turn goes on.",
+        about: "A failed call has :is-error true in its result, and the turn continues.",
         needs: CALLS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"no/such/file\"}}}]} {:steps [{:delta \"done\"}]}]}";
@@ -69,7 +69,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.unknown",
-        about: "A call of a tool that does not exist, or with arguments that do not fit, is told to the model as an error.",
+        about: "The model gets an error for a call of an unknown tool or with invalid arguments.",
         needs: CALLS,
         run: |probe| {
             for call in ["{:name \"no-such-tool\" :arguments {}}", "{:name \"read\" :arguments {:path 42}}"] {
@@ -89,7 +89,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.parallel",
-        about: "Calls of one response run side by side, and their results go back in call order.",
+        about: "Calls of one response run in parallel, and their results go back in call order.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("get_messages")],
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:id \"slow\" :name \"bash\" :arguments {:command \"sleep 1; echo slow\"}}} \
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.arguments-stream",
-        about: "tool/delta carries the arguments in pieces, only what is new.",
+        about: "tool/delta carries new pieces of the arguments.",
         needs: CALLS,
         run: |probe| {
             let mut peer = caller(probe, CALL, "yolo")?;
@@ -127,7 +127,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.output-streams",
-        about: "tool/update carries the bounded end of the output so far while a call runs.",
+        about: "tool/update carries a bounded part of a running call's latest output.",
         needs: CALLS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"for i in 1 2 3 4 5 6; do echo line $i; sleep 0.3; done\"}}}]} {:steps [{:delta \"done\"}]}]}";
@@ -143,13 +143,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.long-output",
-        about: "An output that is too long for a result is cut, and the rest is read by its handle.",
+        about: "An output that is too long for a result is cut, and its handle gives the rest.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("read_output")],
         run: long_output,
     },
     Check {
         name: "tool.update-rate",
-        about: "tool/update comes at most ten times a second a call.",
+        about: "tool/update arrives at most ten times per second and call.",
         needs: CALLS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"for i in $(seq 1 300); do echo $i; sleep 0.005; done\"}}}]} {:steps [{:delta \"done\"}]}]}";
@@ -196,7 +196,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.read",
-        about: "`read` reads a file, a range of its lines where one is asked for.",
+        about: "`read` reads a file, or a range of its lines.",
         needs: CALLS,
         run: |probe| {
             let room = Room::new("read", "one\ntwo\nthree\n")?;
@@ -219,7 +219,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.edit",
-        about: "`edit` replaces what matches once, several at once, and changes nothing where one does not.",
+        about: "`edit` replaces texts that match exactly once, several in one call, and changes nothing if one does not.",
         needs: CALLS,
         run: |probe| {
             let room = Room::new("edit", "a b c c")?;
@@ -261,7 +261,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.delegate",
-        about: "`delegate` asks once for the child's tools; a refusal is a result of its own that the model gets.",
+        about: "`delegate` asks once for the child's tools; the model gets a refusal as a typed result.",
         needs: QUESTIONS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"delegate\" :arguments {:task \"look around\" :tools [\"read\"]}}}]} {:steps [{:delta \"done\"}]}] :then :repeat-last}";
@@ -279,7 +279,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.edits-are-free",
-        about: "In accept-edits an edit inside the workspace asks nobody.",
+        about: "In accept-edits an edit inside the workspace needs no approval.",
         needs: CALLS,
         run: |probe| {
             let name = format!("contract-{}.txt", std::process::id());
@@ -304,7 +304,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.reading-outside-asks",
-        about: "Reading outside the workspace asks in mode ask.",
+        about: "In mode ask, reading outside the workspace needs approval.",
         needs: QUESTIONS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"/etc/hostname\"}}}]} {:steps [{:delta \"done\"}]}]}";
@@ -316,7 +316,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool.abort",
-        about: "`abort` ends a running call and what it started.",
+        about: "`abort` ends a running call and its child processes.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("abort")],
         run: |probe| {
             let script =
@@ -330,7 +330,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.set",
-        about: "`set_mode` tells the mode that it set; another word is request/invalid-params.",
+        about: "`set_mode` returns the mode that it set; any other word is request/invalid-params.",
         needs: &[Need::Op("set_mode")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -345,7 +345,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.read-only",
-        about: "In read-only a call that is no reading is refused: its result is an error with the reason, and nobody is asked.",
+        about: "In read-only a call that does more than read is refused without a question: its result is an error with the reason.",
         needs: CALLS,
         run: |probe| {
             let mut peer = caller(probe, CALL, "read-only")?;
@@ -362,7 +362,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.reading-is-free",
-        about: "Reading inside the workspace is free in every mode.",
+        about: "Reading inside the workspace needs no approval in any mode.",
         needs: CALLS,
         run: |probe| {
             let script = "{:turns [{:steps [{:tool-call {:name \"find\" :arguments {:glob \"*\"}}}]} {:steps [{:delta \"done\"}]}]}";
@@ -379,7 +379,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "mode.accept-edits",
-        about: "In accept-edits an edit inside the workspace is free, and a command still asks.",
+        about: "In accept-edits an edit inside the workspace needs no approval, and a command still does.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -398,7 +398,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "trust.set",
-        about: "`trust_project` tells what it set.",
+        about: "`trust_project` returns the new value.",
         needs: &[Need::Op("trust_project")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -422,7 +422,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "jobs.list",
-        about: "`list_background_jobs` tells the jobs as a vector, of certain statuses where they are named.",
+        about: "`list_background_jobs` returns the jobs as a vector, filtered by status if requested.",
         needs: &[Need::Op("list_background_jobs")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -449,7 +449,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "jobs.lifecycle",
-        about: "A call in the background becomes a job that is listed, inspected and cancelled; job/updated tells of it.",
+        about: "A background call becomes a job that can be listed, inspected and cancelled; job/updated reports it.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -462,7 +462,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "bash.answer",
-        about: "`bash` runs the user's own command and answers with its output and exit status.",
+        about: "`bash` runs the user's own command and returns its output and exit status.",
         needs: &[Need::Op("bash")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -474,7 +474,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "runtime.failure",
-        about: "An op that the runtime cannot do is this request's error and nobody else's.",
+        about: "A failure in the runtime fails only its own request.",
         needs: &[Need::Op("export_html")],
         run: |probe| {
             let mut peer = probe.ready()?;

@@ -14,13 +14,13 @@ const ENDLESS: &str = "{:turns [{:steps [{:delta \"part\"} {:sleep-ms 60000} {:d
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "prompt.lifecycle",
-        about: "A prompt is accepted, the session tells that it streams, the answer is one assistant/message, and the session is idle again.",
+        about: "A prompt is accepted, the session reports streaming, the answer is one assistant/message, and the session is idle again.",
         needs: PROMPT,
         run: lifecycle,
     },
     Check {
         name: "prompt.deltas",
-        about: "Deltas carry only what is new: joined they are the text of the message that follows them.",
+        about: "Deltas carry only new text: joined they equal the text of the following message.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(PIECES))?;
@@ -39,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.thinking",
-        about: "Thinking comes on a topic of its own and is no part of the text.",
+        about: "Thinking has its own topic and is not part of the text.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: |probe| {
             let script = "{:turns [{:steps [{:thinking \"hm \"} {:thinking \"yes\"} {:delta \"done\"}]}]}";
@@ -52,7 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.turn-id",
-        about: "Every event of a turn carries the :turn-id that the prompt was answered with.",
+        about: "Every event of a turn carries the :turn-id of the prompt's response.",
         needs: PROMPT,
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -78,7 +78,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.not-idle",
-        about: "A prompt while a turn runs is request/session-not-idle and retryable, and the turn goes on.",
+        about: "A prompt during a running turn is request/session-not-idle and retryable, and the turn continues.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
@@ -97,7 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.idempotency",
-        about: "The same :idempotency-key again answers as the first time and starts nothing.",
+        about: "A repeated :idempotency-key gets the first answer again and starts nothing.",
         needs: &[Need::Op("prompt"), Need::Op("get_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -141,7 +141,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.one-at-a-time",
-        about: "Turns of one session do not overlap: no event of a turn stands between those of another.",
+        about: "Turns of one session do not overlap: no event of a turn arrives between those of another.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up")],
         run: |probe| {
             let script =
@@ -172,13 +172,13 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.stages",
-        about: "A turn's stages are told by turn/stage in their order.",
+        about: "turn/stage reports a turn's stages in order.",
         needs: &[Need::Op("prompt")],
         run: stages,
     },
     Check {
         name: "sessions.side-by-side",
-        about: "A turn of one session holds up no turn of another.",
+        about: "A turn of one session delays no turn of another.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("new_session"), Need::Op("abort")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
@@ -198,7 +198,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "abort.idle",
-        about: "`abort` of what is not running is no error, once or twice, and leaves the session idle.",
+        about: "`abort` of an idle session is not an error, once or twice, and leaves the session idle.",
         needs: &[Need::Op("abort"), Need::Op("get_state")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -214,7 +214,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "abort.not-queued",
-        about: "`abort` is served at once, whatever waits before it.",
+        about: "`abort` is served at once, before waiting requests.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort"), Need::Op("set_session_name")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
@@ -279,7 +279,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "steer.idle",
-        about: "`steer` and `follow_up` where no turn runs start one.",
+        about: "`steer` and `follow_up` start a turn if none runs.",
         needs: &[Need::Op("steer"), Need::Op("follow_up")],
         run: |probe| {
             let mut peer = probe.subscribed(None)?;
@@ -298,7 +298,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "follow-up.running",
-        about: "`follow_up` is delivered after the running turn, as a turn of its own.",
+        about: "`follow_up` is delivered after the running turn, as a separate turn.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up"), Need::Op("get_messages")],
         run: |probe| {
             let script =
@@ -319,7 +319,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "steer.turn-id",
-        about: "`steer` answers with the running turn's id, `follow_up` with that of the turn to come, whose events carry it.",
+        about: "`steer` returns the running turn's id, `follow_up` that of the later turn, whose events carry it.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("steer"), Need::Op("follow_up")],
         run: |probe| {
             let script =
@@ -346,7 +346,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "prompt.while-streaming",
-        about: "`prompt_while_streaming` says whether the message was taken as steer or as queue.",
+        about: "`prompt_while_streaming` reports whether the message was steered or queued.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("prompt_while_streaming"), Need::Op("abort")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
@@ -362,7 +362,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "interrupt.running",
-        about: "`interrupt` lets the tool call that runs finish, ends the turn as interrupted, and hands undelivered steering text back.",
+        about: "`interrupt` lets the running tool call finish, ends the turn as interrupted, and returns undelivered steering text.",
         needs: &[
             Need::Script,
             Need::Op("prompt"),
@@ -394,7 +394,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "interrupt.idle",
-        about: "`interrupt` of what is not running is no error.",
+        about: "`interrupt` of an idle session is not an error.",
         needs: &[Need::Op("interrupt")],
         run: |probe| {
             let mut peer = probe.ready()?;
@@ -406,7 +406,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "retry.passing-failure",
-        about: "A failure that passes is tried again with a visible countdown, and the answer comes.",
+        about: "A temporary failure is retried with a visible countdown, and the answer arrives.",
         needs: &[Need::Script, Need::Op("prompt")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(OVERLOADED))?;
@@ -424,7 +424,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "retry.abort",
-        about: "`abort_retry` ends the waiting, and the failure is told.",
+        about: "`abort_retry` ends the wait, and the failure is reported.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("abort_retry")],
         run: |probe| {
             let script = "{:turns [{:steps [{:error {:kind :overloaded :message \"too many\" :retry-after-ms 60000}}]}]}";
@@ -442,7 +442,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "retry.off",
-        about: "With set_auto_retry off a passing failure is told at once.",
+        about: "With set_auto_retry off a temporary failure is reported at once.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("set_auto_retry")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(OVERLOADED))?;
@@ -455,7 +455,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "compact.idle",
-        about: "`compact` summarises, and what came before stays in the history.",
+        about: "`compact` summarises, and earlier entries stay in the history.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("compact"), Need::Op("get_fork_messages")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(PIECES))?;
@@ -473,7 +473,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "compact.not-idle",
-        about: "`compact` while a turn runs is request/session-not-idle.",
+        about: "`compact` during a running turn is request/session-not-idle.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("compact"), Need::Op("abort")],
         run: |probe| {
             let mut peer = probe.subscribed(Some(ENDLESS))?;
@@ -485,7 +485,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "compact.setting",
-        about: "`set_auto_compaction` tells what it set.",
+        about: "`set_auto_compaction` returns the new value.",
         needs: &[Need::Op("set_auto_compaction")],
         run: |probe| {
             let mut peer = probe.ready()?;

@@ -22,13 +22,13 @@ const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}"
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "workflow.stages",
-        about: "Stages follow one another by their outcomes, and a later one is told what an earlier one found.",
+        about: "Outcomes determine the order of stages, and a later stage gets the results of earlier ones.",
         needs: NEEDS,
         run: stages,
     },
     Check {
         name: "workflow.holds-the-session",
-        about: "A run holds its session from beginning to end: a prompt in between is request/session-not-idle.",
+        about: "A run owns its session from start to end: a prompt in between is request/session-not-idle.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("workflow-holds", "")?;
@@ -46,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.progress",
-        about: "A run shows how far it is as widget, status and notification, to who subscribes later too.",
+        about: "A run shows its progress as widget, status and notification, also to later subscribers.",
         needs: NEEDS,
         run: |probe| {
             let workflow = "{:stages [{:id :look :body \"x\"} {:id :tell :body \"x\"}]}";
@@ -75,7 +75,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.retry",
-        about: "An attempt whose assertion does not hold is made again, and the model is told what was wrong.",
+        about: "After a failed assertion the stage is tried again, and the model gets the reason.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("workflow-retry", "")?;
@@ -96,7 +96,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.attempts-end",
-        about: "When no attempt is left the stage has failed, and the run says so.",
+        about: "After the last attempt the stage has failed, and the run reports it.",
         needs: NEEDS,
         run: |probe| {
             let workflow = "{:stages [{:id :a :body \"x\" :retry {:max-attempts 2} :assert [{:command \"false\"}]} {:id :b :body \"never\"}]}";
@@ -128,7 +128,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.completion",
-        about: "A stage is completed with one of its outcomes and a result of its shape; anything else is told to the model as an error.",
+        about: "A stage completes with one of its outcomes and a result of its shape; the model gets an error for anything else.",
         needs: NEEDS,
         run: |probe| {
             let script = format!(
@@ -152,7 +152,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.completion-types",
-        about: "Each key of a result is of the type that the stage gives it.",
+        about: "Each key of a result has the type from the stage.",
         needs: NEEDS,
         run: |probe| {
             let whole = [
@@ -187,7 +187,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.phases",
-        about: "Gates and assertions are given the stage's facts as EDN, with the phase that they stand in.",
+        about: "Gates and assertions read the stage's facts as EDN, including their phase.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("workflow-phases", "")?;
@@ -217,7 +217,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.over",
-        about: "A run that came to its end is not told as cut off, and there is nothing of it to go on with.",
+        about: "A completed run is not reported as interrupted and cannot be resumed.",
         needs: &[
             Need::Script,
             Need::State,
@@ -248,7 +248,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.gate",
-        about: "A stage whose gate is closed is skipped: the model is not asked.",
+        about: "A stage with a closed gate is skipped: the model is not called.",
         needs: NEEDS,
         run: |probe| {
             let workflow = "{:stages [{:id :a :body \"x\" :gate [{:command \"false\"}]}]}";
@@ -262,7 +262,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.gate-open",
-        about: "A stage whose gate holds runs.",
+        about: "A stage with an open gate runs.",
         needs: NEEDS,
         run: |probe| {
             let mut peer =
@@ -275,7 +275,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.confirm",
-        about: "A gate may ask the person; yes opens it, no closes it, and an answer of another shape is refused.",
+        about: "A gate may ask the person; yes opens it, no closes it, and an invalid answer is refused.",
         needs: NEEDS,
         run: |probe| {
             for (ok, due) in [(true, "done"), (false, "skipped")] {
@@ -304,7 +304,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.confirm-headless",
-        about: "A gate that asks where nobody can be asked stays closed.",
+        about: "Without an interactor a gate with a question stays closed.",
         needs: NEEDS,
         run: |probe| {
             let mut peer = probe.configured(ECHO, &with_workflow(CONFIRM), &[])?;
@@ -315,7 +315,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.time-limit",
-        about: "A question waits no longer than its stage lets it; an answer after that is too late.",
+        about: "A question stays open no longer than its stage permits; a later answer is too late.",
         needs: NEEDS,
         run: |probe| {
             let workflow =
@@ -330,7 +330,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.group",
-        about: "Siblings of a group run side by side in sessions below the run's, then the join is told what each found.",
+        about: "Siblings of a group run in parallel in sessions below the run's, then the join gets the result of each.",
         needs: &[
             Need::Script,
             Need::Config,
@@ -343,7 +343,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.group-fails",
-        about: "One sibling's failure ends its group: the others are ended, and there is no join.",
+        about: "One sibling's failure ends its group: the others are ended, and the join does not run.",
         needs: NEEDS,
         run: |probe| {
             let room = Room::new("workflow-fails", "")?;
@@ -369,7 +369,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.abort",
-        about: "`abort` ends a run with its turn; no later stage begins, and the session is idle again.",
+        about: "`abort` ends a run with its turn; no later stage starts, and the session is idle again.",
         needs: &[
             Need::Script,
             Need::Config,
@@ -393,7 +393,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.unknown",
-        about: "A workflow that does not exist is told as an error, and nothing runs.",
+        about: "An unknown workflow is reported as an error, and nothing runs.",
         needs: NEEDS,
         run: |probe| {
             let mut peer = staged(probe, ECHO, CONFIRM)?;
@@ -405,7 +405,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.misfit",
-        about: "A file that is no workflow is told with the place and what is wrong there, and nothing runs.",
+        about: "An invalid workflow file is reported with the place and the error, and nothing runs.",
         needs: NEEDS,
         run: |probe| {
             for (workflow, place) in [
@@ -427,7 +427,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "workflow.cut-off",
-        about: "A run that ended with its process is told as interrupted; nothing of it is done again unless the person asks, and then from the stage that was cut off.",
+        about: "A run that ended with its process is reported as interrupted; nothing is repeated until the person resumes it, starting with the interrupted stage.",
         needs: &[
             Need::Script,
             Need::State,
