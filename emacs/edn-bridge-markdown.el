@@ -30,13 +30,14 @@
 
 (defcustom edn-bridge-markdown-languages
   '(("bash" . sh-mode) ("c++" . c++-mode) ("clj" . clojure-mode)
-    ("cpp" . c++-mode) ("el" . emacs-lisp-mode) ("elisp" . emacs-lisp-mode)
-    ("js" . js-mode) ("javascript" . js-mode) ("json" . js-mode)
-    ("patch" . diff-mode) ("py" . python-mode) ("rs" . rust-mode)
-    ("shell" . sh-mode) ("ts" . typescript-mode) ("yml" . yaml-mode)
-    ("zsh" . sh-mode))
+    ("cpp" . c++-mode) ("diff" . diff-mode) ("el" . emacs-lisp-mode)
+    ("elisp" . emacs-lisp-mode) ("js" . js-mode) ("javascript" . js-mode)
+    ("json" . js-mode) ("patch" . diff-mode) ("py" . python-mode)
+    ("rs" . rust-mode) ("sh" . sh-mode) ("shell" . sh-mode)
+    ("ts" . typescript-mode) ("yml" . yaml-mode) ("zsh" . sh-mode))
   "Major modes for languages whose name is not that of their mode.
-A language that is not listed has the mode that is called after it, if any."
+A language that is not listed has the mode that is called after it, if
+that is a mode for code which Emacs visits some files in."
   :type '(alist :key-type string :value-type function)
   :group 'edn-bridge-markdown)
 
@@ -144,6 +145,10 @@ That is a page, for the browser, or a file, perhaps with a line."
       (user-error "There is no link here"))
      ((string-match-p "\\`\\(?:https?\\|mailto\\):" target)
       (browse-url target))
+     ((and (string-match-p "\\`[[:alpha:]][[:alnum:]+.-]+:" target)
+           (not (string-prefix-p "file:///" target))
+           (not (string-match-p "\\`[^/:]+\\.[[:alnum:]]+:[0-9]" target)))
+      (user-error "Links like %s are not followed" target))
      ((string-match "\\`\\(?:file://\\)?\\(.+?\\)\\(?:\\(?::\\|#L\\)\\([0-9]+\\).*\\)?\\'"
                     target)
       (edn-bridge-transcript-visit
@@ -284,15 +289,54 @@ would make every insertion slower.")
                                #'edn-bridge-markdown-fontify-blocks))))
 
 (declare-function markdown-get-lang-mode "ext:markdown-mode")
+(defvar org-src-fontify-natively)
+(defvar markdown-fontify-code-blocks-natively)
+
+(defconst edn-bridge-markdown--text-modes
+  '(bibtex-mode gfm-mode html-mode latex-mode markdown-mode mhtml-mode
+    nroff-mode nxml-mode plain-tex-mode rst-mode sgml-mode tex-mode
+    texinfo-mode toml-ts-mode yaml-mode yaml-ts-mode)
+  "Modes for text, beside those for code, that blocks may have.
+Others call modes that the text names, or read files of the user's.")
 
 (defun edn-bridge-markdown--mode (language)
-  "Return the major mode for LANGUAGE, or nil."
+  "Return the major mode for LANGUAGE, or nil.
+LANGUAGE is what an answer says.  Only a mode that the user has listed, or
+a major mode for code that Emacs itself would visit a file in, is called."
   (let* ((language (downcase language))
-         (mode (or (cdr (assoc language edn-bridge-markdown-languages))
+         (listed (cdr (assoc language edn-bridge-markdown-languages)))
+         (mode (or listed
                    (and (require 'markdown-mode nil t)
                         (markdown-get-lang-mode language))
                    (intern-soft (concat language "-mode")))))
-    (and mode (fboundp mode) mode)))
+    (and mode
+         (symbolp mode)
+         (fboundp mode)
+         (or (eq mode listed)
+             (memq mode edn-bridge-markdown--text-modes)
+             (and (edn-bridge-markdown--visiting-mode-p mode)
+                  (edn-bridge-markdown--code-mode-p mode)))
+         mode)))
+
+(defun edn-bridge-markdown--visiting-mode-p (mode)
+  "Return non-nil if Emacs visits some files in MODE."
+  (cl-flet ((names (entry)
+              (let ((value (cdr entry)))
+                (or (eq value mode)
+                    ;; (REGEXP FUNCTION NON-NIL)
+                    (eq (car-safe value) mode)))))
+    (or (cl-some #'names auto-mode-alist)
+        (cl-some #'names interpreter-mode-alist)
+        (cl-some #'names (bound-and-true-p major-mode-remap-alist))
+        (cl-some #'names (bound-and-true-p major-mode-remap-defaults)))))
+
+(defun edn-bridge-markdown--code-mode-p (mode)
+  "Return non-nil if MODE is a major mode for code or configuration.
+What it is derived from is known once its file is loaded."
+  (when (autoloadp (symbol-function mode))
+    (autoload-do-load (symbol-function mode) mode))
+  (or (provided-mode-derived-p mode 'prog-mode)
+      (provided-mode-derived-p mode 'conf-mode)))
 
 (defun edn-bridge-markdown-fontify-blocks ()
   "Give the code blocks that wait for it the faces of their languages.
@@ -338,7 +382,14 @@ Stop when a key is pressed, and go on later."
     (with-current-buffer
         (get-buffer-create (format " *edn-bridge-fontify:%s*" mode))
       (let ((inhibit-modification-hooks nil)
-            (inhibit-message t))
+            (inhibit-message t)
+            ;; The text must not set variables or have modes of its choice
+            ;; called; and no hook of the user's expects a file here.
+            (enable-local-variables nil)
+            (enable-local-eval nil)
+            (enable-dir-local-variables nil)
+            (org-src-fontify-natively nil)
+            (markdown-fontify-code-blocks-natively nil))
         (unless (eq major-mode mode)
           (delay-mode-hooks (funcall mode)))
         (let ((inhibit-read-only t))

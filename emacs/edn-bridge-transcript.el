@@ -169,8 +169,10 @@ A rule comes after them."
 
 (defun edn-bridge-transcript-visit (name &optional line column)
   "Visit the file NAME at LINE and COLUMN, counted from 1, in another window.
-NAME is what a transcript says, relative to the folder of its chat."
-  (let ((file (expand-file-name name)))
+NAME is what a transcript says, relative to the folder of its chat.  It is
+of the chat's own host: whoever wrote it must not choose where Emacs
+connects to."
+  (let ((file (edn-bridge-transcript--own-file name)))
     (unless (file-exists-p file)
       (user-error "There is no file %s" file))
     (find-file-other-window file)
@@ -181,6 +183,31 @@ NAME is what a transcript says, relative to the folder of its chat."
         (move-to-column (1- column))))))
 
 ;;;; Private parts
+
+(defun edn-bridge-transcript--own-file (name)
+  "Return the full name of the file NAME, which is on the chat's host.
+Whether a name leads elsewhere is asked of nothing but the name."
+  (let* ((non-essential t)
+         (host (file-remote-p default-directory))
+         (name (replace-regexp-in-string "\\`//+" "/" name))
+         ;; Another host may hide behind "~" or "..".
+         (file (cond
+                ((file-remote-p name)
+                 (unless (equal (file-remote-p name) host)
+                   (edn-bridge-transcript--refuse name))
+                 name)
+                ((and host (file-name-absolute-p name))
+                 (concat host name))
+                (t
+                 name)))
+         (file (expand-file-name file)))
+    (unless (equal (file-remote-p file) host)
+      (edn-bridge-transcript--refuse name))
+    file))
+
+(defun edn-bridge-transcript--refuse (name)
+  "Refuse to visit the file NAME."
+  (user-error "The file %s is not on this chat's host" name))
 
 (defun edn-bridge-transcript--shift-undo (shift)
   "Move the positions in the undo history by SHIFT characters."

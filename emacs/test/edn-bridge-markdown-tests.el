@@ -83,11 +83,13 @@
     (unwind-protect
         (let ((load-path (cons folder load-path)))
           (write-region
-           "(defun markdown-get-lang-mode (_language) 'text-mode)
+           "(defun markdown-get-lang-mode (language)
+  (if (equal language \"edn-bridge-tests-evil\") 'server-mode 'sh-mode))
 (provide 'markdown-mode)\n"
            nil (expand-file-name "markdown-mode.el" folder) nil 'quiet)
           (should (eq (edn-bridge-markdown--mode "edn-bridge-tests-language")
-                      'text-mode)))
+                      'sh-mode))
+          (should-not (edn-bridge-markdown--mode "edn-bridge-tests-evil")))
       (unload-feature 'markdown-mode t)
       (delete-directory folder t))))
 
@@ -114,6 +116,76 @@
           (edn-bridge-markdown-follow)
           (ert-info (text)
             (should (equal gone went))))))))
+
+(ert-deftest edn-bridge-markdown-refuses-links-elsewhere ()
+  (let ((default-directory temporary-file-directory)
+        (connected nil))
+    (cl-letf (((symbol-function 'browse-url)
+               (lambda (&rest _) (push 'page connected)))
+              ((symbol-function 'find-file-other-window)
+               (lambda (file &rest _) (push file connected)))
+              ((symbol-function 'file-exists-p)
+               (lambda (file) (push file connected) t)))
+      (dolist (target '("/ssh:evil@host:/y" "/ssh:evil@host:/y:12"
+                        "file:///ssh:evil@host:/y" "file:///sudo:root@h:/etc"
+                        "file:////ssh:evil@host:/y" "//ssh:evil@host:/y"
+                        "../../../../../../../ssh:evil@host:/y"
+                        "/tmp/../ssh:evil@host:/y" "~/../ssh:evil@host:/y"
+                        "javascript:alert(1)" "data:text/html,x"
+                        "man:ls" "info:emacs" "ftp://h/x" "elisp:(x)"
+                        "file://host/x" "x-special:/y"))
+        (with-temp-buffer
+          (insert (propertize "x" 'edn-bridge-markdown-target target))
+          (goto-char (point-min))
+          (ert-info (target)
+            (should-error (edn-bridge-markdown-follow) :type 'user-error)
+            (should-not connected))))
+      ;; Of the chat's own host.
+      (let ((default-directory "/ssh:me@here:/work/"))
+        (should (equal (edn-bridge-transcript--own-file "/etc/hosts")
+                       "/ssh:me@here:/etc/hosts"))
+        (should-error (edn-bridge-transcript--own-file "/ssh:me@there:/x")
+                      :type 'user-error)))))
+
+(ert-deftest edn-bridge-markdown-calls-only-modes-for-code ()
+  (dolist (language '("server" "desktop-save" "auto-save-visited" "url-handler"
+                      "global-auto-revert" "recentf" "normal" "fundamental"
+                      "org" "archive" "tar" "image" "doc-view" "hexl"
+                      "dired" "eshell" "mail" "message" "savehist" "flymake"
+                      "display-time" "view" "emacs-lisp-mode"))
+    (ert-info (language)
+      (should-not (edn-bridge-markdown--mode language))))
+  (pcase-dolist (`(,language . ,mode) '(("python" . python-mode)
+                                        ("PY" . python-mode) ("c" . c-mode)
+                                        ("emacs-lisp" . emacs-lisp-mode)
+                                        ("sh" . sh-mode) ("css" . css-mode)
+                                        ("conf-unix" . conf-unix-mode)
+                                        ("html" . html-mode)
+                                        ("diff" . diff-mode)))
+    (ert-info (language)
+      (should (eq (edn-bridge-markdown--mode language) mode))))
+  (let ((edn-bridge-markdown-languages '(("mine" . text-mode))))
+    (should (eq (edn-bridge-markdown--mode "mine") 'text-mode))))
+
+(ert-deftest edn-bridge-markdown-text-of-code-sets-nothing ()
+  (let ((done nil)
+        (enable-local-variables :all)
+        (enable-local-eval t))
+    (cl-letf (((symbol-function 'edn-bridge-markdown-tests-evil)
+               (lambda (&rest _) (setq done t))))
+      (let ((prog-mode-hook '(edn-bridge-markdown-tests-evil))
+            (emacs-lisp-mode-hook '(edn-bridge-markdown-tests-evil))
+            (find-file-hook '(edn-bridge-markdown-tests-evil)))
+        (with-temp-buffer
+          (insert "```el\n;; -*- eval: (edn-bridge-markdown-tests-evil) -*-\n"
+                  ";; Local " "Variables:\n"
+                  ";; eval: (edn-bridge-markdown-tests-evil)\n"
+                  ";; End:\n```\n")
+          (dotimes (_ 2)
+            (edn-bridge-markdown-region (point-min) (point-max))
+            (edn-bridge-markdown-fontify-blocks)))))
+    (should-not done)
+    (should-not (bound-and-true-p server-process))))
 
 (provide 'edn-bridge-markdown-tests)
 
