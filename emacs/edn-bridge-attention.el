@@ -100,7 +100,8 @@ Who is in another program does not, as far as Emacs is told of that."
 (defun edn-bridge-attention--on-question (title)
   "Tell the user of the question TITLE in this chat; nil: one is settled."
   (when (and title (not (edn-bridge-attention--in-view-p)))
-    (funcall edn-bridge-attention-notify-function (buffer-name) title))
+    (funcall edn-bridge-attention-notify-function (buffer-name)
+             (edn-bridge-visible-label title)))
   (edn-bridge-attention--update))
 
 (defun edn-bridge-attention--on-turn-end ()
@@ -155,7 +156,7 @@ By the desktop where Emacs is not in focus and can do so, else by a message."
         (text (plist-get data :message)))
     (if (member level '("error" "warning"))
         (edn-bridge-chat-notice text 'edn-bridge-chat-error)
-      (message "%s: %s" (buffer-name) text))))
+      (message "%s: %s" (buffer-name) (edn-bridge-visible-label text)))))
 
 (defun edn-bridge-attention--on-diagnostic (data)
   "Show DATA of `diagnostic' in the echo area.

@@ -304,7 +304,7 @@ The transcript is above, the draft below the line.
   "Return TEXT, or nil, so that a mode line shows it as it is."
   (and (stringp text)
        (not (equal text ""))
-       (replace-regexp-in-string "%" "%%" text)))
+       (replace-regexp-in-string "%" "%%" (edn-bridge-visible-label text))))
 
 (defun edn-bridge-chat--model ()
   "Return what the header line says about the model, or nil."

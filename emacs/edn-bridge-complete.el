@@ -64,7 +64,8 @@ hash table's keys is not the same in every version of Emacs."
   (let ((table (make-hash-table :test #'equal))
         (names nil))
     (dolist (item items)
-      (let* ((base (let ((text (funcall label item)))
+      (let* ((base (let ((text (edn-bridge-visible-label
+                                (funcall label item))))
                      (if (equal text "") "(empty)" text)))
              (name base)
              (count 1))
@@ -95,7 +96,8 @@ CATEGORY nil or what completion takes the names for."
   "Return TEXT as the annotation of a candidate."
   (if (member text '(nil ""))
       ""
-    (concat "  " (propertize text 'face 'completions-annotations))))
+    (concat "  " (propertize (edn-bridge-visible-label text)
+                             'face 'completions-annotations))))
 
 ;;;; The draft
 

@@ -34,6 +34,16 @@
   "Face of a question whose answer can do harm."
   :group 'edn-bridge)
 
+(defface edn-bridge-interact-button
+  '((t :inherit (custom-button link) :weight bold))
+  "Face of the buttons that answer a question."
+  :group 'edn-bridge)
+
+(defface edn-bridge-interact-bar
+  '((t :inherit edn-bridge-interact-title))
+  "Face of the bar at the left of what a question says."
+  :group 'edn-bridge)
+
 (defvar edn-bridge-interact--kinds)
 
 (defvar edn-bridge-interact--label nil
@@ -215,6 +225,8 @@ Those of a connection that is gone wait no more."
                 "\n")
         (funcall (nth 2 row) payload)
         (unless (bolp) (insert "\n"))
+        (edn-bridge-interact--insert-warnings payload)
+        (edn-bridge-interact--mark-as-said start (point))
         (let ((buttons (point)))
           (pcase-dolist (`(,label ,function)
                          (append (funcall (nth 3 row) payload)
@@ -233,6 +245,30 @@ Those of a connection that is gone wait no more."
           (append edn-bridge-interact--questions (list question)))
     (edn-bridge-interact--announce
      (edn-bridge-interact--prompting question title))))
+
+(defun edn-bridge-interact--mark-as-said (start end)
+  "Show that the text between START and END is what a question says.
+A bar stands at the left of its lines, which the text cannot take away, and
+none at the buttons: no text looks like them."
+  (edn-bridge-visible-region start end 'strict)
+  (let ((bar (propertize "│ " 'face 'edn-bridge-interact-bar)))
+    (add-text-properties start end (list 'line-prefix bar
+                                         'wrap-prefix bar))))
+
+(defun edn-bridge-interact--insert-warnings (payload)
+  "Insert the `:warnings' of PAYLOAD, a line each.
+They are sentences, or maps with one as `:text'."
+  (seq-do (lambda (warning)
+            (let ((text (if (consp warning)
+                            (plist-get warning :text)
+                          warning)))
+              (when (stringp text)
+                (insert (propertize (concat "! "
+                                            (edn-bridge-visible-label text))
+                                    'face 'edn-bridge-interact-danger)
+                        "\n"))))
+          (let ((warnings (plist-get payload :warnings)))
+            (if (stringp warnings) (list warnings) warnings))))
 
 (defun edn-bridge-interact--announce (title)
   "Show whether questions wait, and run the hook with TITLE.
@@ -269,9 +305,11 @@ That is the title of a question that came, or nil where one is settled."
 
 (defun edn-bridge-interact--insert-button (question label function)
   "Insert a button with LABEL that answers QUESTION by FUNCTION."
-  (let ((buffer (current-buffer)))
+  (let ((buffer (current-buffer))
+        (label (edn-bridge-visible-label label)))
     (insert-text-button
      (concat "[" label "]")
+     'face 'edn-bridge-interact-button
      'follow-link t
      'help-echo label
      'action (lambda (_button)
@@ -319,7 +357,8 @@ title stays."
                                    :tool-id)))))
       (edn-bridge-transcript-edit
         ;; Its keys would answer another question now.
-        (remove-list-of-text-properties top end '(keymap edn-bridge-question))
+        (remove-list-of-text-properties
+         top end '(keymap edn-bridge-question line-prefix wrap-prefix))
         (if (not short)
             (goto-char start)
           (goto-char top)
@@ -364,9 +403,9 @@ title stays."
 (defun edn-bridge-interact--prompting (question text)
   "Return TEXT, a prompt for the answer to QUESTION, with who asks it."
   (let ((agent (edn-bridge-interact--question-agent question)))
-    (if agent
-        (format "[%s] %s" agent text)
-      text)))
+    (edn-bridge-visible-label (if agent
+                                  (format "[%s] %s" agent text)
+                                text))))
 
 (defun edn-bridge-interact--denier ()
   "Return a function that denies what a question asks for, with a reason."
@@ -388,9 +427,12 @@ title stays."
   (let ((index 0))
     (seq-do (lambda (option)
               (cl-incf index)
-              (insert (format "  %d. %s" index (plist-get option :label)))
+              (insert (format "  %d. %s" index
+                              (edn-bridge-visible-label
+                               (plist-get option :label))))
               (when-let ((text (plist-get option :description)))
-                (insert "  " (propertize text 'face 'edn-bridge-chat-notice)))
+                (insert "  " (propertize (edn-bridge-visible-label text)
+                                         'face 'edn-bridge-chat-notice)))
               (insert "\n"))
             (plist-get payload :options))))
 
@@ -411,10 +453,11 @@ A row is a list of a key and of what the user is told that it is."
   "Insert a line that says that NAME is VALUE, unless VALUE is nil."
   (when value
     (insert "  " (propertize name 'face 'edn-bridge-chat-notice) " "
-            (cond ((stringp value) value)
-                  ((and (vectorp value) (seq-every-p #'stringp value))
-                   (mapconcat #'identity value ", "))
-                  (t (edn-bridge-edn-print-string value)))
+            (edn-bridge-visible-label
+             (cond ((stringp value) value)
+                   ((and (vectorp value) (seq-every-p #'stringp value))
+                    (mapconcat #'identity value ", "))
+                   (t (edn-bridge-edn-print-string value))))
             "\n")))
 
 (defun edn-bridge-interact--approval-text (payload)
@@ -425,23 +468,34 @@ A row is a list of a key and of what the user is told that it is."
         (paths (plist-get payload :paths)))
     (cond
      ((and (stringp diff) (not (equal diff "")))
-      (edn-bridge-tools-insert-diff diff))
+      (edn-bridge-tools-insert-diff diff)
+      (edn-bridge-interact--insert-diff-button payload))
      ((and (stringp command) (not (equal command "")))
-      (insert (propertize command 'face 'edn-bridge-tools-output
-                          'line-prefix "  " 'wrap-prefix "  ")
-              "\n"))
+      (insert (propertize command 'face 'edn-bridge-tools-output) "\n"))
      ((stringp summary)
-      (insert "  " summary "\n")))
+      (insert "  " (edn-bridge-visible-label summary) "\n")))
     (when (and (seq-empty-p diff) (not (seq-empty-p paths)))
-      (insert "  " (mapconcat #'identity paths "\n  ") "\n"))
+      (insert "  " (mapconcat #'edn-bridge-visible-label paths "\n  ") "\n"))
     (when-let ((rule (plist-get payload :suggested-rule)))
       (insert (propertize
                (format "  always: %s"
-                       (if (stringp rule)
-                           rule
-                         (edn-bridge-edn-print-string rule)))
+                       (edn-bridge-visible-label
+                        (if (stringp rule)
+                            rule
+                          (edn-bridge-edn-print-string rule))))
                'face 'edn-bridge-chat-notice)
               "\n"))))
+
+(defun edn-bridge-interact--insert-diff-button (payload)
+  "Insert a button for the whole diff of PAYLOAD, where that was cut."
+  (when-let ((handle (plist-get payload :diff-handle)))
+    (insert-text-button "[The whole diff, which was cut here]"
+                        'face 'edn-bridge-interact-button
+                        'follow-link t
+                        'action (lambda (_button)
+                                  (edn-bridge-tools-view-output
+                                   handle #'diff-mode)))
+    (insert "\n")))
 
 (defun edn-bridge-interact--approval-answers (payload)
   "Return the answers to PAYLOAD of an approval."

@@ -130,12 +130,13 @@ FUNCTION is called in this buffer."
   "Return the table's entry for JOB."
   (list (edn-bridge-jobs--id job)
         (vector (or (edn-bridge-chat-word (plist-get job :status)) "")
-                (replace-regexp-in-string
-                 "[ \t\n]+" " "
-                 (format "%s" (or (plist-get job :command)
-                                  (plist-get job :label)
-                                  (plist-get job :name)
-                                  "")))
+                (edn-bridge-visible-label
+                 (replace-regexp-in-string
+                  "[ \t\n]+" " "
+                  (format "%s" (or (plist-get job :command)
+                                   (plist-get job :label)
+                                   (plist-get job :name)
+                                   ""))))
                 (format "%s" (edn-bridge-jobs--id job)))))
 
 (defun edn-bridge-jobs-inspect ()

@@ -24,7 +24,9 @@
                   (plist-get slot :first-message)))
         (id (plist-get slot :id)))
     (if (and (stringp name) (not (equal name "")))
-        (truncate-string-to-width (car (split-string name "\n")) 60 nil nil "…")
+        (truncate-string-to-width
+         (edn-bridge-visible-label (car (split-string name "\n")))
+         60 nil nil "…")
       (format "session %s" id))))
 
 (defun edn-bridge-sessions--annotate (slot)

@@ -251,13 +251,15 @@ A marker that is kept would make every later insertion slower."
 
 (defun edn-bridge-tools--line (call)
   "Return the line of CALL, newline included."
-  (let* ((name (or (edn-bridge-tools--call-name call) "tool"))
+  (let* ((name (edn-bridge-visible-label
+                (or (edn-bridge-tools--call-name call) "tool")))
          (state (edn-bridge-tools--state call))
          (width (max 20 (- (min 160 (edn-bridge-tools--width))
                            (string-width state) (max 8 (string-width name)) 6)))
          (summary (truncate-string-to-width
-                   (replace-regexp-in-string
-                    "[ \t\n\r]+" " " (edn-bridge-tools--summary call))
+                   (edn-bridge-visible-label
+                    (replace-regexp-in-string
+                     "[ \t\n\r]+" " " (edn-bridge-tools--summary call)))
                    width nil nil "…")))
     ;; The columns are given in columns of the default font, so that they
     ;; hold with proportional fonts and with characters of any width.
@@ -355,6 +357,7 @@ The call was shown when its arguments had not come yet."
       (edn-bridge-tools--insert-output text))
     (edn-bridge-tools--add-keymap start (point))
     (edn-bridge-tools--insert-rest-button call)
+    (edn-bridge-visible-region start (point) 'strict)
     (put-text-property start (point) 'line-prefix "  ")
     (put-text-property start (point) 'wrap-prefix "  ")))
 
@@ -396,6 +399,7 @@ The call was shown when its arguments had not come yet."
         (buffer (generate-new-buffer "*edn-bridge output*")))
     (with-current-buffer buffer
       (insert text)
+      (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (goto-char (point-min))
       (setq default-directory directory)
       (special-mode))
@@ -452,10 +456,16 @@ The call was shown when its arguments had not come yet."
       (user-error "There is no place in a file here"))
     (apply #'edn-bridge-transcript-visit place)))
 
-(defun edn-bridge-tools-view-output (handle)
-  "Show the whole output that the bridge keeps under HANDLE in a buffer."
-  (edn-bridge-tools--fetch (edn-bridge-chat-current) handle 0
-                           (edn-bridge-tools--view "")))
+(defun edn-bridge-tools-view-output (handle &optional mode)
+  "Show the whole output that the bridge keeps under HANDLE in a buffer.
+With MODE non-nil, that is its major mode."
+  (let ((conn (edn-bridge-chat-current))
+        (buffer (edn-bridge-tools--view "")))
+    (when mode
+      (with-current-buffer buffer
+        (funcall mode)
+        (setq buffer-read-only t)))
+    (edn-bridge-tools--fetch conn handle 0 buffer)))
 
 (defun edn-bridge-tools--fetch (conn handle offset buffer)
   "Add what HANDLE of CONN holds from OFFSET on to BUFFER, part by part."
@@ -470,7 +480,9 @@ The call was shown when its arguments had not come yet."
            (save-excursion
              (let ((inhibit-read-only t))
                (goto-char (point-max))
-               (insert text))))
+               (let ((from (point)))
+                 (insert text)
+                 (edn-bridge-visible-region from (point) 'strict)))))
          (when (and (not (equal text "")) (< next (plist-get data :size)))
            (edn-bridge-tools--fetch conn handle next buffer)))))))
 

@@ -20,6 +20,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'edn-bridge-visible)
 
 (defvar-local edn-bridge-transcript--output nil
   "Marker at the end of the transcript, where text is added.")
@@ -99,7 +100,8 @@ What it inserts is protected.  Return the value of BODY."
        (set-marker edn-bridge-transcript--output nil))))
 
 (defun edn-bridge-transcript-protect (start end)
-  "Make the text between START and END read-only."
+  "Make the text between START and END read-only, and all of it visible."
+  (edn-bridge-visible-region start end)
   (add-text-properties start end
                        '(read-only t
                          front-sticky (read-only)
@@ -131,7 +133,9 @@ With BLANK, an empty line comes before, except at the start of the buffer."
 (defun edn-bridge-transcript-set-footer (lines)
   "Show LINES, a list of strings, between the transcript and the draft.
 A rule comes after them."
-  (let ((text (mapconcat (lambda (line) (concat line "\n")) lines ""))
+  (let ((text (mapconcat (lambda (line)
+                           (concat (edn-bridge-visible-label line) "\n"))
+                         lines ""))
         (graphic (display-graphic-p)))
     (add-face-text-property 0 (length text) 'edn-bridge-transcript-footer
                             t text)

@@ -25,6 +25,7 @@
 ;;   -edn                  reader and printer
 ;;   -rpc                  process, requests, events; a library
 ;;   -program              where the program is, and how it is built
+;;   -visible              codes for characters that are not seen
 ;;   -transcript           the parts of a chat buffer's text
 ;;   -markdown             faces for markdown as it streams in
 ;;   -chat                 the chat buffer, its connection and state

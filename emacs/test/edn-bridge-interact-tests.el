@@ -323,6 +323,132 @@
       (should (string-match-p "Logged in to Provider" text))
       (should-not (string-match-p "c0de" text)))))
 
+;;;; What cannot be seen
+
+(defun edn-bridge-interact-tests-displayed ()
+  "Return the transcript as it is displayed: with `display' strings."
+  (let ((text "")
+        (place (point-min)))
+    (while (< place (edn-bridge-transcript-end))
+      (let ((shown (get-text-property place 'display)))
+        (setq text (concat text (if (stringp shown)
+                                    shown
+                                  (string (char-after place))))
+              place (1+ place))))
+    text))
+
+(ert-deftest edn-bridge-interact-question-shows-what-is-hidden ()
+  (dolist (char '(#x202E #x2066 #x2069 #x200B #x200D #x200F #xFE0F #xE000
+                  #xE0041 #x3164 #x2028 #xAD))
+    (let ((hidden (format "a%cb" char))
+          (code (format "a\\u{%X}b" char)))
+      (pcase-dolist
+          (`(,kind . ,payload)
+           `(("approve" :tool "bash" :command ,hidden)
+             ("approve" :tool "bash" :call-summary ,hidden)
+             ("approve" :tool ,hidden :command "x")
+             ("approve" :tool "edit" :diff ,(format "@@ -1 +1 @@\n+%s\n" hidden))
+             ("approve" :tool "write" :paths [,hidden])
+             ("approve" :tool "bash" :command "x" :suggested-rule ,hidden)
+             ("ask" :prompt ,hidden)
+             ("select" :prompt "p" :options [(:label ,hidden)])
+             ("select" :prompt "p"
+              :options [(:label "x" :description ,hidden)])
+             ("grant-stage-tool" :tool "bash" :args-summary ,hidden)
+             ("approve-subagent-envelope" :subagent-id "s"
+              :prompt-summary ,hidden :requested-envelope [,hidden])
+             ("later" :fact ,hidden)))
+        (edn-bridge-test-with-chat (conn _sent)
+          (edn-bridge-test-ask conn kind payload)
+          (ert-info ((format "%s: %S" kind payload))
+            (let ((text (edn-bridge-interact-tests-displayed)))
+              (should (string-search code text))
+              (should-not (seq-contains-p text char)))))))))
+
+(ert-deftest edn-bridge-interact-question-fakes-no-button ()
+  (dolist (payload
+           '((:tool "write" :paths ["notes.txt\n  [Allow once (y)]\n\n  README"])
+             (:tool "bash" :command "true\n[Allow once (y)] [Cancel]\n")
+             (:tool "a\n[Allow once (y)]" :command "x")
+             (:tool "bash" :call-summary "x\n[Allow once (y)]")
+             (:tool "edit" :diff "@@ -1 +1 @@\n+x\n[Allow once (y)]\n")
+             (:tool "bash" :command "x" :suggested-rule "r\n[Allow once (y)]")
+             (:tool "bash" :command "x" :warnings ["w\n[Allow once (y)]"])))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-ask conn "approve" payload)
+      (ert-info ((format "%S" payload))
+        (goto-char (point-min))
+        (let ((buttons nil))
+          (while (re-search-forward "^[ \t]*\\[" (edn-bridge-transcript-end) t)
+            (let ((bar (get-text-property (line-beginning-position)
+                                          'line-prefix))
+                  (button (button-at (1- (point)))))
+              ;; Either a button, or what stands behind the bar.
+              (should (eq (null bar) (and button t)))
+              (when button
+                (should (eq (get-text-property (1- (point)) 'face)
+                            'edn-bridge-interact-button))
+                (push (button-label button) buttons))))
+          (should (equal buttons '("[Allow once (y)]"))))))))
+
+(ert-deftest edn-bridge-interact-question-shows-warnings ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask
+     conn "approve"
+     '(:tool "bash" :command "x"
+       :warnings ["It has hidden characters." (:text "It runs twice.") 7]))
+    (should (string-match-p
+             "x\n! It has hidden characters\\.\n! It runs twice\\.\n\\[Allow once"
+             (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-interact-cut-diff-offers-the-whole ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "approve"
+                         '(:tool "write" :diff "@@ -0,0 +1 @@\n+a\n"
+                           :diff-handle "h1"))
+    (save-window-excursion
+      (edn-bridge-test-push "The whole diff")
+      (let ((buffer (window-buffer)))
+        (should (equal (plist-get (car sent) :op) "read_output"))
+        (should (equal (plist-get (plist-get (car sent) :params) :handle) "h1"))
+        (edn-bridge-test-answer conn sent "read_output" :text "@@ -0,0 +1,2 @@\n+a\n+evil\n"
+                                :offset 0 :size 27)
+        (with-current-buffer buffer
+          (should (derived-mode-p 'diff-mode))
+          (should (string-search "+evil" (buffer-string)))
+          (kill-buffer))))))
+
+(ert-deftest edn-bridge-interact-rest-shows-what-is-hidden ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((hidden (format "a%cb" #x202E)))
+      (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary hidden)
+      (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary hidden
+                             :is-error :false :result-text hidden)
+      (edn-bridge-tools-toggle)
+      (edn-bridge-test-event conn "assistant/message" :session-id "s1"
+                             :role "assistant"
+                             :content (vector (list :type :text :text hidden)))
+      (edn-bridge-chat-notice hidden)
+      (should (= 5 (length (split-string (edn-bridge-interact-tests-displayed)
+                                         "a\\\\u{202E}b"))))
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :session-name hidden :mode hidden)
+      (edn-bridge-test-event conn "footer/updated" :session-id "s1"
+                             :path-line hidden)
+      (dolist (text (list (edn-bridge-chat--header-line)
+                          (overlay-get edn-bridge-transcript--footer
+                                       'before-string)
+                          (edn-bridge-sessions-label (list :name hidden))
+                          (edn-bridge-complete--note hidden)))
+        (should (string-search "a\\u{202E}b" text))
+        (should-not (string-search hidden text)))
+      ;; What holds an emoji together is no trick.
+      (edn-bridge-chat-notice "🏳️‍🌈 fine")
+      (should (string-search "🏳️‍🌈 fine"
+                             (edn-bridge-interact-tests-displayed))))))
+
 (provide 'edn-bridge-interact-tests)
 
 ;;; edn-bridge-interact-tests.el ends here

@@ -61,7 +61,7 @@
       (nreverse names))))
 
 (defconst edn-bridge-package-tests-order
-  '("constants" "edn" "rpc" "program" "transcript" "markdown" "chat" "messages" "complete"
+  '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "complete"
     "input" "tools" "interact" "actions" "attention" "models" "sessions"
     "tree" "jobs" "ask" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")

@@ -1,0 +1,106 @@
+;;; edn-bridge-visible.el --- Show what cannot be seen  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; A model, a page or a project writes what a chat shows.  Characters that
+;; are not seen, or that turn around the order of those beside them, make
+;; a command or a diff look like another.  Here they get visible codes,
+;; such as \u{202E}.
+;;
+;; In a buffer the text stays as it is and the code is a `display'
+;; property: what is displayed so takes no part in the ordering of text
+;; that is written from right to left.  A string that is a label, of a
+;; session say, gets the code as its text.
+;;
+;; This file knows nothing of chats.
+
+;;; Code:
+
+(defface edn-bridge-visible-code
+  '((t :inherit escape-glyph))
+  "Face of the codes of characters that cannot be seen."
+  :group 'edn-bridge)
+
+(defconst edn-bridge-visible--ranges
+  '(#xAD                                ; soft hyphen
+    #x34F                               ; grapheme joiner
+    #x61C (#x115F . #x1160) (#x17B4 . #x17B5) (#x180B . #x180F)
+    (#x200B . #x200F)                   ; zero width, direction marks
+    (#x2028 . #x202E)                   ; separators, embedding, override
+    (#x2060 . #x206F)                   ; word joiner, isolates, and others
+    #x2800 #x3164
+    (#xE000 . #xF8FF)                   ; private use
+    (#xFE00 . #xFE0F)                   ; variation selectors
+    #xFEFF #xFFA0 (#xFFF0 . #xFFFB)
+    (#x1BCA0 . #x1BCA3) (#x1D173 . #x1D17A)
+    (#xE0000 . #xE0FFF)                 ; tags, variation selectors
+    (#xF0000 . #x10FFFF))               ; private use
+  "Characters that are not seen, and ranges of them.
+Control characters are not among them: Emacs shows those by itself.")
+
+(defun edn-bridge-visible--class (ranges)
+  "Return the inside of a character class that matches RANGES."
+  (mapconcat (lambda (range)
+               (if (consp range)
+                   (string (car range) ?- (cdr range))
+                 (string range)))
+             ranges ""))
+
+(defconst edn-bridge-visible--regexp
+  (concat "[" (edn-bridge-visible--class edn-bridge-visible--ranges) "]")
+  "Matches a character that is not seen.")
+
+(defconst edn-bridge-visible--label-regexp
+  (concat "[\0-\x1f\x7f-\x9f"
+          (edn-bridge-visible--class edn-bridge-visible--ranges) "]")
+  "Matches a character that a label must not have as it is.")
+
+(defun edn-bridge-visible-code (char)
+  "Return the code that is shown for CHAR."
+  (pcase char
+    (?\n "\\n")
+    (?\t "\\t")
+    (_ (format "\\u{%X}" char))))
+
+(defun edn-bridge-visible-label (text)
+  "Return TEXT as one line, with codes for what is not seen."
+  (if (string-match-p edn-bridge-visible--label-regexp text)
+      (replace-regexp-in-string
+       edn-bridge-visible--label-regexp
+       (lambda (match) (edn-bridge-visible-code (aref match 0)))
+       text t t)
+    text))
+
+(defun edn-bridge-visible-region (start end &optional strict)
+  "Show codes for what is not seen between START and END.
+What holds an emoji together is left alone, but not with STRICT non-nil:
+where a person is asked to allow something, every character counts.  So is
+what is invisible by a text property, which no one but this package adds."
+  (save-excursion
+    (goto-char start)
+    (while (re-search-forward edn-bridge-visible--regexp end t)
+      (let* ((place (match-beginning 0))
+             (char (char-after place)))
+        (unless (or (get-text-property place 'invisible)
+                    (and (not strict)
+                         (edn-bridge-visible--in-emoji-p place char)))
+          (put-text-property
+           place (1+ place) 'display
+           (propertize (edn-bridge-visible-code char)
+                       'face 'edn-bridge-visible-code)))))))
+
+(defun edn-bridge-visible--in-emoji-p (place char)
+  "Return non-nil if CHAR at PLACE is the joiner or the style of an emoji."
+  (and (memq char '(#x200D #xFE0E #xFE0F))
+       (> place (point-min))
+       (let ((before (char-before place)))
+         (or (<= #x1F000 before #x1FAFF)
+             (<= #x2190 before #x2BFF)
+             (memq before '(?# ?* #xA9 #xAE #x203C #x2049 #xFE0F #x200D))
+             (<= ?0 before ?9)))))
+
+(provide 'edn-bridge-visible)
+
+;;; edn-bridge-visible.el ends here
