@@ -52,8 +52,8 @@ shown, which has `:messages' and perhaps `:tool-calls'.")
 
 (defvar edn-bridge-chat-settle-functions nil
   "Abnormal hook that shows what was collected of events.
-The functions are called in a chat buffer, with non-nil where something
-else will be added to the transcript.")
+The functions are called in a chat buffer, with non-nil where what streams
+in is at its end.")
 
 (defvar edn-bridge-chat-rebuilt-hook nil
   "Normal hook run in a chat buffer whose transcript was built again.")
@@ -350,8 +350,9 @@ They replace those that were set under KEY, a symbol, before."
 
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.
-BUTTONS are lists of a label and a command, shown after it."
-  (edn-bridge-chat-settle 'end)
+BUTTONS are lists of a label and a command, shown after it.  It stands
+below an answer that is streaming in."
+  (edn-bridge-chat-settle)
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
     (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
@@ -567,7 +568,9 @@ that waits for its end."
 
 (defun edn-bridge-chat-settle (&optional end)
   "Have shown what was collected of events and is not shown yet.
-With END non-nil, something else will be added to the transcript."
+With END non-nil, what streams in is at its end: what follows is another
+message, or the call of a tool.  Anything else that is added to the
+transcript meanwhile stands below it."
   (run-hook-with-args 'edn-bridge-chat-settle-functions end))
 
 (defun edn-bridge-chat-mine-p (data)

@@ -106,7 +106,10 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
            (t "steer"))
      (append (list (if command :text :message) text)
              (and images (list :images (vconcat images))))
-     :on-success #'ignore
+     :on-success
+     (lambda (_data)
+       (edn-bridge-chat-with-buffer conn
+         (edn-bridge-messages-note-accepted text)))
      :on-error
      (lambda (frame)
        (edn-bridge-chat-with-buffer conn
@@ -146,9 +149,10 @@ Steering text that the model did not see comes back as the draft."
      (lambda (data)
        (let ((text (plist-get data :dropped-steering-text)))
          (edn-bridge-chat-with-buffer conn
-           (when (and (stringp text) (not (equal text ""))
-                      (equal (edn-bridge-transcript-draft) ""))
-             (edn-bridge-transcript-set-draft text))))))))
+           (when (and (stringp text) (not (equal text "")))
+             (edn-bridge-messages-drop-steering)
+             (when (equal (edn-bridge-transcript-draft) "")
+               (edn-bridge-transcript-set-draft text)))))))))
 
 (defun edn-bridge-input--show-cut ()
   "Where the last turn was cut, show that, with a button that sends it again."

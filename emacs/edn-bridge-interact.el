@@ -201,7 +201,7 @@ Those of a connection that is gone wait no more."
 
 (defun edn-bridge-interact--show (question)
   "Show QUESTION at the end of the transcript."
-  (edn-bridge-chat-settle 'end)
+  (edn-bridge-chat-settle)
   (let* ((kind (edn-bridge-interact--question-kind question))
          (payload (edn-bridge-interact--question-payload question))
          (row (or (assoc kind edn-bridge-interact--kinds)

@@ -9,6 +9,11 @@
 ;;
 ;; Texts that came together are added together: they are collected until
 ;; another event or the end of the batch, and then inserted once.
+;;
+;; Nothing stands inside a running answer.  Its text goes on where it ended,
+;; above what was added to the transcript since.  What the user says
+;; meanwhile waits above the draft until the bridge has taken it up, and
+;; then stands where the journal has it.
 
 ;;; Code:
 
@@ -48,8 +53,7 @@
 
 (defvar-local edn-bridge-messages--shown nil
   "Texts shown of the message that is not complete yet, last first.
-They may be in several places: a tool call or a word of the user's can
-come in between.")
+They may be in several places: a tool call can come in between.")
 
 (defvar-local edn-bridge-messages--echoes nil
   "Texts that the user sent and that are shown, but not yet confirmed.")
@@ -65,6 +69,7 @@ A button at the top of the transcript, in a line of its own, says so.")
   "A message that is streaming in."
   kind                       ; `text' or `thinking'
   start                      ; marker where its text starts
+  end                        ; marker where its text ends and goes on
   (size 0)                   ; length of its text, for `text'
   markdown)                  ; state of the faces, for `text'
 
@@ -104,14 +109,17 @@ A button at the top of the transcript, in a line of its own, says so.")
       (push text edn-bridge-messages--shown)
       (setf (edn-bridge-messages--stream-size stream)
             (+ (edn-bridge-messages--stream-size stream) (length text))))
-    (edn-bridge-transcript-add
-      (let ((start (point)))
+    (edn-bridge-transcript-edit
+      (let ((start (marker-position (edn-bridge-messages--stream-end stream))))
+        (goto-char start)
         (insert text)
         (let ((end (point)))
+          (set-marker (edn-bridge-messages--stream-end stream) end)
           (if (eq kind 'thinking)
               (put-text-property start end 'face 'edn-bridge-messages-thinking)
             (edn-bridge-markdown-feed (edn-bridge-messages--stream-markdown stream)
-                                      start end)))))))
+                                      start end))
+          (edn-bridge-transcript-protect start end))))))
 
 (defun edn-bridge-messages--begin-stream (kind)
   "Begin a message of KIND at the end of the transcript."
@@ -124,6 +132,7 @@ A button at the top of the transcript, in a line of its own, says so.")
           (make-edn-bridge-messages--stream
            :kind kind
            :start (copy-marker start)
+           :end (copy-marker start)
            :markdown (and (eq kind 'text)
                           (edn-bridge-markdown-begin start))))))
 
@@ -131,12 +140,19 @@ A button at the top of the transcript, in a line of its own, says so.")
   "End the message that streams in, if there is one."
   (when-let ((stream edn-bridge-messages--stream))
     (setq edn-bridge-messages--stream nil)
-    (edn-bridge-transcript-add
-      (when (edn-bridge-messages--stream-markdown stream)
-        (edn-bridge-markdown-finish (edn-bridge-messages--stream-markdown stream)
-                                    (edn-bridge-transcript-end)))
-      (goto-char (edn-bridge-transcript-end))
-      (edn-bridge-transcript-fresh-line))
+    (let ((end (edn-bridge-messages--stream-end stream)))
+      (edn-bridge-transcript-edit
+        (when (edn-bridge-messages--stream-markdown stream)
+          (edn-bridge-markdown-finish
+           (edn-bridge-messages--stream-markdown stream)
+           (marker-position end)))
+        (goto-char end)
+        (unless (or (bolp)
+                    ;; What stands below began with a new line.
+                    (< (point) (edn-bridge-transcript-end)))
+          (insert "\n")
+          (edn-bridge-transcript-protect (1- (point)) (point))))
+      (set-marker end nil))
     (set-marker (edn-bridge-messages--stream-start stream) nil)))
 
 ;;;; Messages
@@ -171,20 +187,22 @@ A button at the top of the transcript, in a line of its own, says so.")
       (edn-bridge-transcript-edit
         (put-text-property
          (edn-bridge-messages--stream-start edn-bridge-messages--stream)
-         (edn-bridge-transcript-end)
+         (edn-bridge-messages--stream-end edn-bridge-messages--stream)
          'edn-bridge-entry entry)))
     (edn-bridge-messages--end-stream)
     (setq edn-bridge-messages--shown nil)))
 
 (defun edn-bridge-messages--replace-stream (stream text)
   "Put TEXT in the place of what came as STREAM."
-  (let ((start (marker-position (edn-bridge-messages--stream-start stream))))
+  (let ((start (marker-position (edn-bridge-messages--stream-start stream)))
+        (end (edn-bridge-messages--stream-end stream)))
     (edn-bridge-transcript-edit
-      (delete-region start (edn-bridge-transcript-end))
+      (delete-region start end)
       (goto-char start)
       (insert text)
-      (edn-bridge-markdown-region start (edn-bridge-transcript-end))
-      (edn-bridge-transcript-protect start (edn-bridge-transcript-end)))
+      (set-marker end (point))
+      (edn-bridge-markdown-region start (marker-position end))
+      (edn-bridge-transcript-protect start end))
     (setf (edn-bridge-messages--stream-markdown stream) nil)))
 
 (defun edn-bridge-messages--show-outcome (message)
@@ -258,7 +276,9 @@ Where they cannot be shown, they are named."
   "Show the `:messages' in DATA instead of what the transcript shows.
 Where `:more' is true there are earlier ones."
   (when-let ((stream edn-bridge-messages--stream))
-    (set-marker (edn-bridge-messages--stream-start stream) nil))
+    (set-marker (edn-bridge-messages--stream-start stream) nil)
+    (set-marker (edn-bridge-messages--stream-end stream) nil))
+  (edn-bridge-messages--forget-waiting)
   (setq edn-bridge-messages--stream nil
         edn-bridge-messages--deltas nil
         edn-bridge-messages--shown nil
@@ -383,23 +403,135 @@ Where `:more' is true there are earlier ones."
 
 ;;;; What the user says
 
-(defun edn-bridge-messages-echo (text &optional note expected images)
-  "Show TEXT as said by the user, with NOTE, a word, where there is one.
+(defvar-local edn-bridge-messages--waiting nil
+  "What the user said while a turn was running, in order.
+An `edn-bridge-messages--said' each, until the bridge has taken it up.")
+
+(defvar-local edn-bridge-messages--held-for nil
+  "The connection for which messages wait.")
+
+(cl-defstruct (edn-bridge-messages--said (:copier nil))
+  "Something that the user said."
+  text
+  behavior                   ; "steer", "queue" or nil
+  expected                   ; non-nil if the bridge may send it too
+  images                     ; property lists of `:mime-type' and `:data'
+  accepted)                  ; non-nil once the bridge has it
+
+(defun edn-bridge-messages-echo (text &optional behavior expected images)
+  "Show TEXT as said by the user.
+With BEHAVIOR, \"steer\" or \"queue\", it was said while a turn was
+running, and is shown above the draft until the bridge has taken it up.
 IMAGES, property lists of `:mime-type' and `:data', are shown below it.
 EXPECTED non-nil means that the bridge may send it as a message too, which
 is then not shown again."
-  (edn-bridge-chat-settle 'end)
-  (edn-bridge-messages--insert-text (if note (format "You (%s)" note) "You")
-                                'edn-bridge-messages-user text nil)
-  (edn-bridge-messages--insert-images
-   (list :content (seq-map (lambda (image) (append '(:type :image) image))
-                           images)))
-  (when expected
-    (push text edn-bridge-messages--echoes)))
+  (edn-bridge-chat-settle (not (edn-bridge-chat-running-p)))
+  (let ((said (make-edn-bridge-messages--said
+               :text text :behavior behavior :expected expected
+               :images images)))
+    (if (not behavior)
+        (edn-bridge-messages--show-said said)
+      (setq edn-bridge-messages--held-for edn-bridge-chat--conn
+            edn-bridge-messages--waiting
+            (append edn-bridge-messages--waiting (list said)))
+      (edn-bridge-messages--show-waiting))))
+
+(defun edn-bridge-messages--show-said (said)
+  "Add SAID, what the user said, to the transcript."
+  (let ((behavior (edn-bridge-messages--said-behavior said))
+        (text (edn-bridge-messages--said-text said)))
+    (when behavior
+      (edn-bridge-chat-settle 'end))
+    (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user text nil)
+    (edn-bridge-messages--insert-images
+     (list :content (seq-map (lambda (image) (append '(:type :image) image))
+                             (edn-bridge-messages--said-images said))))
+    (when (edn-bridge-messages--said-expected said)
+      (push text edn-bridge-messages--echoes))))
 
 (defun edn-bridge-messages-forget-echo (text)
-  "Expect TEXT as a message of the bridge no more."
-  (setq edn-bridge-messages--echoes (remove text edn-bridge-messages--echoes)))
+  "Expect TEXT as a message of the bridge no more; it was refused."
+  (setq edn-bridge-messages--echoes (remove text edn-bridge-messages--echoes))
+  (when-let ((said (edn-bridge-messages--waiting-for text)))
+    (setq edn-bridge-messages--waiting (delq said edn-bridge-messages--waiting))
+    (edn-bridge-messages--show-waiting)))
+
+(defun edn-bridge-messages--waiting-for (text)
+  "Return what waits with TEXT and is not with the bridge yet, or nil."
+  (seq-find (lambda (said)
+              (and (equal text (edn-bridge-messages--said-text said))
+                   (not (edn-bridge-messages--said-accepted said))))
+            edn-bridge-messages--waiting))
+
+(defun edn-bridge-messages-note-accepted (text)
+  "Note that the bridge has TEXT, which may wait."
+  (when-let ((said (edn-bridge-messages--waiting-for text)))
+    (setf (edn-bridge-messages--said-accepted said) t)))
+
+(defun edn-bridge-messages-drop-steering ()
+  "Let go of what waits to steer the turn: the bridge has given it back."
+  (setq edn-bridge-messages--waiting
+        (seq-remove (lambda (said)
+                      (equal (edn-bridge-messages--said-behavior said) "steer"))
+                    edn-bridge-messages--waiting))
+  (edn-bridge-messages--show-waiting))
+
+(defun edn-bridge-messages--forget-waiting ()
+  "Let go of what waits for a connection that is gone, or another session."
+  (unless (and (eq edn-bridge-messages--held-for edn-bridge-chat--conn)
+               (edn-bridge-chat-running-p))
+    (setq edn-bridge-messages--waiting nil)
+    (edn-bridge-messages--show-waiting)))
+
+(defun edn-bridge-messages--show-waiting ()
+  "Show above the draft what the user said and waits."
+  (edn-bridge-chat-set-status
+   'edn-bridge-messages
+   (mapcar (lambda (said)
+             (concat (if (equal (edn-bridge-messages--said-behavior said)
+                                "queue")
+                         "For after the turn: "
+                       "For the running turn: ")
+                     (truncate-string-to-width
+                      (replace-regexp-in-string
+                       "[ \t\n]+" " " (edn-bridge-messages--said-text said))
+                      60 nil nil "…")))
+           edn-bridge-messages--waiting)))
+
+(defvar-local edn-bridge-messages--was-running nil
+  "Non-nil if a turn was running when the session was told of last.")
+
+(defun edn-bridge-messages--on-session (data)
+  "Show what waits and was taken up, as DATA of `session/updated' tells.
+A turn that begins takes up one message, and a running one those that
+steer it."
+  (when (edn-bridge-chat-mine-p data)
+    (let* ((running (edn-bridge-edn-true-p (plist-get data :is-streaming)))
+           (began (and running (not edn-bridge-messages--was-running)))
+           (count (plist-get data :pending-message-count))
+           (had (seq-filter #'edn-bridge-messages--said-accepted
+                            edn-bridge-messages--waiting))
+           (taken (and (integerp count) (- (length had) count))))
+      (setq edn-bridge-messages--was-running running)
+      (when (and taken (> taken 0))
+        (dolist (said (seq-take
+                       (edn-bridge-messages--in-order
+                        had (if began "queue" "steer"))
+                       taken))
+          (setq edn-bridge-messages--waiting
+                (delq said edn-bridge-messages--waiting))
+          (edn-bridge-messages--show-said said))
+        (edn-bridge-messages--show-waiting)))))
+
+(defun edn-bridge-messages--in-order (had behavior)
+  "Return HAD, what waits, with the first of BEHAVIOR before all others.
+Where BEHAVIOR is \"steer\", with all of that behavior before the others."
+  (let* ((same (seq-filter
+                (lambda (said)
+                  (equal (edn-bridge-messages--said-behavior said) behavior))
+                had))
+         (first (if (equal behavior "queue") (seq-take same 1) same)))
+    (append first (seq-remove (lambda (said) (memq said first)) had))))
 
 ;;;; Registering
 
@@ -436,6 +568,7 @@ is then not shown again."
 (edn-bridge-chat-handle "assistant/thinking-delta"
                         #'edn-bridge-messages--on-thinking 'collected)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-messages--on-message)
+(edn-bridge-chat-handle "session/updated" #'edn-bridge-messages--on-session)
 (edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-messages--on-rehydrated)
 
 (provide 'edn-bridge-messages)

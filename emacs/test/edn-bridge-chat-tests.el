@@ -247,6 +247,113 @@
           (should (= 2 (length (split-string text "before"))))
           (should (= 2 (length (split-string text " end")))))))))
 
+(ert-deftest edn-bridge-chat-nothing-stands-inside-a-running-answer ()
+  (pcase-dolist
+      (`(,below . ,between)
+       (list (cons "notice\n" (lambda (_conn) (edn-bridge-chat-notice "notice")))
+             (cons "done\n" (lambda (conn)
+                             (edn-bridge-test-event
+                              conn "command-result" :type "text"
+                              :message "done")))
+             (cons "You\n/status\n" (lambda (_conn)
+                                      (edn-bridge-transcript-set-draft "/status")
+                                      (edn-bridge-input-send)))
+             (cons "Sure[?]\n\\[No (n)\\] \\[Yes (y)\\] \\[Cancel\\] \n"
+                   (lambda (conn)
+                     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))))))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                             :is-streaming t :pending-message-count 0)
+      (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                             :text "Look:\n```el\n# a com")
+      (funcall between conn)
+      (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                             :text "ment\n(x)\n```\nEnd **of** it")
+      (let ((answer "Look:\n```el\n# a comment\n(x)\n```\nEnd **of** it"))
+        (edn-bridge-test-event
+         conn "assistant/message" :session-id "s1" :role "assistant"
+         :entry-id "e1" :content (vector (list :type :text :text answer)))
+        (ert-info (below)
+          (should (string-match-p
+                   (concat "\\`Assistant\n" (regexp-quote answer) "\n\n"
+                           below "\\'")
+                   (edn-bridge-test-transcript))))
+        (goto-char (point-min))
+        (search-forward "# a comm")
+        (should (eq (get-text-property (point) 'face)
+                    'edn-bridge-markdown-block))
+        (search-forward "**of*")
+        (should (eq (get-text-property (point) 'face)
+                    'edn-bridge-markdown-bold))
+        (should (equal (get-text-property (point) 'edn-bridge-entry) "e1"))
+        (should-error (insert "x") :type 'text-read-only)))))
+
+(defun edn-bridge-chat-tests-above ()
+  "Return what stands above the draft."
+  (substring-no-properties
+   (overlay-get edn-bridge-transcript--footer 'before-string)))
+
+(ert-deftest edn-bridge-chat-what-is-said-meanwhile-waits-for-its-place ()
+  (edn-bridge-test-with-chat (conn sent)
+    (cl-flet ((session (running count)
+                (edn-bridge-test-event
+                 conn "session/updated" :session-id "s1"
+                 :is-streaming (if running t :false)
+                 :pending-message-count count))
+              (answer (text &optional whole)
+                (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                                       :text text)
+                (edn-bridge-test-event
+                 conn "assistant/message" :session-id "s1" :role "assistant"
+                 :content (vector (list :type :text :text (or whole text)))))
+              (say (text command)
+                (edn-bridge-transcript-set-draft text)
+                (funcall command)))
+      (session t 0)
+      (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                             :text "fir")
+      (say "later" #'edn-bridge-input-queue)
+      (edn-bridge-test-answer conn sent "follow_up" :accepted t)
+      (session t 1)
+      (say "now" #'edn-bridge-input-send)
+      (should (string-match-p
+               "For after the turn: later\nFor the running turn: now\n"
+               (edn-bridge-chat-tests-above)))
+      (edn-bridge-test-answer conn sent "steer" :accepted t)
+      (session t 2)
+      (should (equal (edn-bridge-test-transcript) "Assistant\nfir"))
+      (answer "st" "first")
+      (session t 1)
+      (answer "second")
+      (session nil 1)
+      (session t 0)
+      (answer "third")
+      (session nil 0)
+      (should-not (string-match-p "later\\|now" (edn-bridge-chat-tests-above)))
+      (should (equal (edn-bridge-test-transcript)
+                     (concat "Assistant\nfirst\n\nYou\nnow\n\nAssistant\nsecond"
+                             "\n\nYou\nlater\n\nAssistant\nthird\n"))))))
+
+(ert-deftest edn-bridge-chat-what-is-refused-waits-no-more ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                           :is-streaming t :pending-message-count 0)
+    (edn-bridge-transcript-set-draft "now")
+    (edn-bridge-input-send)
+    (edn-bridge-rpc--dispatch-frame
+     conn (list :kind :error :id (plist-get (car sent) :id) :op "steer"
+                :error-code "request/failed" :error-message "No"))
+    (should-not (string-match-p "now" (edn-bridge-chat-tests-above)))
+    (should (equal (edn-bridge-transcript-draft) "now"))
+    ;; What the bridge gives back comes back as the draft alone.
+    (edn-bridge-input-send)
+    (edn-bridge-test-answer conn sent "steer" :accepted t)
+    (edn-bridge-input-interrupt)
+    (edn-bridge-test-answer conn sent "interrupt" :dropped-steering-text "now")
+    (should-not (string-match-p "now" (edn-bridge-chat-tests-above)))
+    (should (equal (edn-bridge-transcript-draft) "now"))
+    (should (equal (edn-bridge-test-transcript) "No\n"))))
+
 (ert-deftest edn-bridge-chat-knows-the-entry-of-a-streamed-message ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")

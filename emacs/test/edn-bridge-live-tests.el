@@ -182,6 +182,38 @@
       (should (string-match-p "(aborted)" (edn-bridge-test-transcript)))
       (should-not (string-match-p "End" (edn-bridge-test-transcript))))))
 
+(ert-deftest edn-bridge-live-view-is-that-of-the-journal ()
+  (edn-bridge-live-tests-with-chat "slow.edn"
+    (cl-flet ((count (regexp)
+                (goto-char (point-min))
+                (how-many regexp (point-min) (edn-bridge-transcript-end)))
+              (say (text command)
+                (edn-bridge-transcript-set-draft text)
+                (goto-char (point-max))
+                (funcall command)))
+      (say "Take your time" #'edn-bridge-input-send)
+      (edn-bridge-test-wait (= 1 (count "^Begin")))
+      (say "later" #'edn-bridge-input-queue)
+      (say "now" #'edn-bridge-input-send)
+      (say "/help" #'edn-bridge-input-send)
+      (edn-bridge-test-wait (equal 2 (edn-bridge-chat-get
+                                      :pending-message-count)))
+      (should-not (= 1 (count "^later$")))
+      (edn-bridge-input-abort)
+      ;; What waited is taken up then.
+      (edn-bridge-test-wait (= 2 (count "^Begin")))
+      (edn-bridge-input-abort)
+      (edn-bridge-test-wait (not (edn-bridge-chat-running-p)))
+      (let ((live (replace-regexp-in-string
+                   ;; Commands are in no journal.
+                   "^You\n/help\n\n\\(?:.\\|\n\\)*?\n\\((aborted)\\)" "\\1"
+                   (edn-bridge-test-transcript))))
+        (edn-bridge-chat-reconnect)
+        (edn-bridge-live-tests-wait-ready)
+        (should (string-match-p "You\nlater\n\nYou\nnow\n\nAssistant\nBegin"
+                                live))
+        (should (equal live (edn-bridge-test-transcript)))))))
+
 (ert-deftest edn-bridge-live-lists-forks-and-names-sessions ()
   (edn-bridge-live-tests-with-chat "hello.edn"
     (edn-bridge-live-tests-say "Hi")

@@ -317,9 +317,9 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-say "slowly")
   (edn-bridge-terminal-tests-do
-   "Begin" '("later" "C-c" "C-q") "You (queue)"
+   "Begin" '("later" "C-c" "C-q") "^For after the turn: later"
    ;; What waited begins when the turn before it has ended, in whichever way.
-   '("C-c" "C-k") "(aborted)" "Start" '("C-c" "C-i") "interrupted"))
+   '("C-c" "C-k") "(aborted)\n\nYou\nlater" "Start" '("C-c" "C-i") "interrupted"))
 
 (defun edn-bridge-terminal-tests-models ()
   "Use the keys under C-c C-o."
