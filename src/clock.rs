@@ -1,7 +1,7 @@
 //! Time and identifiers, as parameters.
 //!
-//! Nothing else in the house asks the system for the time or makes up an id, so that a transcript can
-//! be replayed byte for byte. Knows nothing of who asks.
+//! No other module asks the system for the time or invents an id, so that a transcript can be replayed byte
+//! for byte. Does not know who asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -9,18 +9,19 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// Where time and identifiers come from.
+/// A source of time and identifiers.
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// The time since some moment of this process, for how long something took: it is never set, forward or back.
+    /// The time since some moment of this process, to measure durations: setting the clock does not affect
+    /// it.
     fn passed(&self) -> Duration {
         static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
         BEGIN.elapsed()
     }
 
-    /// A new identifier that begins with `prefix`, unique over all processes and time.
+    /// A new identifier that starts with `prefix`, unique across processes and time.
     fn id(&self, prefix: &str) -> String;
 }
 
@@ -38,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still and counts its identifiers, for transcripts that are compared byte for byte.
+/// A clock that stands still and counts its identifiers, for transcripts that are compared byte by byte.
 #[derive(Debug, Default)]
 pub struct FixedClock {
     count: AtomicU64,
@@ -58,8 +59,8 @@ impl Clock for FixedClock {
     }
 }
 
-/// A clock that is put forward by years and back again with every look, and whose identifiers sort as it jumps:
-/// for tests that nothing hangs on the time of day.
+/// A clock that jumps by years, forward and back, at every read; its identifiers sort accordingly. For tests
+/// that nothing depends on the time of day.
 #[derive(Debug, Default)]
 pub struct JumpingClock {
     looks: AtomicU64,
@@ -68,7 +69,7 @@ pub struct JumpingClock {
 impl JumpingClock {
     fn look(&self) -> (u64, Timestamp) {
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
-        // Neither in order nor the other way round.
+        // Neither ascending nor descending.
         let seconds = i64::try_from(look.wrapping_mul(7_368_787) % 1_000_000_007).unwrap_or(0);
         (look, Timestamp::from_second(1_300_000_000_i64.saturating_add(seconds)).unwrap_or_default())
     }
@@ -81,7 +82,7 @@ impl Clock for JumpingClock {
 
     fn id(&self, prefix: &str) -> String {
         let (look, time) = self.look();
-        // A process's number keeps apart what two of them make of the same look.
+        // The process id distinguishes identifiers of two processes at the same read.
         format!("{prefix}{:010x}{:06x}{look:06x}", time.as_second(), std::process::id())
     }
 }

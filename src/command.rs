@@ -1,29 +1,28 @@
-//! Slash commands: what a line says, as a type.
+//! Parses slash commands into a type.
 //!
-//! Knows the grammar (`grammar/slash.ebnf`) and the catalogue's names; does nothing. What a command
-//! comes to is the runtime's affair.
+//! Knows the grammar (`grammar/slash.ebnf`) and the catalogue's names. Runs nothing; the runtime does.
 
 use std::borrow::Cow;
 
 use crate::catalogue::COMMANDS;
 use crate::message::ThinkingLevel;
 
-/// What a person wrote.
+/// A person's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// No command: text for the model. A doubled slash at the start is written singly.
+    /// Text for the model. A doubled slash at the start becomes a single one.
     Text(Cow<'a, str>),
     /// A command.
     Command(Command<'a>),
-    /// A command whose arguments do not fit: how it is written.
+    /// A command with invalid arguments; contains its syntax.
     Usage(&'static str),
-    /// A slash and a name that no command has, with the nearest names.
+    /// A slash and an unknown name, with the most similar names.
     Unknown {
         /// The name, without its slash.
         name: &'a str,
-        /// What follows the name.
+        /// The text after the name.
         arguments: &'a str,
-        /// Names that are spelt alike, nearest first.
+        /// Similar names, most similar first.
         nearest: Vec<&'static str>,
     },
 }
@@ -51,7 +50,7 @@ pub enum Command<'a> {
     Workflow {
         /// The workflow.
         name: &'a str,
-        /// What it is given.
+        /// Its arguments.
         arguments: &'a str,
     },
     /// `/reload`
@@ -94,7 +93,7 @@ pub enum Command<'a> {
     Abort,
 }
 
-/// Reads a line. Total: every text is one of the four things.
+/// Parses a line. Total: every text is one of the four variants.
 pub fn read(text: &str) -> Line<'_> {
     if let Some(rest) = text.strip_prefix('/')
         && rest.starts_with('/')
@@ -114,14 +113,14 @@ pub fn read(text: &str) -> Line<'_> {
     }
 }
 
-/// Whether a text is the name of a command, as the grammar has it.
+/// Whether a text matches the grammar of command names.
 pub fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'?')
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
-/// A slash and `[a-z?][a-z-]*`, up to a blank or the end; and what follows.
+/// A slash and `[a-z?][a-z-]*` up to a blank or the end, and the rest.
 fn name(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -129,12 +128,12 @@ fn name(text: &str) -> Option<(&str, &str)> {
     is_name(name).then_some((name, arguments))
 }
 
-/// The command of a catalogued name; `None` where the arguments do not fit.
+/// The catalogued command with that name; `None` if the arguments are invalid.
 fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
     let mut words = arguments.split_whitespace();
     let (first, second, third) = (words.next(), words.next(), words.next());
     let rest = (!arguments.is_empty()).then_some(arguments);
-    // Commands without arguments ignore none: what is written too much is a mistake worth telling.
+    // A command without arguments does not ignore extra ones, because they are a mistake worth reporting.
     let alone = |command: Command<'a>| first.is_none().then_some(command);
     let one = second.is_none();
     match name {
@@ -182,11 +181,11 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
     }
 }
 
-/// Up to three names that are spelt like `name`, nearest first.
+/// Up to three names that are similar to `name`, most similar first.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut found: Vec<(usize, &str)> = names
         .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        // Half of a name wrong is another name.
+        // With more than half of its letters wrong it is a different name.
         .filter(|(distance, candidate)| *distance <= candidate.len().max(name.len()) / 2)
         .collect();
     found.sort();

@@ -1,8 +1,8 @@
-//! The map of the house. No logic stands here.
+//! The map of the house. It contains no logic.
 //!
-//! Data flows one way: bytes are cut into lines, a line is read into a [`value::Value`], a value
-//! becomes a request, the router calls [`session`]'s API, the runtime answers and publishes events,
-//! and the endpoint writes both as EDN lines.
+//! Data flows one way: bytes are cut into lines, a line is read into a [`value::Value`], a value becomes a
+//! request, the router calls [`session`]'s API, the runtime answers and publishes events, and the endpoint
+//! writes both as EDN lines.
 
 pub mod auth;
 pub mod catalogue;

@@ -1,7 +1,6 @@
-//! What `/remember` keeps: notes of a project, in a file of its own, which grows by a line for each note
-//! and each removal.
+//! The notes of `/remember`: one file per project, which grows by a line for each note and each removal.
 //!
-//! Knows folders, notes and the codec. Who writes a note, and where it is shown, others decide.
+//! Knows folders, notes and the codec. Does not know who writes or shows a note.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -27,24 +26,24 @@ pub struct Note {
     pub id: Arc<str>,
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
-    /// What is remembered.
+    /// The text of the note.
     pub text: Arc<str>,
-    /// The session that it was written in.
+    /// The session in which it was written.
     pub session: Option<SessionId>,
 }
 
 /// Why a note could not be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// The system refused.
+    /// The system refused an operation.
     #[error("Cannot use {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is nothing to remember.
+    /// The note is empty.
     #[error("There is nothing to remember: the note is empty.")]
     Empty,
     /// The note is too long.
@@ -59,11 +58,11 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct Memory {
     folder: PathBuf,
-    /// What was read of each project's file.
+    /// The parsed notes of each project's file.
     known: Mutex<HashMap<PathBuf, Known>>,
 }
 
-/// The notes of a file, and its length and time when they were read.
+/// The notes of a file, with its length and time at that moment.
 #[derive(Debug)]
 struct Known {
     length: u64,
@@ -113,10 +112,10 @@ impl Memory {
         self.append(&self.path(cwd), &note.to_value())
     }
 
-    /// Removes a note; answers whether there was one of that id.
+    /// Removes a note; returns whether it existed.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// If the file cannot be read or written.
     pub fn forget(&self, cwd: &Path, id: &str, ts: &str) -> Result<bool, MemoryError> {
         if !self.notes(cwd)?.iter().any(|note| &*note.id == id) {
             return Ok(false);
@@ -128,10 +127,10 @@ impl Memory {
         Ok(true)
     }
 
-    /// A project's notes, oldest first. Read again only when the file has changed.
+    /// A project's notes, oldest first. Reads the file again only if it has changed.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn notes(&self, cwd: &Path) -> Result<Arc<Vec<Note>>, MemoryError> {
         let path = self.path(cwd);
         let failed = |source| MemoryError::Io { path: path.clone(), source };
@@ -154,11 +153,11 @@ impl Memory {
         Ok(notes)
     }
 
-    /// The notes that have all words of a text, the one with the most of them first, newer ones before
+    /// The notes with all words of a text. Those with the most occurrences come first, and newer ones before
     /// older ones.
     ///
     /// # Errors
-    /// As [`Memory::notes`].
+    /// Those of [`Memory::notes`].
     pub fn search(&self, cwd: &Path, text: &str) -> Result<Vec<Note>, MemoryError> {
         let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
         let notes = self.notes(cwd)?;
@@ -176,8 +175,8 @@ impl Memory {
         Ok(found.into_iter().map(|(_, note)| note.clone()).collect())
     }
 
-    /// The newest notes as a part of a prompt, as many as fit into `room` bytes, oldest first; `None`
-    /// where there are none or none fits.
+    /// The newest notes as a part of a prompt: as many as fit into `room` bytes, oldest first. `None` if
+    /// there are none or none fits.
     pub fn for_prompt(&self, cwd: &Path, room: usize) -> Option<String> {
         const HEADING: &str = "The user asked you to remember:";
         let notes = self.notes(cwd).ok()?;
@@ -211,11 +210,11 @@ impl Memory {
                 .truncate(false)
                 .mode(0o600)
                 .open(path)?;
-            // Two processes may remember at once. Writing a line takes no time, so that waiting is right.
+            // Two processes may write at once. Writing a line is short, so waiting is fine.
             flock(&file, FlockOperation::LockExclusive)?;
             let end = file.seek(SeekFrom::End(0))?;
             if end > 0 {
-                // A line that was cut off must not swallow this one.
+                // Ends a truncated line, so that it does not swallow this one.
                 let mut last = [0];
                 file.seek(SeekFrom::End(-1))?;
                 file.read_exact(&mut last)?;
@@ -234,7 +233,7 @@ impl Memory {
     }
 }
 
-/// The notes that lines leave. A line that is none is passed over.
+/// The notes that result from the lines. Skips invalid lines.
 fn read(bytes: &[u8]) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
@@ -270,7 +269,7 @@ mod tests {
         memory.remember(a, &note("m1", "Tests run with make\n\"check\"")).unwrap();
         memory.remember(a, &note("m2", "The make file makes make targets")).unwrap();
         memory.remember(b, &note("m3", "elsewhere")).unwrap();
-        // Another process sees the same.
+        // Another process sees the same notes.
         let other = Memory::new(dir.path());
         assert_eq!(ids(&other.notes(a).unwrap()), ["m1", "m2"]);
         assert_eq!(ids(&other.search(a, "MAKE").unwrap()), ["m2", "m1"]);

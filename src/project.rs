@@ -1,12 +1,12 @@
-//! How a project's folder is named where things are kept for it.
+//! Names the files and folders in which a project's data are kept.
 //!
-//! Knows paths; not what is kept.
+//! Knows paths; does not know the data.
 
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// A file name for a folder: readable, and different for different folders.
+/// A file name for a folder: readable, and unique per folder.
 pub fn name(cwd: &Path) -> String {
     let path = cwd.to_string_lossy();
     let digest = Sha256::digest(cwd.as_os_str().as_encoded_bytes());

@@ -1,8 +1,8 @@
 //! The query REPL: forms in, answers out, over a connection to a bridge.
 //!
 //! A client like any other: it knows the wire, not the runtime behind it. [`wire`] is the connection,
-//! [`show`] lays values out for people, `terminal` is the interactive part. What a form means is decided
-//! here, for a terminal and for a pipe alike.
+//! [`show`] lays values out for people, and `terminal` is the interactive part. This module interprets the
+//! forms, for a terminal and for a pipe.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,17 +16,17 @@ pub mod wire;
 
 use wire::{Refused, Wire};
 
-/// Where something is printed that no form asked for just now: events, and changes of a watched query.
+/// Prints output that no form requested: events, and changes of a watched query.
 pub type Aside = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a text came to.
+/// The outcome of an input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// To be printed; empty for nothing.
+    /// Output to print; empty for none.
     Text(String),
-    /// To be printed as what went wrong.
+    /// An error to print.
     Refused(String),
-    /// The person is done.
+    /// The person quits.
     Quit,
 }
 
@@ -37,7 +37,7 @@ pub struct Repl {
     session: Option<String>,
     watch: Arc<Mutex<Option<Watched>>>,
     changes: Sender<()>,
-    /// Who shows the changes of a watched query; started with the first.
+    /// Shows the changes of a watched query; started with the first one.
     watcher: Option<(Receiver<()>, Aside)>,
 }
 
@@ -47,19 +47,19 @@ struct Watched {
     last: Option<Owned>,
 }
 
-/// What a name that can be completed is.
+/// A name for completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// As it is written: `:psi.turn/text`, `prompt`.
+    /// The name: `:psi.turn/text`, `prompt`.
     pub name: String,
-    /// What it is.
+    /// Its description.
     pub doc: String,
 }
 
-/// The events that are shown beside the answers until `:events` says otherwise.
+/// The topics whose events are shown until `:events` changes that.
 const QUIET: &[&str] = &["assistant/message", "command-result", "ui/notification", "diagnostic", "error"];
 
-/// The events after which a watched query may have another answer.
+/// The topics after whose events a watched query may have another answer.
 const CHANGES: &[&str] = &[
     "session/updated",
     "session/resumed",
@@ -83,13 +83,13 @@ const HELP: &str = "\
 :quit                  ends";
 
 impl Repl {
-    /// A REPL; `aside` is given what no form asked for.
+    /// A REPL; `aside` prints output that no form requested.
     pub fn new(wire: Arc<Wire>, events: Receiver<Owned>, layout: show::Layout, aside: Aside) -> Self {
         let (changes, changed) = channel();
         let watch = Arc::new(Mutex::new(None));
         let on_change = changes.clone();
         let (show, shown) = (aside.clone(), layout.clone());
-        // Ends with the connection, whose other end it holds.
+        // Ends with the connection, which holds the other end.
         let _ = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             for event in events {
                 let topic = event.get("event").and_then(Value::as_str).unwrap_or_default();
@@ -102,17 +102,17 @@ impl Repl {
         Self { wire, layout, session: None, watch, changes, watcher: Some((changed, aside)) }
     }
 
-    /// Asks for the events that are shown at first.
+    /// Subscribes to the topics that are shown at first.
     pub fn begin(&self) {
         let _ = self.wire.ask("subscribe", params([("topics", texts(QUIET))]));
     }
 
-    /// Takes a session as the one that is meant.
+    /// Sets the session of later forms.
     pub fn focus(&mut self, session: Option<String>) {
         self.session = session;
     }
 
-    /// Whether a text is a whole input, or goes on in the next line.
+    /// Whether an input is complete; otherwise it continues on the next line.
     pub fn is_whole(text: &str) -> bool {
         match edn::read_all(text.as_bytes()) {
             Err(error) => error.code() != edn::ErrorKind::UnexpectedEnd.code(),
@@ -120,7 +120,7 @@ impl Repl {
         }
     }
 
-    /// Does what a text says.
+    /// Evaluates an input.
     pub fn evaluate(&mut self, text: &str) -> Outcome {
         let forms = match edn::read_all(text.as_bytes()) {
             Ok(forms) => forms,
@@ -200,10 +200,10 @@ impl Repl {
         Ok(data.get("result").cloned().unwrap_or(Value::Nil))
     }
 
-    /// Everything that has a name: attributes, ops, mutations.
+    /// All names: attributes, ops, mutations.
     ///
     /// # Errors
-    /// Where the other side has no graph.
+    /// If the server has no graph.
     pub fn names(&self) -> Result<Vec<Known>, Refused> {
         let query = edn::read_one(
             b"[{:psi.graph/attributes [:psi.attribute/name :psi.attribute/doc]} \
@@ -312,7 +312,7 @@ impl Repl {
                 .spawn(move || follow(&wire, &watch, &layout, &changed, &aside));
             started.map_err(|error| Refused::here(error.to_string()))?;
         }
-        // What changed between the answer and the subscription is seen, too.
+        // Also catches a change between the answer and the subscription.
         let _ = self.changes.send(());
         Ok(shown)
     }
@@ -322,7 +322,7 @@ impl Repl {
     }
 }
 
-/// Asks the watched query again after changes, and shows an answer that is another.
+/// Repeats the watched query after changes, and shows an answer that differs.
 fn follow(
     wire: &Wire,
     watch: &Mutex<Option<Watched>>,
@@ -331,7 +331,7 @@ fn follow(
     aside: &Aside,
 ) {
     while changed.recv().is_ok() {
-        // Changes that came together are one.
+        // Changes that arrived together count once.
         while changed.try_recv().is_ok() {}
         let asked = {
             let watched = watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -349,7 +349,7 @@ fn follow(
     }
 }
 
-/// A form as a query: a vector is one, anything else is asked alone.
+/// A form as a query: a vector is one, anything else becomes its only element.
 fn as_query(form: &Owned) -> Owned {
     if let Value::Vector(_) = form { form.clone() } else { Value::vector([form.clone()]) }
 }

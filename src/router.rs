@@ -1,8 +1,7 @@
-//! Ops onto the session API: typed params in, one call, typed result out.
+//! Routes ops to the session API: typed params in, one call, typed result out.
 //!
-//! Thin: no state, no input or output, no policy. It is given values, not text, so that another wire
-//! with another codec can stand beside this one. Params were checked against the catalogue before;
-//! what a reader here does not find has the default that the contract names.
+//! Thin: no state, no input or output, no policy. It works on values, not text, so that another wire with
+//! another codec can use it. The catalogue has checked the params; a missing one has the contract's default.
 
 use std::sync::Arc;
 
@@ -18,10 +17,10 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 
-/// Calls the session API for an op. The ops of the connection itself never come here.
+/// Calls the session API for an op. The connection's own ops do not come here.
 pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply: Reply<Map<'static>>) {
     let p = Params(params);
-    // In one place for all: some ops would be answered without a look at the session.
+    // Checked here for all ops, because some would be answered without a look at the session.
     if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
         return reply.fail(ApiError::not_found("session", call.session.as_str()));
     }
@@ -267,7 +266,7 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
     }
 }
 
-/// A reply that takes a typed result and answers with the `:data` made of it.
+/// A reply that takes a typed result and answers with the `:data` from `shape`.
 fn shape<T: 'static>(
     reply: Reply<Map<'static>>,
     data: impl FnOnce(T) -> Map<'static> + Send + 'static,
@@ -328,7 +327,7 @@ fn query_answer(answer: QueryAnswer) -> Map<'static> {
     data
 }
 
-/// What a frontend says was chosen; `None` where it has another shape than the items of that choice.
+/// The choice in a frontend's result; `None` if it does not have the shape of that choice's items.
 fn pick(kind: ChoiceKind, value: &Value<'_>) -> Option<Pick> {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     match kind {
@@ -343,7 +342,7 @@ fn pick(kind: ChoiceKind, value: &Value<'_>) -> Option<Pick> {
     }
 }
 
-/// Params that were checked against the catalogue.
+/// Params that the catalogue has checked.
 struct Params<'v, 'a>(&'v Value<'a>);
 
 impl<'v, 'a> Params<'v, 'a> {

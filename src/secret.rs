@@ -1,18 +1,18 @@
-//! Text that must not be shown: keys and tokens.
+//! Secret text: keys and tokens.
 //!
-//! A [`Secret`] has no `Display` and no way into a value or an event; its `Debug` shows nothing of it, and its
-//! memory is wiped when it is dropped. Who needs the text asks for it by name, so that a search for `expose`
-//! finds every place where a secret leaves the process.
+//! A [`Secret`] has no `Display` and no conversion into a value or an event. Its `Debug` output hides it, and
+//! its memory is wiped when it is dropped. A search for `expose` finds every place where a secret leaves the
+//! process.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// What stands where a secret was.
+/// The replacement for a secret.
 const MASK: &str = "[secret]";
 
-/// Shorter secrets are not looked for in texts: they would be found in ordinary words.
+/// Shorter secrets are not searched for in texts, because ordinary words would contain them.
 const SHORTEST: usize = 6;
 
 /// A text that is never shown.
@@ -20,22 +20,22 @@ const SHORTEST: usize = 6;
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// Takes a text; its memory is the secret's from here on.
+    /// Takes a text and owns its memory.
     pub fn new(text: String) -> Self {
         Self(SecretString::from(text))
     }
 
-    /// The text, for the one place that sends or stores it.
+    /// The text, only for code that sends or stores it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// Whether there is nothing to hide.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.expose().is_empty()
     }
 
-    /// A text of somebody else's, such as a server's error, without this secret.
+    /// A foreign text, such as a server's error, without this secret.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let secret = self.expose();
         if secret.len() < SHORTEST || !text.contains(secret) {

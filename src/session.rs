@@ -1,12 +1,12 @@
-//! What every frontend may ask of the runtime: the [`SessionApi`] trait and its plain types.
+//! The API of the runtime for every frontend: the [`SessionApi`] trait and its plain types.
 //!
-//! This is the only place where the wire and the runtime meet. It knows values, messages, events and
-//! error codes; it knows neither text nor frames, and not how a session lives.
+//! Only here the wire and the runtime meet. This module knows values, messages, events and error codes. It
+//! knows neither text nor frames, nor how a session lives.
 //!
-//! Calls do not return their result, they complete a [`Reply`]. An answer that is at hand is given
-//! before the call returns; one that has to wait (for a disk, for a turn's end) is given later by
-//! whoever has it, without a task in between. So an answer always stands before the events that it
-//! causes, and a request that needs no waiting costs no hand-over.
+//! A call does not return its result; it completes a [`Reply`]. If the answer is available, the reply is
+//! completed before the call returns. If it has to wait (for a disk, for the end of a turn), the task that
+//! has it completes the reply later, without another task in between. So an answer always precedes the events
+//! that it causes, and a request without a wait costs no hand-over.
 
 mod tally;
 
@@ -26,16 +26,16 @@ pub use tally::{Counts, OpCounts, Tally};
 pub struct ApiError {
     /// The code on the wire.
     pub code: ErrorCode,
-    /// What happened and what to do, for a person.
+    /// The cause and what to do about it, for a person.
     pub message: String,
     /// Further facts for a program: the `:data` of the error.
     pub data: Option<Map<'static>>,
-    /// Whether the same request may succeed later; by default as the code says.
+    /// Whether the same request may succeed later; the default comes from the code.
     pub retryable: bool,
 }
 
 impl ApiError {
-    /// An error without further facts.
+    /// An error without `:data`.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None, retryable: code.retryable() }
     }
@@ -45,7 +45,7 @@ impl ApiError {
         Self::new(ErrorCode::Failed, message)
     }
 
-    /// `request/not-found`: there is no `what` of that name.
+    /// `request/not-found`: there is no `what` with that name.
     pub fn not_found(what: &str, name: &str) -> Self {
         Self::new(ErrorCode::NotFound, format!("There is no {what} {name:?}."))
     }
@@ -68,8 +68,8 @@ impl ApiError {
     }
 }
 
-/// The place that waits for an answer. Answered once; dropped unanswered, it answers that the runtime
-/// failed, so that no request is ever left without an end.
+/// The pending answer to a call. It is completed once. If it is dropped, it answers that the runtime failed,
+/// so that no request stays without an answer.
 pub struct Reply<T>(Option<Answer<T>>);
 
 type Answer<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
@@ -80,19 +80,19 @@ impl<T> Reply<T> {
         Self(Some(Box::new(answer)))
     }
 
-    /// Answers.
+    /// Completes the reply.
     pub fn send(mut self, result: Result<T, ApiError>) {
         if let Some(answer) = self.0.take() {
             answer(result);
         }
     }
 
-    /// Answers with a success.
+    /// Completes it with a success.
     pub fn ok(self, value: T) {
         self.send(Ok(value));
     }
 
-    /// Answers with a failure.
+    /// Completes it with a failure.
     pub fn fail(self, error: ApiError) {
         self.send(Err(error));
     }
@@ -112,84 +112,84 @@ impl<T> std::fmt::Debug for Reply<T> {
     }
 }
 
-/// Who calls, and for which session.
+/// The caller of an op, and its session.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// The connection.
     pub connection: u64,
     /// The request's `:id`.
     pub request: Arc<str>,
-    /// The session that is meant: the one named, else the connection's focus.
+    /// The named session, or else the connection's focus.
     pub session: SessionId,
 }
 
 impl Call {
-    /// The call as the cause of events.
+    /// The call as a cause of events.
     pub fn cause(&self) -> Cause {
         Cause { connection: self.connection, request: self.request.clone() }
     }
 }
 
-/// What a delivery says of the client's speed.
+/// The state of a client's outbox after a delivery.
 #[derive(Debug, Clone)]
 pub enum Pressure {
     /// There is room.
     Fine,
-    /// What must not be dropped fills the client's outbox: wait until this is false before the next.
+    /// Lossless events fill the client's outbox: wait until this is false before the next.
     Full(tokio::sync::watch::Receiver<bool>),
 }
 
-/// How a connection stands, for the graph.
+/// The state of a connection, for the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// Requests that are not answered yet.
+    /// Pending requests.
     pub pending: usize,
-    /// Events that wait for the client, not yet encoded.
+    /// Unencoded events that wait for the client.
     pub waiting: usize,
-    /// Bytes that wait for the client, encoded or not.
+    /// Waiting bytes, encoded or not.
     pub bytes: usize,
-    /// The number of the last event that was encoded for it.
+    /// The number of the last encoded event.
     pub seq: u64,
 }
 
-/// Who is at the other end of a connection, for the graph.
+/// The client of a connection, for the graph.
 #[derive(Debug, Clone, Default)]
 pub struct Peer {
-    /// What carries its bytes: `stdio`, `socket` or `memory`; empty for a client without a connection.
+    /// Its transport: `stdio`, `socket` or `memory`; empty for a client without a connection.
     pub transport: &'static str,
-    /// When it came, RFC 3339 in UTC.
+    /// When it connected, RFC 3339 in UTC.
     pub since: Arc<str>,
-    /// What its last handshake came to; `None` before the first.
+    /// The agreement of its latest handshake; `None` before the first.
     pub agreed: Option<Arc<Agreed>>,
 }
 
-/// What a handshake came to.
+/// The agreement of a handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub name: Box<str>,
-    /// Its version, as it says.
+    /// Its version, as it reported it.
     pub version: Box<str>,
-    /// The version of the protocol that both speak.
+    /// The common version of the protocol.
     pub protocol_version: Box<str>,
-    /// The features that both have, in the order of the catalogue.
+    /// The common features, in the order of the catalogue.
     pub features: Vec<&'static str>,
 }
 
 /// A connected frontend, as the runtime sees it.
 pub trait Client: Send + Sync {
-    /// Whether an event of the topic and session would be sent: subscribed, and the focus or a topic
-    /// that is sent for every session.
+    /// Whether the client receives events of the topic and session: it is subscribed, and the session is its
+    /// focus or the topic is for every session.
     fn wants(&self, topic: Topic, session: Option<&SessionId>) -> bool;
 
-    /// Hands over an event. Never blocks. An event that is not wanted is ignored.
+    /// Passes on an event. Never blocks. Ignores an event that the client does not want.
     fn deliver(&self, event: &Event) -> Pressure;
 
-    /// Nobody waits any longer for this client, which is full: what it is not sent it has to be shown
-    /// anew, by [`SessionApi::catch_up`], when it has room again.
+    /// Stops blocking producers on this client, whose outbox is full. [`SessionApi::catch_up`] shows it later
+    /// what it misses.
     fn fall_behind(&self);
 
-    /// Whether it has fallen behind, and is not sent every event that it wants.
+    /// Whether it has fallen behind, so that events are skipped for it.
     fn is_behind(&self) -> bool;
 
     /// Moves the connection's focus.
@@ -201,20 +201,20 @@ pub trait Client: Send + Sync {
     /// Whether the connection answers typed questions.
     fn is_interactor(&self) -> bool;
 
-    /// Whether it answers them as plain dialogs only.
+    /// Whether it supports only plain dialogs for them.
     fn dialogs_only(&self) -> bool {
         false
     }
 
-    /// Asks the connection to end, after what is queued was sent.
+    /// Asks the connection to end after the queued frames.
     fn close(&self);
 
-    /// How the connection stands; nothing for a client without an outbox.
+    /// The state of the connection; empty for a client without an outbox.
     fn standing(&self) -> Standing {
         Standing::default()
     }
 
-    /// Who is at the other end.
+    /// The client of the connection.
     fn peer(&self) -> Peer {
         Peer::default()
     }
@@ -236,14 +236,14 @@ pub struct Prompt {
     pub message: String,
     /// Images: MIME type and base64 data.
     pub images: Vec<(Arc<str>, Arc<str>)>,
-    /// The same key again answers as the first time and does nothing.
+    /// A repeated key gets the first answer again and has no further effect.
     pub idempotency_key: Option<String>,
 }
 
 /// An accepted message.
 #[derive(Debug, Clone)]
 pub struct Prompted {
-    /// The turn that it started or joined; `None` for one that waits for a turn of its own.
+    /// The turn that it started or joined; `None` if it waits for a turn of its own.
     pub turn: Option<TurnId>,
 }
 
@@ -261,7 +261,7 @@ pub struct Page {
 pub struct Query {
     /// The query as text: one EDN vector.
     pub text: String,
-    /// What is known at the start: one EDN map as text.
+    /// The initially known attributes: one EDN map as text.
     pub entity: Option<String>,
     /// Whether an attribute that cannot be resolved fails the query.
     pub strict: bool,
@@ -270,26 +270,26 @@ pub struct Query {
 /// A query's answer.
 #[derive(Debug, Clone)]
 pub struct QueryAnswer {
-    /// What could be resolved.
+    /// The resolved attributes.
     pub result: Value<'static>,
-    /// Attributes that could not.
+    /// The attributes that could not be resolved.
     pub missing: Vec<Value<'static>>,
-    /// Attributes whose resolver failed, with why.
+    /// The attributes whose resolver failed, with the reasons.
     pub errors: Option<Map<'static>>,
 }
 
-/// A part of an output that was kept.
+/// A part of a stored output.
 #[derive(Debug, Clone)]
 pub struct OutputPart {
-    /// The text from the offset on.
+    /// The text from the offset.
     pub text: String,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub offset: u64,
     /// The whole output's size in bytes.
     pub size: u64,
 }
 
-/// Which sessions a list shows.
+/// The sessions of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// Those of the session's folder.
@@ -299,40 +299,40 @@ pub enum Scope {
     All,
 }
 
-/// Where a choice holds.
+/// The scope of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reach {
-    /// In this session.
+    /// This session.
     #[default]
     Session,
-    /// In the project's new sessions too.
+    /// Also the project's new sessions.
     Project,
-    /// In all the user's new sessions.
+    /// All new sessions of the user.
     User,
 }
 
-/// What the runtime serves. One implementation lives in `runtime`; tests have others.
+/// The operations of the runtime. `runtime` implements them; tests have other implementations.
 ///
-/// Every method names the session by [`Call::session`]; one that is not there is answered with
+/// [`Call::session`] names the session of every method. If there is no such session, the answer is
 /// `request/not-found`.
 pub trait SessionApi: Send + Sync {
-    /// Adds a connection and says which session it starts with.
+    /// Adds a connection and returns its first session.
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId;
 
-    /// Removes a connection. When it was the last one, running turns end, and the reply comes when all
-    /// that they did is on disk.
+    /// Removes a connection. After the last one, running turns end, and the reply is completed once
+    /// everything is on disk.
     fn detach(&self, connection: u64, reply: Reply<()>);
 
-    /// Where the wire counts what it answers, whichever connection it was, for the graph.
+    /// The counters of the wire's answers on all connections, for the graph.
     fn tally(&self) -> Arc<Tally>;
 
-    /// Whether there is a live session of that id.
+    /// Whether there is a live session with that id.
     fn has_session(&self, session: &SessionId) -> bool;
 
     /// The facts of a handshake: session, model, thinking level.
     fn server_info(&self, session: &SessionId) -> Map<'static>;
 
-    /// The snapshot that a subscription of a connection to a topic begins with, as what `cause` asked for.
+    /// The snapshot for a new subscription of a connection to a topic, caused by `cause`.
     fn snapshot(
         &self,
         connection: u64,
@@ -341,8 +341,8 @@ pub trait SessionApi: Send + Sync {
         cause: Option<Cause>,
     ) -> Option<Event>;
 
-    /// Shows a connection that was not sent all events which session it looks at, and the newest part of its
-    /// history. What happens from then on is sent after it.
+    /// Shows a connection that missed events its session and the newest part of its history. Later events
+    /// follow.
     fn catch_up(&self, connection: u64);
 
     /// The session's state.
@@ -360,8 +360,8 @@ pub trait SessionApi: Send + Sync {
     /// The slash commands with `:name`, `:usage`, `:description` and `:source`: the program's own, the prompt
     /// templates and the skills.
     fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
-    /// Sessions, live and on disk, newest first; with a text those with all of its words, the best first, each
-    /// with an excerpt.
+    /// Sessions, live and on disk, newest first. With a text, the sessions with all of its words, best first,
+    /// each with an excerpt.
     fn list_sessions(
         &self,
         call: Call,
@@ -372,21 +372,21 @@ pub trait SessionApi: Send + Sync {
     );
     /// A query of the graph.
     fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>);
-    /// A part of a kept output.
+    /// A part of a stored output.
     fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>);
 
     /// Starts a turn.
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>);
     /// Adds to the running turn, or starts one.
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>);
-    /// Queues for after the running turn, or starts one.
+    /// Queues until the running turn has ended, or starts one.
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>);
     /// Ends the running turn at once.
     fn abort(&self, call: Call, reply: Reply<()>);
-    /// Ends the running turn after its tool call; answers whether it waits for one, and the steering
-    /// text that is dropped.
+    /// Ends the running turn after its tool call. Returns whether it waits for one, and the dropped steering
+    /// text.
     fn interrupt(&self, call: Call, reply: Reply<(bool, String)>);
-    /// Gives up waiting for a retry.
+    /// Cancels the wait for a retry.
     fn abort_retry(&self, call: Call, reply: Reply<()>);
     /// Summarises the older part of the conversation.
     fn compact(&self, call: Call, instructions: Option<String>, reply: Reply<Option<String>>);
@@ -400,7 +400,7 @@ pub trait SessionApi: Send + Sync {
 
     /// Names the session.
     fn set_name(&self, call: Call, name: String, reply: Reply<String>);
-    /// Chooses the model; answers provider and id.
+    /// Sets the model; returns provider and id.
     fn set_model(
         &self,
         call: Call,
@@ -409,11 +409,11 @@ pub trait SessionApi: Send + Sync {
         reach: Reach,
         reply: Reply<(String, String)>,
     );
-    /// Chooses the next or previous usable model.
+    /// Switches to the next or previous usable model.
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>);
-    /// Chooses a thinking level, or with `None` the next one.
+    /// Sets the thinking level; `None` for the next one.
     fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>);
-    /// Chooses what tools may do without asking.
+    /// Sets the permission mode.
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>);
     /// Turns automatic compaction on or off.
     fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>);
@@ -422,47 +422,47 @@ pub trait SessionApi: Send + Sync {
     /// Trusts the project's configuration, or not.
     fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>);
 
-    /// Runs a slash command; its outcome comes as events.
+    /// Runs a slash command; events carry its outcome.
     fn command(&self, call: Call, text: String, reply: Reply<()>);
     /// Answers a frontend action.
     fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>);
-    /// Approves what a typed question asks for, this once, or refuses it, in the shape of its kind.
+    /// Approves the request of a typed question once, or refuses it.
     fn decide(&self, call: Call, interaction: String, approve: bool, note: Option<String>, reply: Reply<()>);
     /// Answers a typed question.
     fn respond(&self, call: Call, response: Response, reply: Reply<()>);
     /// Answers the open dialog; `None` cancels it.
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>);
 
-    /// Begins a login.
+    /// Starts a login.
     fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<Map<'static>>);
-    /// Completes the login that was begun.
+    /// Completes the pending login.
     fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<Map<'static>>);
-    /// Forgets a provider's credentials.
+    /// Deletes a provider's credentials.
     fn logout(&self, call: Call, provider: String, reply: Reply<bool>);
 
     /// Runs a command for the user.
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>);
     /// Ends that command.
     fn abort_bash(&self, call: Call, reply: Reply<()>);
-    /// The background jobs with one of the statuses, or all.
+    /// The background jobs with one of the statuses; all jobs for `None`.
     fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>);
     /// One background job.
     fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
     /// Ends a background job.
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>);
 
-    /// Keeps a note for the project's later sessions; answers the note when it is on disk.
+    /// Keeps a note for the project's later sessions; returns the note once it is on disk.
     fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>);
-    /// Removes a note; answers whether there was one of that id.
+    /// Removes a note; returns whether it existed.
     fn forget(&self, call: Call, note: String, reply: Reply<bool>);
 
-    /// Writes the session as a page; answers the path.
+    /// Writes the session as a page; returns the path.
     fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>);
-    /// Says what the person looks at.
+    /// Sets what the editor shows.
     fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>);
 }
 
-/// Which session to switch to.
+/// The session to switch to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SwitchTarget {
     /// By id.
@@ -471,27 +471,27 @@ pub enum SwitchTarget {
     Path(String),
 }
 
-/// What a frontend did with an action.
+/// A frontend's answer to an action.
 #[derive(Debug, Clone)]
 pub struct ActionResult {
     /// The action's request.
     pub request_id: String,
-    /// What is chosen, by the action's name; `None` where there is no action of that name.
+    /// The kind of the choice, from the action's name; `None` if there is no such action.
     pub kind: Option<ChoiceKind>,
-    /// What became of it.
+    /// The status of the answer.
     pub status: ActionStatus,
-    /// What was chosen; `None` where it is nothing that such an action offers.
+    /// The choice; `None` if the action does not offer it.
     pub pick: Option<Pick>,
     /// Why it failed.
     pub error_message: Option<String>,
 }
 
-/// What became of a frontend action.
+/// The status of a frontend action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActionStatus {
-    /// The person chose.
+    /// The person made a choice.
     Submitted,
-    /// The person chose not to.
+    /// The person declined.
     Cancelled,
     /// The frontend could not show it.
     Failed,
@@ -502,7 +502,7 @@ pub enum ActionStatus {
 pub struct Response {
     /// The question.
     pub interaction_id: String,
-    /// Whether it was answered, or cancelled.
+    /// Whether it is accepted, as opposed to cancelled.
     pub accepted: bool,
     /// The answer, in the shape of the question's kind.
     pub value: Option<Map<'static>>,

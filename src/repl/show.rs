@@ -1,19 +1,20 @@
-//! Values laid out for people: within a width, as tables where that reads better, in colour on a terminal.
+//! Lays out values for people: within a width, as tables where that reads better, in colour on a terminal.
+//! Knows no connection.
 
 use crate::edn;
 use crate::value::{Map, Owned, Value};
 use crate::visible;
 
-/// How values are laid out.
+/// The layout of values.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// Columns.
     pub width: usize,
-    /// For a person at a terminal: colour, and tables. Else plain EDN.
+    /// For a terminal: colour and tables. Otherwise plain EDN.
     pub terminal: bool,
 }
 
-/// Columns of a table's cell at most; a longer value is cut.
+/// The maximum width of a table cell; longer values are cut.
 const CELL: usize = 48;
 
 impl Layout {
@@ -25,7 +26,7 @@ impl Layout {
         if self.terminal { paint(&visible::text(&out)) } else { out.into_owned() }
     }
 
-    /// The `:data` of a query's answer: the result, and what is not in it.
+    /// The `:data` of a query's answer: the result, and what is missing.
     pub fn answer(&self, data: &Owned) -> String {
         let result = data.get("result").unwrap_or(&Value::Nil);
         let mut text = match self.table_of(result) {
@@ -40,7 +41,7 @@ impl Layout {
         text
     }
 
-    /// A table, where the result is one list of flat maps.
+    /// A table, if the result is one list of flat maps.
     fn table_of(&self, result: &Owned) -> Option<String> {
         let mut entries = result.as_map().filter(|_| self.terminal)?.iter();
         let (key, rows) = entries.next()?;
@@ -49,7 +50,7 @@ impl Layout {
         Some(format!("{}\n{}", paint(&visible::text(&key.to_string())), table(&rows, self.width)))
     }
 
-    /// An event in a line, as a comment.
+    /// An event on one line, as a comment.
     pub fn event(&self, event: &Owned) -> String {
         let topic = event.get("event").and_then(Value::as_str).unwrap_or_default();
         let payload = event.get("data").or(event.get("payload")).unwrap_or(&Value::Nil);
@@ -113,7 +114,7 @@ fn cut(text: &str) -> String {
     text.chars().take(CELL - 1).chain(['…']).collect()
 }
 
-/// What a stretch of EDN text is, for colour.
+/// The kind of a stretch of EDN text, for colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A keyword.
@@ -126,11 +127,11 @@ pub enum Kind {
     Comment,
     /// A bracket.
     Bracket,
-    /// All else.
+    /// Anything else.
     Plain,
 }
 
-/// Cuts EDN text, which may be unfinished, into stretches.
+/// Cuts EDN text, which may be incomplete, into stretches.
 pub fn stretches(text: &str) -> Vec<(Kind, &str)> {
     let mut all = Vec::new();
     let mut rest = text;

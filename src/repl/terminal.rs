@@ -1,4 +1,5 @@
-//! The REPL at a terminal: editing over several lines, completion, brackets, colour, history.
+//! The REPL at a terminal: multi-line editing, completion, brackets, colour, history. Does not interpret
+//! forms.
 
 use std::borrow::Cow;
 use std::fs::{OpenOptions, Permissions};
@@ -21,12 +22,12 @@ use crate::private;
 
 const MENU: &str = "names";
 
-/// What the terminal prints beside the line that is being edited.
+/// Prints output above the line that is being edited.
 #[derive(Clone, Default)]
 pub struct Screen(ExternalPrinter<String>);
 
 impl Screen {
-    /// The way to it for who prints from another thread. What comes faster than it is shown is left out.
+    /// A handle for other threads. Output that arrives faster than it can be shown is dropped.
     pub fn aside(&self) -> Aside {
         let sender = self.0.sender();
         Arc::new(move |text: &str| {
@@ -35,10 +36,10 @@ impl Screen {
     }
 }
 
-/// Reads, does and prints until the person is done.
+/// Reads, evaluates and prints until the person quits.
 ///
 /// # Errors
-/// Where the terminal or the history's file cannot be used.
+/// If the terminal or the history file is unusable.
 pub fn run(
     mut repl: Repl,
     screen: Screen,
@@ -56,7 +57,7 @@ pub fn run(
     );
     own(history)?;
     let mut editor = Reedline::create()
-        // One name that fits is taken at once, and what all that fit begin with is filled in.
+        // A single match is inserted at once, and so is the common prefix of several.
         .with_quick_completions(true)
         .with_partial_completions(true)
         .with_history(Box::new(
@@ -82,7 +83,7 @@ pub fn run(
     }
 }
 
-/// Makes the history's file, for this user alone: what is typed may be anything.
+/// Creates the history file for this user alone, because inputs may be private.
 fn own(history: &Path) -> std::io::Result<()> {
     if let Some(folder) = history.parent() {
         private::make_folder(folder)?;
@@ -102,7 +103,7 @@ impl Completer for Names {
         if word.is_empty() {
             return Vec::new();
         }
-        // What begins so comes first, then what holds it after its namespace's slash.
+        // Names that start with the word come first, then those with the word after their namespace's slash.
         let begins = self.0.iter().filter(|known| known.name.starts_with(word));
         let bare = word.trim_start_matches(':');
         let holds = self.0.iter().filter(|known| !known.name.starts_with(word) && known.name.contains(bare));
@@ -150,7 +151,7 @@ impl Highlighter for Colours {
     }
 }
 
-/// The bracket at or before the cursor and its partner.
+/// The bracket at or before the cursor, and its partner.
 fn matching_bracket(line: &str, cursor: usize) -> Option<(usize, usize)> {
     let mut at = 0usize;
     let mut brackets = Vec::new();

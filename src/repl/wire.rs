@@ -1,6 +1,7 @@
-//! A client's side of the protocol, over a socket.
+//! The client's side of the protocol, over a socket.
 //!
-//! One thread reads; an answer goes to who asked, an event to the channel that was given at the start.
+//! One thread reads. Answers go to their callers, events to the channel from the start. Does not interpret
+//! them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,10 +16,10 @@ use crate::edn;
 use crate::limits::{MAX_LINE_BYTES, REPL_EVENTS};
 use crate::value::{Map, Owned, Value};
 
-/// Who waits for which answer; `None` once the connection is gone.
+/// The callers that wait for answers; `None` once the connection is gone.
 type Asked = Mutex<Option<HashMap<String, Sender<Owned>>>>;
 
-/// A connection on which the handshake was done.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub struct Wire {
     stream: Mutex<UnixStream>,
@@ -26,19 +27,19 @@ pub struct Wire {
     asked: Arc<Asked>,
 }
 
-/// Why the other side refused, or could not be asked.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Refused {
-    /// The error's code; empty where the refusal is the client's own.
+    /// The error's code; empty if the client itself refused.
     pub code: String,
-    /// What happened and what to do.
+    /// The cause, and what to do about it.
     pub message: String,
     /// Further facts.
     pub data: Option<Owned>,
 }
 
 impl Refused {
-    /// A refusal of the client's own.
+    /// A refusal by the client itself.
     pub fn here(message: impl Into<String>) -> Self {
         Self { code: String::new(), message: message.into(), data: None }
     }
@@ -58,10 +59,10 @@ impl fmt::Display for Refused {
 }
 
 impl Wire {
-    /// Shakes hands. Events come out of the channel.
+    /// Shakes hands. The returned channel yields the events.
     ///
     /// # Errors
-    /// Where the other side hangs up or speaks no version that this one does.
+    /// If the server hangs up or has no common version.
     pub fn open(stream: UnixStream) -> Result<(Self, Receiver<Owned>), Refused> {
         let failed = |error: io::Error| Refused::here(format!("The bridge cannot be reached: {error}"));
         let input = stream.try_clone().map_err(failed)?;
@@ -84,7 +85,7 @@ impl Wire {
     /// Sends a request and waits for its answer: the `:data` of the response.
     ///
     /// # Errors
-    /// What the other side refused with, and where the connection is gone.
+    /// The server's error, or a lost connection.
     pub fn ask(&self, op: &str, params: Owned) -> Result<Owned, Refused> {
         let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let gone = || Refused::here("The bridge has ended.");
@@ -134,7 +135,7 @@ fn read(mut input: BufReader<UnixStream>, asked: &Asked, events: &SyncSender<Own
         let bound = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
         let count = io::Read::take(&mut input, bound.saturating_mul(4)).read_until(b'\n', &mut line);
         if !matches!(count, Ok(count) if count > 0) {
-            // Who waits learns that no answer comes.
+            // Waiting callers learn that no answer will come.
             *asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return;
         }

@@ -1,7 +1,7 @@
-//! What the wire answered, counted by op and by error code.
+//! Counts the wire's answers by op and by error code.
 //!
-//! The wire counts here and the graph reads; both have the table from the session API. It has a place for
-//! each row of the catalogue and no more, so that counting neither allocates nor waits. Knows no request.
+//! The wire counts and the graph reads; both get the table from the session API. It has exactly one entry per
+//! row of the catalogue, so that counting neither allocates nor waits. Knows no request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,15 +32,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A request was answered with a response.
+    /// Counts a response to a request.
     pub fn responded(&self, op: Op) {
         if let Some(count) = self.ops.get(op as usize) {
             count.responses.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// A request, or a line that is none, was answered with an error. No op is one that the catalogue does
-    /// not have, or a line without one.
+    /// Counts an error for a request or a line. `op` is `None` if the op is unknown or missing.
     pub fn refused(&self, op: Option<Op>, code: ErrorCode) {
         if let Some(count) = op.and_then(|op| self.ops.get(op as usize)) {
             count.errors.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// The counts as they are now.
+    /// The current counts.
     pub fn read(&self) -> Counts {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let ops = OPS.iter().zip(&self.ops).map(|(spec, op)| {
@@ -62,12 +61,12 @@ impl Tally {
     }
 }
 
-/// The counters at one moment.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    /// Of each op, in the order of the catalogue.
+    /// The counts of each op, in the order of the catalogue.
     pub ops: Vec<OpCounts>,
-    /// Of each error code, in the order of the catalogue.
+    /// The count of each error code, in the order of the catalogue.
     pub errors: Vec<(&'static ErrorSpec, u64)>,
 }
 
@@ -76,9 +75,9 @@ pub struct Counts {
 pub struct OpCounts {
     /// The op.
     pub spec: &'static OpSpec,
-    /// Requests that were answered, with a response or an error.
+    /// Requests that got a response or an error.
     pub answered: u64,
-    /// Those of them that were answered with an error.
+    /// Requests that got an error.
     pub failed: u64,
 }
 
