@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart() {
+    fn line_kinds_are_distinguished() {
         let text = |text| Line::Text(Cow::Borrowed(text));
         for (input, expected) in [
             ("hello", text("hello")),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn every_catalogued_command_is_understood() {
+    fn every_catalogued_command_is_parsed() {
         for spec in COMMANDS {
             for arguments in ["", " x", " high", " a b"] {
                 let line = format!("/{}{arguments}", spec.name);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_has_neighbours() {
+    fn unknown_command_suggests_similar_names() {
         let Line::Unknown { nearest, .. } = read("/hlep") else { panic!() };
         assert_eq!(nearest.first(), Some(&"help"));
         let Line::Unknown { nearest, .. } = read("/zzzzzzzz") else { panic!() };

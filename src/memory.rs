@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_off_line_costs_only_itself() {
+    fn truncated_note_costs_only_itself() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::new(dir.path());
         let a = Path::new("/a");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn unkeepable_note_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::new(dir.path());
         let a = Path::new("/a");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_holds_the_newest_notes_that_fit() {
+    fn prompt_has_newest_notes_that_fit() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Memory::new(dir.path());
         let a = Path::new("/a");

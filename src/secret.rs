@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_nothing_of_itself() {
+    fn secret_debug_shows_nothing() {
         let secret = Secret::new("sk-1234567".into());
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "[secret] Some([secret])");
         assert_eq!(secret.redact("the key sk-1234567 is wrong"), "the key [secret] is wrong");

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_broken_where_it_does_not_fit() {
+    fn long_value_is_broken_into_lines() {
         let value =
             edn::read_one(b"{:a [1 2 3] :b {:c \"some text\" :d [10 20 30 40]}}").unwrap().into_owned();
         let shown = Layout { width: 24, terminal: false }.value(&value);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_maps_is_a_table_on_a_terminal() {
+    fn list_of_maps_becomes_table_on_terminal() {
         let data =
             edn::read_one(b"{:result {:l [{:a/x 1 :a/name \"one\"} {:a/x 20}]}}").unwrap().into_owned();
         let shown = Layout { width: 80, terminal: true }.answer(&data);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_are_the_whole_text() {
+    fn stretches_cover_the_whole_text() {
         for text in ["[:a \"b \\\" c\" 1.5 nil ; x\n (d) \"open", "é\u{1F600}:ü", ""] {
             assert_eq!(stretches(text).iter().map(|(_, stretch)| *stretch).collect::<String>(), text);
         }

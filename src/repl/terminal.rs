@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_completed_inside_a_query() {
+    fn names_are_completed_in_a_query() {
         let known = |name: &str| Known { name: name.to_owned(), doc: String::new() };
         let mut names = Names(vec![known(":psi.turn/text"), known(":psi.turn/phase"), known("prompt")]);
         let mut complete = |line: &str| {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_find_their_partners_outside_of_strings() {
+    fn brackets_match_outside_strings() {
         assert_eq!(matching_bracket("[a (b)]", 0), Some((0, 6)));
         assert_eq!(matching_bracket("[a (b)]", 7), Some((0, 6)));
         assert_eq!(matching_bracket("[a \"]\" (b)]", 7), Some((7, 9)));

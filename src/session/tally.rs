@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_op_and_each_code_has_a_place_of_its_own() {
+    fn tally_counts_each_op_and_code_separately() {
         let tally = Tally::default();
         for (times, spec) in (1u64..).zip(OPS) {
             (0..times).for_each(|_| tally.responded(spec.op));
