@@ -182,6 +182,9 @@ pub struct Layers {
     pub sources: Vec<Sourced>,
     /// What was passed over, with why.
     pub passed_over: Vec<String>,
+    /// What of it stands in the file of a project that is trusted, and cannot be used: what was read of it before is
+    /// worth more.
+    pub broken: Vec<String>,
 }
 
 impl Layers {
@@ -226,7 +229,7 @@ impl Files {
             match read(path) {
                 Ok(Some(map)) => layers.take_project(path, &map, self.is_trusted()),
                 Ok(None) => {}
-                Err(error) => layers.passed_over.push(error.to_string()),
+                Err(error) => layers.pass_over(&error, self.is_trusted()),
             }
         }
         if let (Some(path), Some(folder), Some(projects)) =
@@ -379,8 +382,15 @@ impl Layers {
     fn take_project(&mut self, path: &Path, map: &Map<'static>, trusted: bool) {
         for (key, value) in map.iter() {
             if let Err(error) = self.take(path, key, value, trusted) {
-                self.passed_over.push(error.to_string());
+                self.pass_over(&error, trusted);
             }
+        }
+    }
+
+    fn pass_over(&mut self, error: &ConfigError, trusted: bool) {
+        self.passed_over.push(error.to_string());
+        if trusted {
+            self.broken.push(error.to_string());
         }
     }
 

@@ -188,3 +188,26 @@ fn the_sandbox_is_read_again() {
     assert!(told.contains("1 rule, 0 hooks, 2 workflows, 1 writable folder"), "{told}");
     assert!(wrote(&mut bridge));
 }
+
+#[test]
+fn broken_file_of_a_trusted_project_is_not_taken() {
+    let setup = configured(Setup::new().script(ECHO), "{}");
+    let file = setup.project().join(".edn-bridge/config.edn");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{:mode :read-only}").unwrap();
+    let mut bridge = setup.ready();
+    let mode = |bridge: &mut Bridge| {
+        let answer = bridge.ask("n", "new_session", "{}");
+        assert_eq!(kind(&answer), "response", "{answer}");
+        let state = bridge.ask("state", "get_state", "{}");
+        at(&state, &["data", "state", "mode"]).unwrap_or_else(|| panic!("{state}")).to_string()
+    };
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    assert!(mode(&mut bridge).contains("read-only"));
+    for text in ["{:mode", "{:mode :wild}"] {
+        std::fs::write(&file, text).unwrap();
+        let told = reload(&mut bridge);
+        assert!(told.contains("config.edn"), "{told}");
+        assert!(mode(&mut bridge).contains("read-only"));
+    }
+}

@@ -196,6 +196,10 @@ impl Shared {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let before = self.manifest.load_full();
         let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
+        // Rules and guards of a project that is trusted are not lost to a slip of the pen.
+        if let Some(wrong) = layers.broken.first() {
+            return Err(ApiError::failed(wrong.clone()));
+        }
         let settings = self.settings.clone().with(&layers);
         let providers = before.providers.again(&settings, &self.clock);
         let usual = (settings.provider.clone(), settings.model.clone());
