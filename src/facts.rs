@@ -1,6 +1,6 @@
-//! What is known of sessions at one moment: plain data that every wire, the graph and the runtime share.
+//! Facts about sessions and jobs at one moment: plain data for every wire, the graph and the runtime.
 //!
-//! Pure. Does not know how a session lives, nor how a wire lays its facts out.
+//! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,58 +8,58 @@ use std::sync::Arc;
 use crate::message::{Mode, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::value::Value;
 
-/// What is known of a session at one moment.
+/// The facts about a session at one moment.
 #[derive(Debug, Clone)]
 pub struct SessionFacts {
     /// The session.
     pub id: SessionId,
-    /// Its journal's path, once it was written.
+    /// Its journal's path, once it exists.
     pub file: Option<Arc<str>>,
-    /// The name that the person gave it.
+    /// The name from the person.
     pub name: Option<Arc<str>>,
     /// The start of the first message, for sessions without a name.
     pub first_message: Option<Arc<str>>,
-    /// The folder it works in.
+    /// Its working folder.
     pub cwd: Arc<str>,
-    /// The branch of the repository there, if there is one.
+    /// The branch of the repository in that folder, if there is one.
     pub git_branch: Option<Arc<str>>,
-    /// The session that it was forked from.
+    /// The session from which it was forked.
     pub parent: Option<SessionId>,
     /// When it was opened.
     pub created_at: Arc<str>,
-    /// What it does.
+    /// Its activity.
     pub phase: Phase,
-    /// Messages that wait for the running turn, or for after it.
+    /// Messages that wait for the running turn or its end.
     pub pending_messages: usize,
-    /// Which try of a failed model call is waited for; 0 when none is.
+    /// The number of the awaited retry of a failed model call; 0 without one.
     pub retry_attempt: u32,
-    /// When that try begins, in milliseconds since the epoch.
+    /// When that retry starts, in milliseconds since the epoch.
     pub retry_deadline_ms: Option<i64>,
-    /// Whether the turn ends after the tool call that runs.
+    /// Whether the turn ends after the running tool call.
     pub interrupt_pending: bool,
     /// Whether the kernel can keep commands from writing outside the workspace.
     pub sandboxed: bool,
-    /// The prompt templates that were found.
+    /// Its prompt templates.
     pub prompt_templates: Arc<[TemplateFacts]>,
-    /// What the editor shows, if it said so.
+    /// What the editor shows, if it reported that.
     pub editor: Option<Arc<Value<'static>>>,
     /// The provider's name.
     pub model_provider: Arc<str>,
-    /// The model's id there.
+    /// The model's id at the provider.
     pub model_id: Arc<str>,
     /// Whether the model can think.
     pub model_reasoning: bool,
-    /// The thinking levels that the model has.
+    /// The thinking levels of the model.
     pub thinking_levels: Arc<[ThinkingLevel]>,
     /// The model's window in tokens.
     pub context_window: u64,
     /// The chosen thinking level.
     pub thinking: ThinkingLevel,
-    /// What tools may do without asking.
+    /// The permission mode.
     pub mode: Mode,
-    /// Whether the conversation is compacted by itself.
+    /// Whether the conversation is compacted automatically.
     pub auto_compaction: bool,
-    /// Whether failed model calls are tried again by themselves.
+    /// Whether failed model calls are retried automatically.
     pub auto_retry: bool,
     /// The sum over all model calls.
     pub usage: Usage,
@@ -69,16 +69,16 @@ pub struct SessionFacts {
     pub message_count: usize,
 }
 
-/// What a session does.
+/// The activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing: a prompt would start a turn.
+    /// None: a prompt would start a turn.
     Idle,
     /// A turn runs.
     Streaming,
     /// The conversation is being compacted.
     Compacting,
-    /// A failed model call waits to be tried again.
+    /// A failed model call waits for its retry.
     Retrying,
 }
 
@@ -95,7 +95,7 @@ impl Phase {
 }
 
 impl SessionFacts {
-    /// A session that nothing has happened to.
+    /// A session without entries.
     pub fn empty(id: SessionId) -> Self {
         Self {
             id,
@@ -129,23 +129,23 @@ impl SessionFacts {
         }
     }
 
-    /// The name, else the start of the first message, else what a list shows for an empty session.
+    /// The name, or else the start of the first message, or else the title of an empty session.
     pub fn display_name(&self) -> &str {
         display_name(self.name.as_deref(), self.first_message.as_deref())
     }
 
-    /// The thinking level that the model really has.
+    /// The thinking level that the model uses.
     pub fn effective_thinking(&self) -> ThinkingLevel {
         if self.model_reasoning { self.thinking.within(&self.thinking_levels) } else { ThinkingLevel::Off }
     }
 
-    /// The thinking level after the chosen one, of those that the model has.
+    /// The next thinking level of the model after the chosen one.
     pub fn next_thinking(&self) -> ThinkingLevel {
         if !self.model_reasoning {
             return self.thinking.next();
         }
         let mut after = self.effective_thinking();
-        // At most once round: the model has at least one level.
+        // At most one round: the model has at least one level.
         for _ in ThinkingLevel::ALL {
             after = after.next();
             if self.thinking_levels.contains(&after) {
@@ -155,7 +155,7 @@ impl SessionFacts {
         after
     }
 
-    /// Whether commands are kept from writing outside the workspace: `enforced`, `unavailable`, or `off`.
+    /// The sandbox for commands: `enforced`, `unavailable` or `off`.
     pub fn sandbox(&self) -> &'static str {
         match (self.mode, self.sandboxed) {
             (Mode::Yolo, _) => "off",
@@ -169,12 +169,12 @@ impl SessionFacts {
         matches!(self.phase, Phase::Streaming | Phase::Retrying)
     }
 
-    /// The part of the window that is used, 0 to 1; `None` before the first model call.
+    /// The used part of the window, 0 to 1; `None` before the first model call.
     pub fn context_fraction(&self) -> Option<f64> {
         if self.context_window == 0 || self.context_tokens == 0 {
             return None;
         }
-        // Token counts are far below 2^52, where a float still tells all integers apart.
+        // Token counts are far below 2^52, up to which a float represents all integers.
         Some(precise(self.context_tokens) / precise(self.context_window))
     }
 }
@@ -187,37 +187,37 @@ fn precise(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
 
-/// A background job, or one that ended.
+/// A running or ended background job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFacts {
     /// Its id.
     pub id: Arc<str>,
     /// The command.
     pub command: Arc<str>,
-    /// How far it is.
+    /// Its status.
     pub status: JobStatus,
-    /// When it began, RFC 3339.
+    /// When it started, RFC 3339.
     pub started_at: Arc<str>,
-    /// When it ended, where it has.
+    /// When it ended, if it did.
     pub ended_at: Option<Arc<str>>,
-    /// Its exit status, where it ended by itself.
+    /// Its exit status, if it ended on its own.
     pub exit_code: Option<i32>,
     /// The turn that started it.
     pub turn: Option<TurnId>,
-    /// The newest part of its output.
+    /// The latest part of its output.
     pub output: Arc<str>,
-    /// The handle of the whole output, where not all is here.
+    /// The handle of the whole output, if this is only a part.
     pub handle: Option<Arc<str>>,
 }
 
-/// How far a background job is.
+/// The status of a background job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobStatus {
     /// It runs.
     Running,
     /// It ended with status 0.
     Completed,
-    /// It could not be started, ended with another status, or by a signal.
+    /// It could not be started, or ended with another status or by a signal.
     Failed,
     /// It was cancelled.
     Cancelled,
@@ -235,48 +235,48 @@ impl JobStatus {
     }
 }
 
-/// A prompt template, as frontends list it.
+/// A prompt template, as in frontends' lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFacts {
     /// Its slash command's name.
     pub name: String,
-    /// How it is called, such as `/review [file]`.
+    /// Its syntax, such as `/review [file]`.
     pub usage: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
-    /// What its arguments mean, where it says so.
+    /// A hint about its arguments, if it has one.
     pub hint: Option<String>,
-    /// Whose it is: `project` or `user`.
+    /// Its owner: `project` or `user`.
     pub scope: &'static str,
     /// Its file.
     pub path: String,
 }
 
-/// One session in a list: of its facts those that a list shows, whose text it shares.
+/// A session in a list. Shares the texts of the session's facts.
 #[derive(Debug)]
 pub struct Slot {
     /// The session.
     pub id: SessionId,
-    /// The name that the person gave it.
+    /// The name from the person.
     pub name: Option<Arc<str>>,
     /// The start of the first message.
     pub first_message: Option<Arc<str>>,
-    /// The folder it works in.
+    /// Its working folder.
     pub cwd: Arc<str>,
     /// Whether a turn runs.
     pub is_streaming: bool,
-    /// The session that it was forked from.
+    /// The session from which it was forked.
     pub parent: Option<SessionId>,
     /// When it was opened, RFC 3339.
     pub created_at: Arc<str>,
-    /// Messages on the current branch; `None` where that is not known.
+    /// Messages on the current branch; `None` if unknown.
     pub message_count: Option<u64>,
-    /// Its journal's path, once it was written.
+    /// Its journal's path, once it exists.
     pub file: Option<Arc<str>>,
 }
 
 impl Slot {
-    /// Of a session.
+    /// The slot of a session.
     pub fn new(facts: &SessionFacts) -> Self {
         Self {
             id: facts.id.clone(),
@@ -291,12 +291,12 @@ impl Slot {
         }
     }
 
-    /// The name, else the start of the first message, else what a list shows for an empty session.
+    /// The name, or else the start of the first message, or else the title of an empty session.
     pub fn display_name(&self) -> &str {
         display_name(self.name.as_deref(), self.first_message.as_deref())
     }
 
-    /// About how many bytes it keeps if it is the last to hold its texts.
+    /// Its approximate size in bytes, if it is the last owner of its texts.
     fn weight(&self) -> usize {
         let texts = [self.name.as_deref(), self.first_message.as_deref(), self.file.as_deref()];
         let text: usize = texts.into_iter().flatten().map(str::len).sum();
@@ -304,20 +304,20 @@ impl Slot {
     }
 }
 
-/// A session in a list of those that are live and on disk.
+/// A session in a list of live and stored ones.
 #[derive(Debug)]
 pub struct ListedSession {
-    /// What any list shows.
+    /// The facts of any list.
     pub slot: Slot,
-    /// Whether it is the session that asks.
+    /// Whether it is the asking session.
     pub is_active: bool,
-    /// When its journal was written last, RFC 3339; `None` for one that is live.
+    /// When its journal was last written, RFC 3339; `None` for a live one.
     pub modified: Option<Arc<str>>,
-    /// The place that a search found.
+    /// The text that a search found.
     pub excerpt: Option<String>,
 }
 
-/// The live sessions and the tree that they form, of which `context/updated` tells.
+/// The live sessions and their tree, for `context/updated`.
 #[derive(Debug)]
 pub struct SessionList {
     version: u64,
@@ -326,7 +326,7 @@ pub struct SessionList {
 }
 
 impl SessionList {
-    /// Of the live sessions, oldest first. A newer list has a greater version.
+    /// A list of the live sessions, oldest first. A newer list has a greater version.
     pub fn new(version: u64, slots: Vec<Slot>) -> Self {
         Self { version, tree: tree_lines(&slots), slots }
     }
@@ -338,27 +338,27 @@ impl SessionList {
         &self.slots
     }
 
-    /// The tree that they form, a line each, without a line end.
+    /// Their tree, one line each, without line ends.
     pub fn tree(&self) -> impl Iterator<Item = &str> {
         self.tree.iter()
     }
 
-    /// The newer the list, the greater, in one process.
+    /// The version; it grows with each list of the process.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// About how many bytes it keeps.
+    /// Its approximate size in bytes.
     pub fn weight(&self) -> usize {
         self.slots.iter().map(Slot::weight).fold(self.tree.text.len(), usize::saturating_add)
     }
 }
 
-/// Lines one behind the other, without an allocation for each.
+/// Concatenated lines, without an allocation for each.
 #[derive(Debug, Default)]
 struct Lines {
     text: String,
-    /// Where each line ends.
+    /// The end of each line.
     ends: Vec<usize>,
 }
 
@@ -369,14 +369,14 @@ impl Lines {
     }
 }
 
-/// Each session a line, children below their parent and indented. A session whose parent is not live
-/// stands at the margin. Linear in the number of sessions; the indentation has a bound for that.
+/// One line per session; children are indented below their parent. A session without a live parent is not
+/// indented. Linear in the number of sessions, because the indentation is bounded.
 fn tree_lines(slots: &[Slot]) -> Lines {
     const DEEPEST: usize = 16;
     let live: HashSet<&SessionId> = slots.iter().map(|slot| &slot.id).collect();
     let mut children: HashMap<&SessionId, Vec<&Slot>> = HashMap::new();
     let mut open: Vec<(&Slot, usize)> = Vec::new();
-    // From the last to the first: what is put down last is taken up first.
+    // From last to first: the stack returns them in reverse.
     for slot in slots.iter().rev() {
         match slot.parent.as_ref().filter(|parent| live.contains(parent)) {
             Some(parent) => children.entry(parent).or_default().push(slot),
@@ -391,7 +391,7 @@ fn tree_lines(slots: &[Slot]) -> Lines {
         lines.text.push_str(if slot.is_streaming { "● " } else { "○ " });
         lines.text.push_str(slot.display_name());
         lines.ends.push(lines.text.len());
-        // Taken out, so that two sessions with one id in a damaged file do not both have them.
+        // Removed, so that of two sessions with one id in a damaged file only one has children.
         let below = children.remove(&slot.id).unwrap_or_default();
         open.extend(below.into_iter().map(|child| (child, depth.saturating_add(1))));
     }
@@ -419,7 +419,7 @@ mod tests {
         ];
         let lines = tree_lines(&sessions.map(|(id, parent)| slot(id, parent)));
         assert_eq!(lines.iter().collect::<Vec<_>>(), ["○ a", "  ○ b", "    ○ d", "  ○ e", "○ c", "○ f"]);
-        // Two that claim to be each other's parent are no root; nothing hangs on them.
+        // Two sessions that claim to be each other's parent are no root and do not appear.
         assert_eq!(tree_lines(&[slot("x", Some("y")), slot("y", Some("x"))]).iter().next(), None);
     }
 

@@ -1,5 +1,4 @@
-//! Facts of the domain as EDN data: what a frontend shows of a session, its jobs and its lists, computed in one
-//! place for the EDN wire and for the graph.
+//! Converts facts into EDN data, in one place for the EDN wire and the graph.
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
@@ -42,7 +41,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map
 }
 
-/// The model, and how much it thinks where it can.
+/// The model, with its thinking level if it can think.
 fn model_label(facts: &SessionFacts) -> String {
     if facts.model_reasoning {
         format!("{} · {}", facts.model_id, facts.effective_thinking().as_str())
@@ -120,7 +119,7 @@ fn home_relative(path: &str) -> String {
     }
 }
 
-/// A session in a list, without what differs between connections.
+/// A session in a list, without the parts that differ between connections.
 pub fn slot(slot: &Slot) -> Map<'_> {
     let mut map = Map::new();
     map.put("id", slot.id.as_str());
@@ -135,7 +134,7 @@ pub fn slot(slot: &Slot) -> Map<'_> {
     map
 }
 
-/// A session in the answer of `list_sessions`.
+/// A session in the response of `list_sessions`.
 pub fn listed(session: &ListedSession) -> Map<'_> {
     let mut map = slot(&session.slot);
     map.put("is-active", session.is_active);
@@ -144,7 +143,7 @@ pub fn listed(session: &ListedSession) -> Map<'_> {
     map
 }
 
-/// The widget with the tree that the live sessions form.
+/// The widget with the tree of the live sessions.
 pub fn tree_widget(sessions: &SessionList) -> Map<'_> {
     let mut widget = Map::new();
     widget.put("placement", "left");
@@ -178,7 +177,7 @@ pub fn widgets(widgets: &[Widget]) -> Value<'_> {
     }))
 }
 
-/// Which widgets there are.
+/// The definitions of the widgets.
 pub fn widget_specs(specs: &[WidgetSpec]) -> Value<'_> {
     Value::vector(specs.iter().map(|spec| Value::from(place(spec).with("title", spec.title))))
 }
@@ -197,7 +196,7 @@ fn place(spec: &WidgetSpec) -> Map<'_> {
         .with("widget-id", spec.id)
 }
 
-/// Prompt templates, as frontends see them.
+/// Prompt templates, for frontends.
 pub fn templates(templates: &[TemplateFacts]) -> Value<'_> {
     Value::vector(templates.iter().map(|template| {
         let mut map = Map::new();
@@ -221,7 +220,7 @@ pub fn server_info(facts: &SessionFacts) -> Map<'static> {
     map
 }
 
-/// Figures of a session for `get_session_stats`.
+/// The usage of a session, for `get_session_stats`.
 pub fn usage(facts: &SessionFacts) -> Map<'static> {
     let mut map = Map::new();
     map.put("input", count(facts.usage.input));

@@ -1,35 +1,35 @@
-//! Untrusted text for a person's eyes: what could steer a terminal, turn the direction of a line or stay
-//! unseen is written as a code such as `\u{202E}`.
+//! Shows untrusted text to people: characters that could control a terminal, change the direction of a line
+//! or stay invisible become codes such as `\u{202E}`.
 //!
 //! Text of models, tools, projects and providers reaches people through terminals, lists, exports and
-//! questions. All of them show it through this module, so that one table decides what is hidden. Knows
-//! characters; does not know where a text comes from or where it goes.
+//! questions. All of them use this module, so that one table decides which characters are hidden. Knows
+//! characters; does not know the source or the destination of a text.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
 
-/// Why a character is not shown as it is.
+/// Why a character is shown as a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hidden {
-    /// It steers a terminal, or ends a line where none seems to end: C0, DEL, C1, U+2028, U+2029.
+    /// It controls a terminal, or ends a line invisibly: C0, DEL, C1, U+2028, U+2029.
     Control,
-    /// It turns the direction of what follows.
+    /// It changes the direction of the following text.
     Direction,
-    /// It takes no room, or is drawn as nothing; or no character stands there yet.
+    /// It has no width, is drawn as nothing, or is not assigned.
     Invisible,
-    /// Each font draws it as it likes.
+    /// Each font draws it differently.
     Private,
 }
 
-/// Looks at the characters of one text in their order. Some are hidden or not by what stands before them.
+/// Classifies the characters of one text in order. For some, the preceding character decides.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scan {
     before: Option<char>,
 }
 
 impl Scan {
-    /// Why the next character is not shown as it is. A line feed and a tab are shown.
+    /// Why the next character is hidden, if it is. A line feed and a tab are not.
     pub fn look(&mut self, c: char) -> Option<Hidden> {
         let before = self.before.replace(c);
         if matches!(c, '\n' | '\t' | ' '..='~') {
@@ -39,7 +39,7 @@ impl Scan {
         if hidden == Hidden::Invisible && before.is_some_and(|before| belongs(before, c)) {
             return None;
         }
-        // What follows a code does not belong to it.
+        // A character after a code does not belong to the code.
         self.before = None;
         Some(hidden)
     }
@@ -69,8 +69,8 @@ fn class(c: char) -> Option<Hidden> {
     }
 }
 
-/// Whether the standard library's table takes a character for one that is drawn. It is asked through the
-/// escapes of `Debug`, behind another character: a mark is not escaped there.
+/// Whether the standard library's table treats a character as printable. The test uses the escapes of
+/// `Debug`, after another character, because a mark is not escaped there.
 fn is_printable(c: char) -> bool {
     let mut bytes = [b'a'; 5];
     let Some(room) = bytes.get_mut(1..) else { return false };
@@ -79,13 +79,13 @@ fn is_printable(c: char) -> bool {
     text.escape_debug().nth(1) == Some(c)
 }
 
-/// Whether an invisible character is a part of how the one before it is written: a variation of a sign,
-/// or a joiner within an emoji or a script that needs it.
+/// Whether an invisible character is part of the notation of the one before it: a variation selector, or a
+/// joiner in an emoji or a script that needs it.
 fn belongs(before: char, c: char) -> bool {
     match c {
         '\u{fe00}'..='\u{fe0f}' => !before.is_ascii() && class(before).is_none(),
         '\u{e0100}'..='\u{e01ef}' => matches!(before, '\u{3400}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}'),
-        // Arabic to the scripts of India and their neighbours.
+        // From Arabic to the scripts of India and their neighbours.
         '\u{200c}' | '\u{200d}' if matches!(before, '\u{620}'..='\u{1cff}') => {
             before.is_alphabetic() || c == '\u{200d}'
         }
@@ -94,14 +94,14 @@ fn belongs(before: char, c: char) -> bool {
     }
 }
 
-/// Whether a character looks like a space and is none: a program takes it for a part of a word.
+/// Whether a character looks like a space but is part of a word for a program.
 pub fn is_blank(c: char) -> bool {
     c == '\u{2800}' || (c != ' ' && c.is_whitespace() && class(c).is_none() && !c.is_ascii())
 }
 
-/// A text with codes in the place of what is hidden; lines and tabs stay.
+/// A text with codes for hidden characters; line feeds and tabs stay.
 pub fn text(text: &str) -> Cow<'_, str> {
-    // Most texts hold nothing of that kind, and are borrowed.
+    // Most texts contain none and are borrowed.
     let mut out: Option<String> = None;
     let mut from = 0usize;
     for (at, c, _) in hidden(text) {
@@ -119,7 +119,7 @@ pub fn text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text that has to stay in one line: line feeds and tabs are codes as well.
+/// A text for one line: line feeds and tabs become codes too.
 pub fn line(line: &str) -> Cow<'_, str> {
     let shown = text(line);
     if !shown.contains(['\n', '\t', '\r']) {
@@ -135,11 +135,11 @@ pub fn line(line: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The hidden characters of a text: where each stands, what it is, and why it is not shown.
+/// The hidden characters of a text: offset, character and reason.
 pub fn hidden(text: &str) -> impl Iterator<Item = (usize, char, Hidden)> + '_ {
     let mut scan = Scan::default();
     text.char_indices().filter_map(move |(at, c)| {
-        // The end of a line as other systems write it.
+        // The line end of other systems.
         let ends = c == '\r' && text.as_bytes().get(at.saturating_add(1)) == Some(&b'\n');
         scan.look(c).filter(|_| !ends).map(|hidden| (at, c, hidden))
     })
@@ -150,21 +150,20 @@ pub fn push_code(c: char, out: &mut String) {
     let _ = write!(out, "\\u{{{:X}}}", u32::from(c));
 }
 
-/// Shows what is written to it, in pieces that may be cut anywhere, also within a character. Bytes that
-/// are no text are replaced.
+/// Shows its input in pieces, which may be cut even within a character. Replaces bytes that are not UTF-8.
 pub struct Writer<W: io::Write> {
     inner: W,
-    /// Where nobody looks, such as a pipe, bytes pass as they are.
+    /// If false (such as for a pipe), bytes pass unchanged.
     shows: bool,
     scan: Scan,
-    /// A carriage return whose next character has not come.
+    /// A carriage return that waits for its next character.
     returned: bool,
-    /// Bytes of a character whose rest has not come.
+    /// Bytes of an incomplete character.
     part: Vec<u8>,
 }
 
 impl<W: io::Write> Writer<W> {
-    /// A writer in front of another; `shows` says whether a person looks at that one.
+    /// A writer in front of another; `shows` says whether a person reads its output.
     pub fn new(inner: W, shows: bool) -> Self {
         Self { inner, shows, scan: Scan::default(), returned: false, part: Vec::new() }
     }
@@ -182,7 +181,7 @@ impl<W: io::Write> Writer<W> {
         }
     }
 
-    /// Writes what waits for a rest that does not come.
+    /// Writes an incomplete character at the end.
     fn end(&mut self) {
         let mut out = String::new();
         if std::mem::take(&mut self.returned) {
@@ -261,7 +260,7 @@ mod tests {
             ("filler\u{3164}\u{115f}\u{34f}", Some("filler\\u{3164}\\u{115F}\\u{34F}")),
             ("line\u{2028}end\u{85}", Some("line\\u{2028}end\\u{85}")),
             ("unassigned \u{e01f0} \u{ffff}", Some("unassigned \\u{E01F0} \\u{FFFF}")),
-            // What belongs to how a sign or a word is written is no trick.
+            // Characters that belong to the notation of a sign or a word are shown.
             ("⚠\u{fe0f} 👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم e\u{301}", None),
             ("ls\u{fe0f} a\u{200d}b ⚠\u{fe0f}\u{fe0f}", Some("ls\\u{FE0F} a\\u{200D}b ⚠\u{fe0f}\\u{FE0F}")),
             ("no\u{a0}break\u{3000}wide", None),

@@ -1,15 +1,15 @@
-//! Where a hook may stand: the stages of a turn and their sides.
+//! The boundaries of a turn: its stages and their points, where hooks may run. Knows neither hooks nor turns.
 
-/// A stage of a turn, in the order in which they come.
+/// A stage of a turn, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// The user's message is there.
+    /// The user's message has arrived.
     ReceiveInput,
-    /// What the model is sent is put together.
+    /// The request to the model is composed.
     ComposeRequest,
-    /// The model is asked.
+    /// The request is sent.
     SendRequest,
-    /// It answers.
+    /// The model answers.
     StreamResponse,
     /// The calls of the answer run.
     ToolCall,
@@ -40,12 +40,12 @@ impl Stage {
         }
     }
 
-    /// The stage of that name.
+    /// The stage with that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.as_str() == name)
     }
 
-    /// The keys of the payload that a transform may change at a side of this stage.
+    /// The keys of the payload that a transform may change at a point of this stage.
     pub const fn rewritable(self, point: Point) -> &'static [&'static str] {
         match (self, point) {
             (Self::ReceiveInput, Point::Pre) => &["message"],
@@ -59,12 +59,12 @@ impl Stage {
     }
 }
 
-/// A side of a stage.
+/// A point of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Point {
-    /// Before its body.
+    /// Before the stage.
     Pre,
-    /// After a body that ran.
+    /// After the stage has run.
     Post,
 }
 
@@ -77,7 +77,7 @@ impl Point {
         }
     }
 
-    /// The side of that name.
+    /// The point with that name.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Pre, Self::Post].into_iter().find(|point| point.as_str() == name)
     }

@@ -1,6 +1,6 @@
-//! The memory that answers take: of one query, and of all queries of the process together.
+//! The memory of answers: of one query, and of all queries of the process together.
 //!
-//! Counts what is gathered for an answer until the answer is on its way. Knows values; not what they mean.
+//! Counts the gathered values until the answer was sent. Knows values, but not their meaning.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,16 +8,16 @@ use super::Stop;
 use crate::limits::{LARGE_LINE_BYTES, QUERIES_BYTES, QUERY_BYTES};
 use crate::value::Value;
 
-/// What all answers of the process hold together.
+/// The memory of all answers of the process.
 static ALL: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a large answer was let go of since somebody asked.
+/// Whether a large answer was dropped since the last call of [`let_go_of_much`].
 static LET_GO: AtomicBool = AtomicBool::new(false);
 
-/// Bytes that are taken from what all share at a time, so that a value seldom costs more than an addition.
+/// Bytes per reservation from the shared total, so that most values cost only an addition.
 const PART: usize = 256 * 1024;
 
-/// What one answer holds, until this is dropped.
+/// The memory of one answer, until this is dropped.
 #[derive(Debug, Default)]
 pub struct Held {
     used: usize,
@@ -25,7 +25,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Counts a value that was gathered, with its key.
+    /// Counts a gathered value with its key.
     pub(super) fn take(&mut self, value: &Value<'_>) -> Result<(), Stop> {
         self.used = self.used.saturating_add(size(value).saturating_add(size_of::<Value<'_>>()));
         if self.used > QUERY_BYTES {
@@ -51,12 +51,12 @@ impl Drop for Held {
     }
 }
 
-/// Whether a large answer was let go of since the last time that this was asked, so that its pages can be given back.
+/// Whether a large answer was dropped since the last call, so that its pages can be returned.
 pub fn let_go_of_much() -> bool {
     LET_GO.swap(false, Ordering::Relaxed)
 }
 
-/// About how many bytes a value takes. A text that is shared counts in full: so it does in the answer.
+/// The approximate size of a value in bytes. A shared text counts in full, as it does in the answer.
 fn size(value: &Value<'_>) -> usize {
     let below = match value {
         Value::Str(text) | Value::Keyword(text) | Value::Symbol(text) => text.len(),
