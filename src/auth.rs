@@ -1,8 +1,8 @@
-//! Keys and logins: where a provider's secret comes from.
+//! Keys and logins: the source of a provider's secret.
 //!
-//! A key comes from a command of the user's, from the system's secret store, from a login, or from the
-//! environment, in this order: what the user set up wins over what happens to be there. Knows where secrets
-//! are kept and how they are renewed; does not know what they are for.
+//! A key comes from the user's command, from the system's secret store, from a login, or from the
+//! environment, in this order: explicit configuration wins over the environment. Knows where secrets are kept
+//! and how they are renewed; does not know their purpose.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,25 +21,25 @@ pub use credentials::{Credentials, Kept};
 pub use login::{Begun, LoginError, Logins, Pending};
 pub use oauth::Login;
 
-/// Where a provider's key may come from.
+/// The possible sources of a provider's key.
 #[derive(Debug, Clone, Default)]
 pub struct KeySource {
-    /// Environment variables, the first that is set.
+    /// Environment variables; the first one that is set counts.
     pub variables: Vec<String>,
     /// A command that prints it.
     pub command: Option<Vec<String>>,
     /// Whether it is in the system's secret store.
     pub store: bool,
-    /// Where a person gets one.
+    /// The page where a person gets one.
     pub url: Option<String>,
-    /// How to log in.
+    /// The login of the provider.
     pub login: Option<Login>,
 }
 
-/// What a server is shown.
+/// The credential for a server.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    /// Nothing: it asks for nothing.
+    /// None: the server needs none.
     None,
     /// A key.
     Key(Secret),
@@ -50,10 +50,10 @@ pub enum Credential {
 /// Why there is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is none, or it cannot be had; what to do.
+    /// There is none, or it is unobtainable; contains what to do.
     #[error("{0}")]
     Missing(String),
-    /// It cannot be had now.
+    /// It is unobtainable at the moment.
     #[error("{0}")]
     Passing(String),
 }
@@ -69,15 +69,14 @@ struct Shared {
     credentials: Credentials,
     http: Arc<Http>,
     clock: Arc<dyn Clock>,
-    /// What the command or the secret store gave, so that each is asked once.
+    /// The key from the command or the secret store, so that each runs once.
     given: Mutex<Option<Secret>>,
-    /// One at a time asks for a key that takes a while.
+    /// Serialises slow requests for a key.
     asking: tokio::sync::Mutex<()>,
 }
 
 impl Keys {
-    /// The key of a provider, by its name in the configuration and the one for a person. Nothing is looked
-    /// for yet.
+    /// The key of a provider, by its name in the configuration and its name for people. Searches nothing yet.
     pub fn new(
         provider: Arc<str>,
         name: Arc<str>,
@@ -98,7 +97,7 @@ impl Keys {
         }))
     }
 
-    /// Whether there is a key, or a way to one that was set up, or none is needed. Asks no command.
+    /// Whether there is a key or a configured source, or none is needed. Runs no command.
     pub fn are_there(&self) -> bool {
         let source = &self.0.source;
         source.command.is_some()
@@ -108,8 +107,8 @@ impl Keys {
             || self.0.credentials.has(&self.0.provider)
     }
 
-    /// Where the key comes from, in the order in which [`Keys::get`] looks; `None` where there is none, or none
-    /// is needed. Asks no command.
+    /// The source of the key, in the order of [`Keys::get`]; `None` if there is none or none is needed. Runs
+    /// no command.
     pub fn origin(&self) -> Option<String> {
         let source = &self.0.source;
         if source.command.is_some() {
@@ -126,7 +125,8 @@ impl Keys {
 
     /// The key.
     ///
-    /// `again` says that the last one was not accepted: what can be renewed or asked anew is.
+    /// `again` means that the server refused the last key: it is then renewed or requested again, if
+    /// possible.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -152,7 +152,7 @@ impl Keys {
         }
     }
 
-    /// What a person can do to have a key.
+    /// How a person can provide a key.
     pub fn advice(&self) -> String {
         let source = &self.0.source;
         let mut ways = Vec::new();
@@ -176,7 +176,7 @@ impl Keys {
         format!("{text}.")
     }
 
-    /// Whether the provider has no way to a key, and so needs none.
+    /// Whether the provider has no key source and therefore needs no key.
     fn is_free(&self) -> bool {
         let source = &self.0.source;
         source.variables.is_empty() && source.login.is_none() && source.url.is_none()
@@ -190,7 +190,7 @@ impl Keys {
         })
     }
 
-    /// Asks the command or the secret store, once.
+    /// Runs the command or reads the secret store, once.
     async fn ask(&self, again: bool) -> Result<Secret, KeyError> {
         let given = || self.0.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let before = given();
@@ -198,7 +198,7 @@ impl Keys {
             return Ok(key.clone());
         }
         let _one = self.0.asking.lock().await;
-        // Somebody else may have asked meanwhile.
+        // Another caller may have got the key meanwhile.
         if let Some(key) =
             given().filter(|key| before.as_ref().is_none_or(|old| old.expose() != key.expose()))
         {
@@ -265,7 +265,7 @@ impl Keys {
         });
         match written.await {
             Ok(Ok(())) => Ok(access),
-            // It can be used, if only by this call.
+            // This call can use it, even if no other can.
             Ok(Err(error)) => {
                 tracing::error!(%error, "the renewed login could not be saved");
                 Ok(access)

@@ -1,10 +1,10 @@
-//! What a session's folder and its user tell a model beside the conversation: instructions (`AGENTS.md`),
-//! skills (`SKILL.md` folders), prompt templates, files that a prompt refers to, what the editor shows.
+//! The context of a folder and its user for a model: instructions (`AGENTS.md`), skills (`SKILL.md` folders),
+//! prompt templates, attached files, and what the editor shows.
 //!
-//! Finds files and reads them within bounds, and turns them into text. Knows the path rules of the tools;
-//! knows neither sessions nor who asks. What it finds is text for the model: it never widens what a tool
-//! may do. A file that a link leads out of the project is left alone until the user trusts the folder, so
-//! that a strange repository cannot send a secret to a model by a link to it.
+//! Finds files, reads them within bounds, and turns them into text. Knows the path rules of the tools; knows
+//! neither sessions nor who asks. The result is text for the model and grants no tool permissions. A file
+//! behind a link out of the project is skipped until the user trusts the folder, so that a strange repository
+//! cannot send a secret to a model through a link.
 
 pub mod editor;
 mod file;
@@ -25,12 +25,12 @@ use instructions::Instructions;
 use skill::Skill;
 use template::Template;
 
-/// Who wrote something: the user, or the project.
+/// The author of a file: the user, or the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// It stands in the user's own folder.
+    /// It is in the user's own folder.
     User,
-    /// It stands in the project.
+    /// It is in the project.
     Project,
 }
 
@@ -44,50 +44,50 @@ impl Scope {
     }
 }
 
-/// Where to look.
+/// The places to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// The user's own folder, such as `~/.config/edn-bridge`.
     pub user: Option<PathBuf>,
-    /// The folder that the session works in.
+    /// The session's working folder.
     pub cwd: PathBuf,
     /// Whether the user trusts the project.
     pub trusted: bool,
 }
 
-/// Something that was found and cannot be used.
+/// A file that was found but is unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
     pub path: PathBuf,
-    /// Why not, and what to do.
+    /// The reason, and what to do.
     pub message: String,
 }
 
-/// What was found for a folder.
+/// The results for a folder.
 #[derive(Debug, Clone, Default)]
 pub struct Project {
-    /// The instructions, the user's first, then from the project's root inwards.
+    /// The instructions: the user's first, then from the project's root to the session's folder.
     pub instructions: Vec<Instructions>,
     /// The skills by name.
     pub skills: BTreeMap<String, Skill>,
     /// The prompt templates by name.
     pub templates: BTreeMap<String, Template>,
-    /// What cannot be used.
+    /// The unusable files.
     pub problems: Vec<Problem>,
 }
 
-/// A folder that is looked into, outermost first, and what its files may lead to.
+/// A folder to search, outermost first, and the permitted targets of its links.
 struct Folder {
     path: PathBuf,
     scope: Scope,
-    /// Where a file must really stand; `None` for anywhere.
+    /// The folder that must contain the real file; `None` for any.
     confined_to: Option<PathBuf>,
 }
 
 impl Project {
-    /// Looks through the user's folder, and through the project's from its root to where the session
-    /// works: what stands nearer takes the place of what has the same name further away.
+    /// Searches the user's folder, then the project's folders from its root to the session's. A nearer file
+    /// replaces a more distant one of the same name.
     pub fn discover(places: &Places) -> Self {
         let mut project = Self::default();
         for folder in folders(places) {
@@ -106,7 +106,7 @@ impl Project {
     }
 }
 
-/// The folder of the repository that a folder stands in, else the folder itself.
+/// The root of the folder's repository, or else the folder itself.
 pub fn root(cwd: &Path) -> &Path {
     cwd.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
 }
@@ -128,7 +128,7 @@ fn folders(places: &Places) -> Vec<Folder> {
     folders
 }
 
-/// The names in a folder, sorted, at most so many. A folder that is not there has none.
+/// The names in a folder, sorted, at most `most`. A missing folder has none.
 fn names(folder: &Path, most: usize) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -137,30 +137,30 @@ fn names(folder: &Path, most: usize) -> Vec<String> {
     names
 }
 
-/// What was found for each folder, kept until it is looked for again.
+/// The results for each folder, kept until the next search.
 #[derive(Debug, Default)]
 pub struct Library(Mutex<HashMap<PathBuf, Arc<Project>>>);
 
 impl Library {
-    /// What was found last, or is found now where nobody looked yet. Reads the disk then.
+    /// The latest results, or a first search. Reads the disk then.
     pub fn get(&self, places: &Places) -> Arc<Project> {
         let known = self.known().get(&places.cwd).cloned();
         known.unwrap_or_else(|| self.refresh(places))
     }
 
-    /// Looks again. Reads the disk.
+    /// Searches again. Reads the disk.
     pub fn refresh(&self, places: &Places) -> Arc<Project> {
         let project = Arc::new(Project::discover(places));
         let mut known = self.known();
         if known.len() >= CONTEXT_PROJECTS {
-            // Whoever needs one of them again looks again.
+            // A dropped folder is searched again on demand.
             known.clear();
         }
         known.insert(places.cwd.clone(), project.clone());
         project
     }
 
-    /// What was found last for a folder. Never reads the disk.
+    /// The latest results for a folder. Never reads the disk.
     pub fn known_for(&self, cwd: &Path) -> Option<Arc<Project>> {
         self.known().get(cwd).cloned()
     }

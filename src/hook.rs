@@ -1,8 +1,8 @@
-//! Commands of the user's at the boundaries of a turn: guards that may block, transforms that rewrite,
-//! observers that watch.
+//! Hooks: the user's commands at the boundaries of a turn. Guards may block, transforms rewrite, observers
+//! watch.
 //!
-//! Knows what a hook is, where it may stand, and how its command is run and answers ([`command`]). Does not
-//! know turns: who runs hooks, and what a denial comes to, is the runtime's affair.
+//! Knows the kinds of hooks, where one may stand, and how to run its command ([`command`]). Does not know
+//! turns: the runtime runs hooks and applies their outcomes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub mod command;
 pub use crate::event::stage::{Point, Stage};
 pub use command::{Failure, call};
 
-/// What a hook does.
+/// The kind of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Votes before a stage; one deny blocks it.
+    /// Votes before a stage; the first deny blocks it.
     Guard,
-    /// Rewrites what goes into a stage or comes out of it.
+    /// Rewrites the input or output of a stage.
     Transform,
     /// Watches.
     Observer,
@@ -45,29 +45,28 @@ impl Kind {
 /// One configured hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Its name in events; made from its place where the configuration gives none.
+    /// Its name in events; derived from its position if the configuration has none.
     pub id: Arc<str>,
-    /// Where it stands.
+    /// Its stage.
     pub stage: Stage,
-    /// On which side of the stage.
+    /// Its point.
     pub point: Point,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// How long it may take.
+    /// Its time-out.
     pub timeout: Duration,
-    /// At `tool-call`: the tools whose calls it is for; `None` for all.
+    /// At `tool-call`: the tools for whose calls it runs; `None` for all.
     pub tools: Option<Vec<String>>,
 }
 
 impl Hook {
     /// Reads `{:stage :tool-call :point :pre :kind :guard :command ["./check"] :timeout-ms 5000 :id "check"
-    /// :tools ["bash"]}`; the last three may be left out.
+    /// :tools ["bash"]}`; the last three keys are optional.
     ///
     /// # Errors
-    /// What is wrong, for a person. A hook that is not understood in every part is none: a guard that is
-    /// passed over guards nothing.
+    /// The error, for a person. A hook with any error is refused, because a skipped guard guards nothing.
     pub fn from_value(value: &Value<'_>, place: usize) -> Result<Self, String> {
         let map = value.as_map().ok_or_else(|| format!("a hook is a map, not a {}", value.kind_name()))?;
         for (key, _) in map.iter() {
@@ -140,15 +139,15 @@ impl Hook {
     }
 }
 
-/// The hooks of a configuration, in its order.
+/// The hooks of a configuration, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hooks(Vec<Arc<Hook>>);
 
 impl Hooks {
-    /// Reads all.
+    /// Reads all hooks.
     ///
     /// # Errors
-    /// The first that is wrong, and how.
+    /// The first error.
     pub fn read(values: &[Value<'_>]) -> Result<Self, String> {
         if values.len() > HOOKS {
             return Err(format!("there are {} hooks; at most {HOOKS} are taken", values.len()));
@@ -166,7 +165,7 @@ impl Hooks {
         Ok(Self(hooks))
     }
 
-    /// Those of a kind at a boundary, in order; at `tool-call` those for that tool.
+    /// The hooks of a kind at a boundary, in order; at `tool-call` those for that tool.
     pub fn at(&self, stage: Stage, point: Point, kind: Kind, tool: Option<&str>) -> Vec<Arc<Hook>> {
         let here = |hook: &&Arc<Hook>| hook.stage == stage && hook.point == point && hook.kind == kind;
         let meant = |hook: &&Arc<Hook>| match (&hook.tools, tool) {
@@ -176,22 +175,22 @@ impl Hooks {
         self.0.iter().filter(here).filter(meant).cloned().collect()
     }
 
-    /// Whether any stands at a boundary.
+    /// Whether there is a hook at a boundary.
     pub fn any_at(&self, stage: Stage, point: Point) -> bool {
         self.0.iter().any(|hook| hook.stage == stage && hook.point == point)
     }
 
-    /// All, in order.
+    /// All hooks, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Hook> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// How many there are.
+    /// The number of hooks.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,9 +1,9 @@
-//! Folders that are the user's alone.
+//! Private folders: only the user can open them.
 //!
-//! What this program keeps is closed to other users when it is made. What was there before, and is open, is
-//! closed at the start where it is this program's own; the state folder itself is not touched, since it may be
-//! a folder that was named for other purposes too: it is told of, as GnuPG tells of its home. Knows modes and
-//! owners; not what is kept.
+//! The program's files are closed to other users from the start. If existing files of the program are open,
+//! they are closed at start-up. The state folder itself is not changed, because it may also serve other
+//! purposes; the program only reports it, like GnuPG its home folder. Knows modes and owners; does not know
+//! the content.
 
 use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
@@ -11,8 +11,8 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// What the program keeps in a state folder. Tests compare it with what a process leaves there, and with the names
-/// in the source.
+/// The program's entries in a state folder. Tests compare the list with what a process leaves there, and with
+/// the names in the source.
 const OURS: &[&str] = &[
     "run",
     "sessions",
@@ -36,26 +36,26 @@ const OURS: &[&str] = &[
     "sessions-index.db-shm",
 ];
 
-/// The rights of everybody but the owner.
+/// The permissions of everybody except the owner.
 const OTHERS: u32 = 0o077;
 
-/// The right of others to put something in place of what is in a folder.
+/// The permission of others to replace entries of a folder.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Where it is set, only the owner of something in the folder may do that.
+/// If it is set, only the owner of an entry may replace it.
 const STICKY: u32 = 0o1000;
 
-/// Makes a folder and those above it, for this user alone; one that is there stays as it is. What was made is on
-/// disk when this returns.
+/// Creates a folder and its parents for this user alone; an existing folder stays unchanged. New folders are
+/// on disk when this returns.
 ///
 /// # Errors
-/// When the system refuses. What could not be brought to the disk is not there then.
+/// If the system refuses. A folder that could not be synced does not exist then.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     make(folder, &sync)
 }
 
 fn make(folder: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    // A folder that another thread has made is not taken for one that is on disk before it is.
+    // A folder that another thread has just created must not count as synced too early.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
@@ -69,7 +69,7 @@ fn make(folder: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()>
         };
         let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
         sync(above.unwrap_or(Path::new("."))).inspect_err(|_| {
-            // Whoever tries again would find it, and take it for one that is on disk.
+            // A retry would find the folder and take it for a synced one.
             if is_ours {
                 let _ = std::fs::remove_dir(folder);
             }
@@ -78,22 +78,22 @@ fn make(folder: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()>
     Ok(())
 }
 
-/// Makes sure that a folder's names are on disk.
+/// Syncs a folder's names to disk.
 fn sync(folder: &Path) -> io::Result<()> {
     match File::open(folder) {
         Ok(folder) => folder.sync_all(),
-        // The system brings no folder to the disk for a user who may write there and not read.
+        // The system syncs no folder for a user who may write but not read it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Closes what is this program's own in a state folder to other users, and says in sentences what was open.
+/// Closes the program's entries in a state folder to other users, and reports in sentences which were open.
 pub fn close(state_dir: &Path) -> Vec<String> {
     let Ok(folder) = state_dir.metadata() else { return Vec::new() };
     let mut told: Vec<String> = exposure(state_dir, &folder).into_iter().collect();
     for path in OURS.iter().map(|name| state_dir.join(name)) {
-        // A link may lead to what is not ours.
+        // A link may lead to a foreign file.
         let Ok(found) = path.symlink_metadata() else { continue };
         let (mode, shown) = (found.mode() & 0o7777, path.display());
         if found.is_symlink() || mode & OTHERS == 0 {
@@ -107,7 +107,7 @@ pub fn close(state_dir: &Path) -> Vec<String> {
     told
 }
 
-/// What others may do in a state folder that they must not, as a sentence with what to do.
+/// Dangerous permissions of others on a state folder, as a sentence with what to do.
 pub fn exposure(state_dir: &Path, folder: &Metadata) -> Option<String> {
     let (shown, mode) = (state_dir.display(), folder.mode() & 0o7777);
     let (user, owner) = (rustix::process::geteuid().as_raw(), folder.uid());

@@ -1,6 +1,7 @@
-//! The file of credentials: what logins gave, readable by the user alone.
+//! The credentials file: keys and tokens of logins, readable only by the user.
 //!
-//! A map from providers' names, written whole beside itself and moved into place, under a lock that other
+//! A map by provider name. It is written to a new file and renamed, under a lock that other processes respect
+//! too. Knows files; does not know the purpose of the secrets.
 //! processes keep too. Knows files; does not know what the secrets open.
 
 use std::fs::{File, OpenOptions};
@@ -18,41 +19,41 @@ use crate::private;
 use crate::secret::Secret;
 use crate::value::{Map, Value};
 
-/// The file of credentials of a state folder.
+/// The credentials file of a state folder.
 #[derive(Debug, Clone)]
 pub struct Credentials {
     path: PathBuf,
 }
 
-/// What is kept of a provider.
+/// The entry of a provider.
 #[derive(Debug, Clone)]
 pub enum Kept {
-    /// A key that was pasted.
+    /// A pasted key.
     Key(Secret),
-    /// What a login gave.
+    /// The tokens of a login.
     Tokens(Tokens),
 }
 
-/// What a login gave.
+/// The tokens of a login.
 #[derive(Debug, Clone)]
 pub struct Tokens {
-    /// What the server is shown.
+    /// The token for the server.
     pub access: Secret,
-    /// What a new one is asked with.
+    /// The token for renewal.
     pub refresh: Option<Secret>,
-    /// When it ends, where that was said.
+    /// Its expiry, if known.
     pub ends: Option<Timestamp>,
 }
 
 impl Tokens {
-    /// Whether it ends within that time.
+    /// Whether it expires within `time`.
     pub fn ends_within(&self, now: Timestamp, time: Duration) -> bool {
         let Ok(then) = now.checked_add(time) else { return true };
         self.ends.is_some_and(|ends| ends <= then)
     }
 }
 
-/// Why the file cannot be used.
+/// Why the file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// It cannot be read or written.
@@ -60,10 +61,10 @@ pub enum CredentialsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is not what was written. Says nothing of what it holds.
+    /// Its content is invalid. The error does not reveal the content.
     #[error("the credentials in {} are damaged: remove the file and log in again", path.display())]
     Damaged {
         /// The file.
@@ -71,7 +72,7 @@ pub enum CredentialsError {
     },
 }
 
-/// The right to change the file.
+/// Permission to change the file.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held open: closing it gives the lock back")] File);
 
@@ -83,15 +84,15 @@ impl Credentials {
         Self { path: state_dir.join("credentials.edn") }
     }
 
-    /// Whether something is kept of a provider.
+    /// Whether a provider has an entry.
     pub fn has(&self, provider: &str) -> bool {
         self.get(provider).is_ok_and(|kept| kept.is_some())
     }
 
-    /// What is kept of a provider.
+    /// The entry of a provider.
     ///
     /// # Errors
-    /// See [`CredentialsError`]. A file that is not there holds nothing.
+    /// See [`CredentialsError`]. A missing file has no entries.
     pub fn get(&self, provider: &str) -> Result<Option<Kept>> {
         let all = self.read()?;
         let Some(entry) =
@@ -109,7 +110,7 @@ impl Credentials {
         Ok(Some(Kept::Tokens(Tokens { access, refresh: secret("refresh"), ends })))
     }
 
-    /// Keeps something of a provider.
+    /// Stores the entry of a provider.
     ///
     /// # Errors
     /// See [`CredentialsError`].
@@ -118,7 +119,7 @@ impl Credentials {
         self.put_locked(&lock, provider, kept)
     }
 
-    /// The same, with the lock at hand.
+    /// The same, with a lock that the caller holds.
     ///
     /// # Errors
     /// See [`CredentialsError`].
@@ -139,7 +140,7 @@ impl Credentials {
         self.write(&all)
     }
 
-    /// Forgets a provider; says whether there was something to forget.
+    /// Removes a provider's entry; returns whether it existed.
     ///
     /// # Errors
     /// See [`CredentialsError`].
@@ -154,7 +155,7 @@ impl Credentials {
         Ok(was_there)
     }
 
-    /// Waits for the right to change the file. Blocks its thread.
+    /// Waits for the lock on the file. Blocks its thread.
     ///
     /// # Errors
     /// See [`CredentialsError`].
@@ -170,7 +171,7 @@ impl Credentials {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Map::new()),
             Err(source) => return Err(self.io(source)),
         };
-        // Somebody else may have made it readable for all, a backup or a copy.
+        // A backup or a copy may have made it readable for others.
         if file.metadata().is_ok_and(|found| found.mode() & 0o077 != 0)
             && let Err(error) = fchmod(&file, Mode::RUSR | Mode::WUSR)
         {
@@ -187,7 +188,7 @@ impl Credentials {
     fn write(&self, all: &Map<'static>) -> Result<()> {
         let beside = self.path.with_extension("new");
         let write = || {
-            // What a process that ended left there may have other rights.
+            // A file that an ended process left behind may have other permissions.
             match std::fs::remove_file(&beside) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -202,7 +203,7 @@ impl Credentials {
         write().map_err(|source| self.io(source))
     }
 
-    /// Opens a file that the user alone can read, and makes it where there is none.
+    /// Opens a file that only the user can read, and creates it if necessary.
     fn open(&self, path: &Path) -> io::Result<File> {
         if let Some(folder) = path.parent() {
             private::make_folder(folder)?;

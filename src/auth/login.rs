@@ -1,7 +1,7 @@
-//! Logins that were begun and wait for a person.
+//! Pending logins that wait for a person.
 //!
-//! A connection has one at a time. A page in a browser, a code for a device, or a key to be pasted: whichever
-//! a provider has. Each ends by itself: with tokens, a refusal, or its time.
+//! A connection has one at a time: a page in a browser, a device code, or a pasted key, depending on the
+//! provider. Each ends with tokens, a refusal, or a time-out. Does not know the wire.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,38 +19,38 @@ use crate::http::Http;
 use crate::limits::LOGIN_PATIENCE;
 use crate::secret::Secret;
 
-/// A login that was begun.
+/// A started login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
     /// The provider's name in the configuration.
     pub provider: Arc<str>,
-    /// The name that a person reads.
+    /// The name for people.
     pub name: Arc<str>,
-    /// Where the person goes.
+    /// The page for the person.
     pub url: String,
-    /// Whether the browser comes back by itself.
+    /// Whether the browser returns the code on its own.
     pub uses_callback: bool,
-    /// What the person types there, for a device.
+    /// The device code to type there.
     pub code: Option<String>,
-    /// When it ends, for a device.
+    /// The expiry of a device code.
     pub ends: Option<Timestamp>,
-    /// Whether it ends without anything being pasted.
+    /// Whether it ends without pasted input.
     pub ends_by_itself: bool,
 }
 
-/// Why a login was not begun or not completed.
+/// Why a login was not started or not completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// There is no login of that provider.
+    /// The provider has no login.
     #[error("{0}")]
     Unknown(String),
-    /// The connection has begun none, or it has ended.
+    /// The connection has no pending login.
     #[error("No login was begun on this connection.")]
     NonePending,
-    /// What was pasted is missing or no code; what it should be.
+    /// The pasted input is missing or invalid; contains the expected input.
     #[error("What is pasted must be {0}.")]
     Input(&'static str),
-    /// It went wrong; why.
+    /// It failed; contains the reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -64,10 +64,10 @@ pub struct Logins {
     pending: Mutex<HashMap<u64, Pending>>,
 }
 
-/// How a login ended; `None` while it has not.
+/// The result of a login; `None` while it is pending.
 type Outcome = Option<Result<(), LoginError>>;
 
-/// A login that was begun and waits for its end.
+/// A pending login.
 #[derive(Clone)]
 pub struct Pending {
     provider: Arc<str>,
@@ -78,7 +78,7 @@ pub struct Pending {
 
 #[derive(Clone)]
 enum Way {
-    /// A key is pasted.
+    /// Waits for a pasted key.
     Key,
     /// A page or a device: a task waits for it.
     Task {
@@ -98,7 +98,7 @@ impl Drop for Logins {
 }
 
 impl Logins {
-    /// The logins of these providers, each with its name in the configuration and the one for a person.
+    /// The logins of these providers, each with its name in the configuration and its name for people.
     pub fn new(
         providers: Vec<(Arc<str>, Arc<str>, KeySource)>,
         credentials: Credentials,
@@ -108,20 +108,20 @@ impl Logins {
         Self { providers, credentials, http, clock, pending: Mutex::default() }
     }
 
-    /// Whether there is a login of that provider.
+    /// Whether the provider has a login.
     pub fn has(&self, provider: &str) -> bool {
         self.providers
             .iter()
             .any(|(id, _, source)| **id == *provider && (source.login.is_some() || source.url.is_some()))
     }
 
-    /// The providers that have a login.
+    /// The providers with a login.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let with = |source: &KeySource| source.login.is_some() || source.url.is_some();
         self.providers.iter().filter(move |(_, _, source)| with(source)).map(|(id, ..)| id)
     }
 
-    /// Begins a login; one that the connection had begun before is given up.
+    /// Starts a login; gives up an earlier one of the connection.
     ///
     /// # Errors
     /// See [`LoginError`].
@@ -147,19 +147,19 @@ impl Logins {
         Ok(begun)
     }
 
-    /// The connection's login that waits now.
+    /// The connection's pending login.
     ///
     /// # Errors
-    /// [`LoginError::NonePending`] where none does.
+    /// [`LoginError::NonePending`] if there is none.
     pub fn waiting(&self, connection: u64) -> Result<Pending, LoginError> {
         self.pending().get(&connection).cloned().ok_or(LoginError::NonePending)
     }
 
-    /// Completes a login of the connection, with what the person pasted or without: then it waits for the
-    /// browser or the device.
+    /// Completes a login of the connection, with the person's input or without; without input it waits for
+    /// the browser or the device.
     ///
     /// # Errors
-    /// See [`LoginError`]. After [`LoginError::Input`] the login still waits.
+    /// See [`LoginError`]. After [`LoginError::Input`] the login is still pending.
     pub async fn complete(
         &self,
         connection: u64,
@@ -201,7 +201,7 @@ impl Logins {
                 ended.ok().flatten().unwrap_or(Err(LoginError::NonePending))
             }
         };
-        // Unless it was given up: what is there now is another, which waits on.
+        // If it was given up, the current one is another login and stays pending.
         let mut all = self.pending();
         if !pending.stop.is_cancelled()
             && all.get(&connection).is_some_and(|now| {
@@ -214,10 +214,10 @@ impl Logins {
         ended.map(|()| (pending.provider, pending.name))
     }
 
-    /// Forgets a provider's login; says whether there was one.
+    /// Deletes a provider's login; returns whether it existed.
     ///
     /// # Errors
-    /// [`LoginError::Failed`] where it cannot be forgotten.
+    /// [`LoginError::Failed`] if it cannot be deleted.
     pub async fn logout(&self, provider: &str) -> Result<bool, LoginError> {
         let (credentials, provider) = (self.credentials.clone(), provider.to_owned());
         let forgotten = tokio::task::spawn_blocking(move || credentials.forget(&provider)).await;
@@ -229,7 +229,7 @@ impl Logins {
         }
     }
 
-    /// Gives up what a connection had begun.
+    /// Gives up a connection's pending login.
     pub fn gone(&self, connection: u64) {
         if let Some(pending) = self.pending().remove(&connection) {
             pending.stop.cancel();
@@ -295,7 +295,7 @@ impl Logins {
         Ok((begun, Way::Task { state: None, by_itself: true, input, outcome }))
     }
 
-    /// Runs what waits for a person, and keeps what it gives.
+    /// Runs the task that waits for a person, and stores its result.
     fn spawn(
         &self,
         id: &Arc<str>,
@@ -326,7 +326,7 @@ impl Logins {
     }
 }
 
-/// The code, from the browser or from what was pasted, whichever is first.
+/// The code, from the browser or from pasted input, whichever comes first.
 async fn code(
     callback: Option<Callback>,
     state: String,

@@ -1,7 +1,7 @@
-//! What the editor shows: the active file and what is selected in it.
+//! What the editor shows: the active file and its selection.
 //!
-//! Plain data in, checked and bounded; text for the model out. What is selected is read from its file
-//! where the editor sent only the range.
+//! Checks and bounds plain data, and turns them into text for the model. If the editor sent only the range of
+//! the selection, reads its text from the file. Does not know sessions.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::value::{Map, Value};
 pub struct Editor {
     /// The folder of the editor's buffer.
     pub cwd: Option<String>,
-    /// The folder that the editor takes for the project's.
+    /// The editor's root folder of the project.
     pub workspace_root: Option<String>,
-    /// The file in front.
+    /// The active file.
     pub active_file: Option<File>,
-    /// What is selected.
+    /// The selection.
     pub selection: Option<Selection>,
 }
 
@@ -28,7 +28,7 @@ pub struct Editor {
 pub struct File {
     /// Its path.
     pub path: String,
-    /// The language, as the editor calls it.
+    /// The editor's name for the language.
     pub language: Option<String>,
 }
 
@@ -37,17 +37,17 @@ pub struct File {
 pub struct Selection {
     /// The file's path.
     pub path: String,
-    /// Where it begins, from 0.
+    /// The start, from 0.
     pub start: Position,
-    /// Where it ends, from 0; the end is not part of it.
+    /// The end, from 0, exclusive.
     pub end: Position,
-    /// The text, where the editor sent it, at most [`EDITOR_TEXT_BYTES`] of it.
+    /// The text, if the editor sent it, at most [`EDITOR_TEXT_BYTES`].
     pub text: Option<String>,
-    /// Whether the text is only the start.
+    /// Whether the text is truncated.
     pub cut: bool,
 }
 
-/// A place in a file, from 0.
+/// A position in a file, from 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -56,22 +56,22 @@ pub struct Position {
     pub column: u32,
 }
 
-/// The param that is wrong, and what it must be.
+/// An invalid param, and its expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wrong {
     /// The key of the params.
     pub key: &'static str,
-    /// What its value must be.
+    /// The expected value.
     pub expected: &'static str,
 }
 
 const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
 
 impl Editor {
-    /// Reads the params of `context_update`. Keys that are not known are passed over.
+    /// Reads the params of `context_update`. Ignores unknown keys.
     ///
     /// # Errors
-    /// The first param that has another shape.
+    /// The first param with the wrong shape.
     pub fn from_params(params: &Map<'_>) -> Result<Self, Wrong> {
         let folder = |key: &'static str| match present(params.get_keyword(key)) {
             None => Ok(None),
@@ -104,12 +104,12 @@ impl Editor {
         Ok(Self { cwd: folder("cwd")?, workspace_root: folder("workspace-root")?, active_file, selection })
     }
 
-    /// Whether there is anything to tell the model.
+    /// Whether there is nothing to tell the model.
     pub fn is_empty(&self) -> bool {
         self.active_file.is_none() && self.selection.is_none()
     }
 
-    /// Reads what is selected where the editor sent only the range, as far as the caller allows it.
+    /// Reads the selected text if the editor sent only the range, as far as the caller permits.
     pub fn read_selection(&mut self, cwd: &Path, may_read: &dyn Fn(&Path) -> Result<(), String>) {
         let Some(selection) = &mut self.selection else { return };
         if selection.text.is_some() || selection.start == selection.end {
@@ -127,7 +127,7 @@ impl Editor {
         }
     }
 
-    /// What the model is told, at most about `room` bytes of what is selected.
+    /// The text for the model, with about `room` bytes of the selection.
     pub fn shown(&self, room: usize) -> String {
         let mut text = "<editor>\n".to_owned();
         if self.is_empty() {
@@ -163,7 +163,7 @@ impl Editor {
         text
     }
 
-    /// As `context_update` has it.
+    /// The value in the shape of `context_update`.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
         map.put_some("cwd", self.cwd.clone());
@@ -216,18 +216,18 @@ fn selection(value: &Value<'_>) -> Option<Selection> {
         None => (None, false),
         Some(text) => cut(text.as_str()?, EDITOR_TEXT_BYTES),
     };
-    // A selection that was made backwards is the same selection.
+    // A backward selection equals the forward one.
     let (start, end) = (one.min(other), one.max(other));
     Some(Selection { path: path_text(value.get("path"))?, start, end, text, cut })
 }
 
-/// The start of a text, and whether that is not all.
+/// The start of a text, and whether it was truncated.
 fn cut(text: &str, most: usize) -> (Option<String>, bool) {
     let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     (text.get(..end).map(str::to_owned), end < text.len())
 }
 
-/// A fence that does not stand in the text.
+/// A fence that does not occur in the text.
 fn fence(text: &str) -> String {
     let mut fence = "```".to_owned();
     while text.contains(&fence) {

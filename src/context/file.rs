@@ -1,6 +1,6 @@
-//! Reading the start of a project's file, wherever it really stands.
+//! Reads the start of a project's file, wherever it really is.
 //!
-//! Knows where the folder's files may stand; does not know what the file is for.
+//! Knows the permitted folders; does not know the purpose of the file.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use super::Folder;
 use crate::files::{self, Start};
 use crate::tool::path::within;
 
-/// Reads at most `most` bytes of a regular file. `None` where there is none.
+/// Reads at most `most` bytes of a regular file. `None` if there is none.
 ///
 /// # Errors
-/// Why it is left alone: a link leads out of where the folder's files may stand, it is no regular file,
-/// or it cannot be read.
+/// Why it was skipped: a link leads out of the permitted folder, it is not a regular file, or it is
+/// unreadable.
 pub(super) fn start(folder: &Folder, path: &Path, most: u64) -> Result<Option<Start>, String> {
     let real = match path.canonicalize() {
         Ok(real) => real,

@@ -1,27 +1,27 @@
 //! The front matter of a Markdown file: a YAML map between two lines of three hyphens.
 //!
-//! Knows text alone. The YAML reader bounds what aliases may unfold.
+//! Knows only text. The YAML reader bounds the expansion of aliases.
 
 use serde::Deserialize;
 
-/// What front matter may say; what is not named here is passed over.
+/// The known keys of front matter; others are ignored.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct FrontMatter {
     /// The name.
     pub name: Option<String>,
-    /// What it is for, and when.
+    /// Its purpose, and when to use it.
     pub description: Option<String>,
-    /// What arguments a template takes, for a person.
+    /// The arguments of a template, for a person.
     pub argument_hint: Option<String>,
-    /// Whether only the person may use it, not the model by itself.
+    /// Whether only a person may use it, not the model on its own.
     pub disable_model_invocation: bool,
 }
 
-/// The front matter of a file, where it has some, and what follows it.
+/// The front matter of a file, if there is any, and the rest.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in it.
 pub(super) fn split(text: &str) -> Result<(Option<FrontMatter>, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(inner) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {

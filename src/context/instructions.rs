@@ -1,11 +1,11 @@
-//! Instructions that a project, or the user, keeps for agents: `AGENTS.md` and what others call it.
+//! Instructions for agents from a project or the user: `AGENTS.md` and its alternatives. Knows no model.
 
 use std::path::PathBuf;
 
 use super::{Folder, Project, Scope, file};
 use crate::limits::INSTRUCTIONS_BYTES;
 
-/// The names that are looked for in a folder; the first that is there counts.
+/// The file names in a folder; the first existing one counts.
 const NAMES: &[&str] = &["AGENTS.md", "CLAUDE.md"];
 
 /// One file of instructions.
@@ -13,13 +13,13 @@ const NAMES: &[&str] = &["AGENTS.md", "CLAUDE.md"];
 pub struct Instructions {
     /// The file.
     pub path: PathBuf,
-    /// Who wrote it.
+    /// Its author.
     pub scope: Scope,
-    /// The text, as much of it as is read.
+    /// The part of the text that was read.
     pub text: String,
     /// The file's size in bytes.
     pub bytes: u64,
-    /// Whether the text is only the start.
+    /// Whether the text is truncated.
     pub cut: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Files that a prompt refers to as `@path`: found in its text, and read as the read tool reads them.
+//! Attached files: finds `@path` references in a prompt and reads the files like the read tool.
 //!
-//! Who may read what, the caller says for each path. A text may be megabytes long and full of names, so finding them
-//! is linear, few names are looked up, and all of it ends when the caller says so.
+//! The caller decides for each path whether it may be read. A text may have megabytes and many names, so the
+//! search is linear, few names are looked up, and the caller can stop all of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,46 +13,46 @@ use crate::message::Block;
 use crate::tool::walk::Barred;
 use crate::tool::{self, path};
 
-/// A file that was referred to.
+/// A referenced file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attachment {
-    /// The path as the person wrote it.
+    /// The path in the person's notation.
     pub name: String,
-    /// What the model is shown; for a file that could not be read, why not.
+    /// The text for the model; for an unreadable file, the reason.
     pub text: String,
-    /// An image, where it is one.
+    /// The image, if it is one.
     pub images: Vec<Block>,
-    /// Whether it could not be read.
+    /// Whether reading failed.
     pub failed: bool,
 }
 
-/// What may be read for a message, and for how long.
+/// The permissions and the stop signal for one message.
 pub struct Reader<'r> {
-    /// Whether a path may be read; if not, why.
+    /// Whether a path may be read; if not, the reason.
     pub may_read: &'r dyn Fn(&Path) -> Result<(), String>,
-    /// What is not listed in a folder that may be read.
+    /// The hidden entries of readable folders.
     pub barred: &'r Barred,
-    /// Whether nobody waits for it any more.
+    /// Whether the caller has given up.
     pub is_stopped: &'r dyn Fn() -> bool,
 }
 
-/// A path that a text may mean, without its `@`, and whether it was written in quotes.
+/// A possible path in a text, without its `@`, and whether it was quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mention<'t> {
     text: &'t str,
     quoted: bool,
 }
 
-/// Whether a text may refer to a file. Cheap, for the many that do not.
+/// Whether a text may contain a reference. Cheap, for the many texts without one.
 pub fn may_refer(text: &str) -> bool {
     mentions(text).next().is_some()
 }
 
 /// The files that a text refers to, each once, in order.
 ///
-/// A word that no file is named like is left alone, unless it can only be meant as a path. The reader is
-/// asked for each path, resolved; why it may not be read is told in the attachment's place. At most `room` bytes
-/// are attached altogether. Reads the disk.
+/// A word that names no file is ignored, unless it can only be a path. The reader decides on each resolved
+/// path; a refusal becomes the text of the attachment. Attaches at most `room` bytes in total. Reads the
+/// disk.
 pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<Attachment> {
     let mut found: Vec<Attachment> = Vec::new();
     let mut seen: Vec<(PathBuf, Option<Lines>)> = Vec::new();
@@ -71,7 +71,7 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
                 }
                 seen.push((path.clone(), lines));
                 let read = (reader.may_read)(&path).and_then(|()| {
-                    // To a line of it, a file may have to be read from its start.
+                    // Reading a line range may have to start at the beginning of the file.
                     if std::fs::metadata(&path)
                         .is_ok_and(|found| found.is_file() && found.len() > TOOL_FILE_BYTES)
                     {
@@ -111,7 +111,7 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
     found
 }
 
-/// The attachments as the model is shown them.
+/// The attachments as text for the model.
 pub fn shown(attachments: &[Attachment]) -> String {
     let mut text = String::new();
     for attachment in attachments {
@@ -128,7 +128,7 @@ pub fn shown(attachments: &[Attachment]) -> String {
     text
 }
 
-/// Lines of a file, from 1, both included.
+/// A range of lines, from 1, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lines {
     first: usize,
@@ -136,9 +136,9 @@ struct Lines {
 }
 
 enum Located {
-    /// It means no file.
+    /// It refers to no file.
     No,
-    /// It can only mean a file, and there is none.
+    /// It can only refer to a file, and there is none.
     Missing(String),
     File {
         name: String,
@@ -147,13 +147,13 @@ enum Located {
     },
 }
 
-/// Punctuation of a sentence that a name may stand before.
+/// Punctuation that may follow a name.
 const PUNCTUATION: &[char] = &['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '\'', '"', '`'];
 
-/// How much of the punctuation behind a name is taken off step by step: a name may end with some of it.
+/// How many punctuation marks after a name are removed step by step: a name may end with some of them.
 const PUNCTUATION_STEPS: usize = 8;
 
-/// What may still be looked up on the disk for a message.
+/// The remaining lookups on disk for a message.
 struct LookUps<'c> {
     cwd: &'c Path,
     count: usize,
@@ -174,8 +174,8 @@ impl LookUps<'_> {
         path::resolve(self.cwd, name).ok().filter(|path| path.exists())
     }
 
-    /// The file that a mention means: the whole of it, or without the punctuation of the sentence, or with a
-    /// range of lines behind a colon.
+    /// The file of a mention: all of it, or without trailing punctuation, or with a range of lines after a
+    /// colon.
     fn locate(&mut self, mention: Mention<'_>) -> Located {
         let stripped = mention.text.trim_end_matches(PUNCTUATION);
         let mut name = mention.text;
@@ -204,7 +204,7 @@ impl LookUps<'_> {
     }
 }
 
-/// What a mention means that names no file.
+/// The meaning of a mention that names no file.
 fn means(mention: Mention<'_>, stripped: &str) -> Located {
     if stripped.len() > REFERENCE_BYTES {
         return Located::No;
@@ -225,10 +225,10 @@ fn lines(name: &str) -> Option<(&str, Lines)> {
     (first >= 1 && last >= first).then_some((base, Lines { first, last }))
 }
 
-/// What stands behind an `@` that begins a word. Code in fences is not looked at.
+/// The text after each `@` at the start of a word. Skips code in fences.
 fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     let mut fence: Option<&str> = None;
-    // Most texts have none, and then their lines need not be looked at.
+    // Most texts have no `@`; their lines need no search.
     let text = if memchr::memchr(b'@', text.as_bytes()).is_some() { text } else { "" };
     let lines = text.lines().filter(move |line| {
         let start = line.trim_start();
@@ -244,7 +244,7 @@ fn mentions(text: &str) -> impl Iterator<Item = Mention<'_>> {
     lines.flat_map(|line| InLine { rest: line, before: None })
 }
 
-/// The mentions of a line. Each byte is looked at a bounded number of times.
+/// The mentions of a line. Reads each byte a bounded number of times.
 struct InLine<'t> {
     rest: &'t str,
     before: Option<char>,
@@ -279,7 +279,7 @@ pub fn images(attachments: &[Attachment]) -> impl Iterator<Item = Block> {
     attachments.iter().flat_map(|attachment| attachment.images.iter().cloned())
 }
 
-/// What could not be attached, for the person.
+/// The failed attachments, for the person.
 pub fn failures(attachments: &[Attachment]) -> Vec<Arc<str>> {
     let failed = attachments.iter().filter(|attachment| attachment.failed);
     failed.map(|attachment| format!("@{}: {}", attachment.name, attachment.text).into()).collect()
@@ -361,12 +361,12 @@ mod tests {
             asked.set(REFERENCE_LOOKUPS - look_ups.count);
             matches!(located, Located::File { .. })
         };
-        // A name with much behind it is tried a few times, not once for each character.
+        // A name with a long tail is tried a few times, not once per character.
         assert!(name(&format!("README{}", ".".repeat(4000))));
         assert!(asked.get() <= 2 * (PUNCTUATION_STEPS + 1), "{}", asked.get());
         assert!(!name(&"README".repeat(10_000)));
         assert_eq!(asked.get(), 0);
-        // What is behind the last look-up is left alone.
+        // Mentions after the last lookup are ignored.
         let late = format!("{}@README", "@nobody ".repeat(REFERENCE_LOOKUPS));
         assert!(all(dir.path(), &late, usize::MAX).is_empty());
         let early = format!("@README {}", "@nobody ".repeat(100_000));
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn hostile_texts_are_scanned_in_linear_time() {
-        // Quadratic, any of these takes minutes.
+        // Quadratic time would take minutes for any of these.
         for unit in ["@", "x@", "(@", "@\"", "@a.", "@a ", "@a:1-", "```@\n"] {
             let text = unit.repeat(4_000_000 / unit.len());
             let _ = all(Path::new("/"), &text, usize::MAX);

@@ -1,6 +1,6 @@
-//! Skills: folders with a `SKILL.md`, whose front matter says what they are for.
+//! Skills: folders with a `SKILL.md`, whose front matter gives their purpose.
 //!
-//! The model is told names and descriptions, and reads the file when it needs one.
+//! The prompt contains names and descriptions; the model reads the file when it needs one. Knows no model.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use super::{Folder, Project, Scope, file, front_matter, names};
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
 
-/// Where skills stand in a project's folder; later ones take the place of earlier ones.
+/// The folders of skills in a project; later ones replace earlier ones.
 const IN_PROJECT: &[&str] = &[".claude/skills", ".agents/skills", ".edn-bridge/skills"];
 
 /// One skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name: small letters, digits and hyphens.
+    /// Its name: lower-case letters, digits and hyphens.
     pub name: String,
     /// What it does, and when to use it.
     pub description: String,
@@ -22,16 +22,16 @@ pub struct Skill {
     pub path: PathBuf,
     /// Its folder.
     pub folder: PathBuf,
-    /// Who wrote it.
+    /// Its author.
     pub scope: Scope,
-    /// Whether the model is told of it.
+    /// Whether the prompt names it to the model.
     pub for_model: bool,
-    /// What follows the front matter.
+    /// The text after the front matter.
     pub body: String,
 }
 
 impl Skill {
-    /// What the model is told when the person uses the skill by its name.
+    /// The text for the model when a person uses the skill by name.
     pub fn expand(&self, arguments: &str) -> String {
         let mut text = format!(
             "Use the skill {}; its files stand in {}.\n\n{}",
@@ -92,7 +92,7 @@ fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Opti
             "Its front matter has no description: the model could not know when to use it.".to_owned()
         );
     }
-    // Rules are judged by where a path really leads.
+    // Rules apply to the real path.
     let own = own.canonicalize().unwrap_or(own);
     let (scope, for_model, body) = (folder.scope, !matter.disable_model_invocation, body.to_owned());
     Ok(Some(Skill { name, description, path, folder: own, scope, for_model, body }))

@@ -1,4 +1,4 @@
-//! Prompt templates: Markdown files that are used as slash commands of their own.
+//! Prompt templates: Markdown files that become slash commands. Knows no session.
 
 use std::path::PathBuf;
 
@@ -6,28 +6,28 @@ use super::{Folder, Project, Scope, file, front_matter, names};
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
 use crate::tool::one_line;
 
-/// Where templates stand in a project's folder; later ones take the place of earlier ones.
+/// The folders of templates in a project; later ones replace earlier ones.
 const IN_PROJECT: &[&str] = &[".claude/commands", ".agents/prompts", ".edn-bridge/prompts"];
 
 /// One template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// Its name: that of the file.
+    /// Its name: the file's, without its extension.
     pub name: String,
-    /// What it does: from the front matter, else its first line.
+    /// What it does: from the front matter, or else its first line.
     pub description: String,
-    /// What arguments it takes, for a person.
+    /// Its arguments, for a person.
     pub hint: Option<String>,
     /// The file.
     pub path: PathBuf,
-    /// Who wrote it.
+    /// Its author.
     pub scope: Scope,
     /// The text with its placeholders.
     pub body: String,
 }
 
 impl Template {
-    /// How it is written as a command.
+    /// Its syntax as a command.
     pub fn usage(&self) -> String {
         match &self.hint {
             Some(hint) => format!("/{} {hint}", self.name),
@@ -35,11 +35,11 @@ impl Template {
         }
     }
 
-    /// The text with the arguments in place of `$1` to `$9`, and of `$ARGUMENTS` and `$@`, which are all of
-    /// them. `$$` is a dollar sign. A template without placeholders is followed by its arguments.
+    /// The text with the arguments. `$1` to `$9` are single arguments, `$ARGUMENTS` and `$@` are all of them,
+    /// and `$$` is a dollar sign. A template without placeholders is followed by its arguments.
     ///
     /// # Errors
-    /// When the text would be longer than [`EXPANSION_BYTES`].
+    /// If the text would be longer than [`EXPANSION_BYTES`].
     pub fn expand(&self, arguments: &str) -> Result<String, String> {
         let arguments = arguments.trim();
         let too_long =
@@ -79,13 +79,13 @@ impl Template {
     }
 }
 
-/// The arguments one by one; what stands in quotes is one.
+/// The arguments one by one; a quoted text is one.
 fn words(arguments: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
     for c in arguments.chars() {
-        // There are no places for more.
+        // There are no placeholders for more.
         if words.len() >= 9 {
             return words;
         }
@@ -131,7 +131,7 @@ fn read(folder: &Folder, name: &str, path: PathBuf) -> Result<Option<Template>, 
     if start.is_cut(TEMPLATE_BYTES) {
         return Err(format!("It has more than {TEMPLATE_BYTES} bytes."));
     }
-    // As the grammar of slash commands has it.
+    // Matches the grammar of slash commands.
     let mut bytes = name.bytes();
     let fits = bytes.next().is_some_and(|first| first.is_ascii_lowercase())
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-');
@@ -172,7 +172,7 @@ mod tests {
             ("No place.", "more", "No place.\n\nmore"),
             ("No place.", "", "No place."),
             ("$3|", "one two", "|"),
-            // What an argument holds is no placeholder.
+            // An argument's content is never a placeholder.
             ("$1 $2", "'$2' x", "$2 x"),
         ] {
             assert_eq!(template(body).expand(arguments).as_deref(), Ok(expected), "{body}");
