@@ -8,7 +8,7 @@
 #   make build              the release binary, with the embedded model where it can be built
 #   make bench              the benchmarks; bench-emacs: those of the Emacs package
 #   make screenshots        pictures of the Emacs package, into emacs/screenshots
-#   make hostile, make soak, make fuzz, make features: what takes long, or needs more tools
+#   make hostile, make soak, make fuzz, make fuzz-emacs, make features: what takes long, or needs more tools
 #   make unsafe             lines with unsafe code in each dependency (FEATURES says of which build)
 #   make fmt, make clean, make tools
 #
@@ -381,6 +381,15 @@ fuzz:
 	  RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" "fuzz/corpus/$$target" grammar/corpus/accept grammar/corpus/reject \
 	    -- -max_total_time='$(or $(FUZZ_SECONDS),600)' -max_len=8192 -detect_leaks=$$leaks
 	done
+
+# Random and hostile Markdown in Emacs; FUZZ_SECONDS says how long, FUZZ_SEED repeats a run.
+.PHONY: fuzz-emacs
+fuzz-emacs:
+	$(SHELL_FUNCTIONS)
+	packages emacs
+	has emacs || die 'Emacs was not found; install it (Debian: apt-get install emacs-nox)'
+	FUZZ_SECONDS='$(or $(FUZZ_SECONDS),600)' FUZZ_SEED='$(FUZZ_SEED)' \
+	  emacs -Q --batch -L emacs -L emacs/test -l edn-bridge-fuzz-tests -f edn-bridge-fuzz-tests-batch
 
 # Each set of features builds and is free of warnings, and the program builds with the oldest version of each
 # dependency that Cargo.toml allows.

@@ -150,6 +150,7 @@ The transcript is above, the draft below the line.
               bidi-paragraph-direction nil
               bidi-paragraph-start-re "^"
               bidi-paragraph-separate-re "^")
+  (edn-bridge-visible-setup)
   (buffer-enable-undo)
   (add-hook 'kill-buffer-query-functions
             #'edn-bridge-chat--confirm-kill nil t)
@@ -355,7 +356,8 @@ below an answer that is streaming in."
   (edn-bridge-chat-settle)
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize text 'face (or face 'edn-bridge-chat-notice)))
+    (insert (propertize (edn-bridge-visible-break text 0)
+                        'face (or face 'edn-bridge-chat-notice)))
     (pcase-dolist (`(,label ,command) buttons)
       (insert " ")
       (edn-bridge-chat-insert-button label command))

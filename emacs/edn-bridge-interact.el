@@ -217,7 +217,7 @@ Those of a connection that is gone wait no more."
           (insert (propertize
                    (format "[%s] " (edn-bridge-interact--question-agent question))
                    'face 'edn-bridge-messages-assistant)))
-        (insert (propertize title
+        (insert (propertize (edn-bridge-visible-break title 0)
                             'face (if (edn-bridge-edn-true-p
                                        (plist-get payload :danger))
                                       'edn-bridge-interact-danger
@@ -471,7 +471,9 @@ A row is a list of a key and of what the user is told that it is."
       (edn-bridge-tools-insert-diff diff)
       (edn-bridge-interact--insert-diff-button payload))
      ((and (stringp command) (not (equal command "")))
-      (insert (propertize command 'face 'edn-bridge-tools-output) "\n"))
+      (insert (propertize (edn-bridge-visible-break command 0)
+                          'face 'edn-bridge-tools-output)
+              "\n"))
      ((stringp summary)
       (insert "  " (edn-bridge-visible-label summary) "\n")))
     (when (and (seq-empty-p diff) (not (seq-empty-p paths)))

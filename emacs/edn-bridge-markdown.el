@@ -23,7 +23,7 @@
   "Faces of the markdown in a transcript."
   :group 'edn-bridge)
 
-(defcustom edn-bridge-markdown-code-limit 100000
+(defcustom edn-bridge-markdown-code-limit 10000
   "Longest code block, in characters, that gets its language's faces."
   :type 'natnum
   :group 'edn-bridge-markdown)
@@ -87,7 +87,8 @@ that is a mode for code which Emacs visits some files in."
   (line nil :documentation "Marker at the start of the unfinished line.")
   (fence nil :documentation "Fence of the open code block, a string, or nil.")
   (language nil :documentation "Language of the open code block, or nil.")
-  (block nil :documentation "Marker at the first line of the open code block."))
+  (block nil :documentation "Marker at the first line of the open code block.")
+  (size 0 :documentation "How many characters the piece has so far."))
 
 (defun edn-bridge-markdown-begin (position)
   "Return the state of a piece of markdown that begins at POSITION."
@@ -95,21 +96,45 @@ that is a mode for code which Emacs visits some files in."
 
 (defun edn-bridge-markdown-feed (state start end)
   "Put faces on the text between START and END, just added to STATE's piece."
-  (goto-char start)
-  (let ((fresh start))
+  (let* ((room (- edn-bridge-markdown--piece-limit
+                  (edn-bridge-markdown-size state)))
+         (end (min end (+ start (max 0 room))))
+         (fresh start))
+    (setf (edn-bridge-markdown-size state)
+          (+ (edn-bridge-markdown-size state) (- end start)))
+    (goto-char start)
     (while (search-forward "\n" end t)
       (let ((next (point)))
         (edn-bridge-markdown--line state
                                    (edn-bridge-markdown-line state) (1- next))
         (set-marker (edn-bridge-markdown-line state) next)
-        (setq fresh next)
-        (goto-char next)))
+        (goto-char next)
+        (when (edn-bridge-markdown-fence state)
+          (edn-bridge-markdown--skip-code state end))
+        (setq fresh (point))))
     (when (< fresh end)
       (edn-bridge-markdown--unfinished state fresh end))))
 
+(defun edn-bridge-markdown--skip-code (state end)
+  "Put faces on the complete lines from point on that are code, before END.
+Point, where STATE's unfinished line begins, moves to the first line that
+may close the block."
+  (let* ((from (point))
+         (last (save-excursion (goto-char end) (line-beginning-position)))
+         (to (if (and (< from last)
+                      (re-search-forward "^[ \t]*\\(?:```\\|~~~\\)" last t))
+                 (line-beginning-position)
+               last)))
+    (when (< from to)
+      (edn-bridge-markdown--face from to 'edn-bridge-markdown-block)
+      (set-marker (edn-bridge-markdown-line state) to))
+    (goto-char (max from to))))
+
 (defun edn-bridge-markdown-finish (state end)
   "Put faces on what is left of STATE's piece, which ends at END."
-  (when (< (edn-bridge-markdown-line state) end)
+  (when (and (< (edn-bridge-markdown-line state) end)
+             (< (edn-bridge-markdown-size state)
+                edn-bridge-markdown--piece-limit))
     (edn-bridge-markdown--line state (edn-bridge-markdown-line state) end))
   (when (and (edn-bridge-markdown-block state)
              (< (edn-bridge-markdown-block state) end))
@@ -165,16 +190,14 @@ That is a page, for the browser, or a file, perhaps with a line."
 (defconst edn-bridge-markdown--line-limit 2000
   "Longest line, in characters, that is searched for markup within it.")
 
+(defconst edn-bridge-markdown--faces-limit 100
+  "How many pieces of markup within one line get faces.")
+
+(defconst edn-bridge-markdown--piece-limit 40000
+  "How much of one piece of markdown, in characters, gets faces.")
+
 (defconst edn-bridge-markdown--fence "[ \t]*\\(```+\\|~~~+\\)[ \t]*\\([^ \t\n`]*\\)"
   "Matches the line that opens or closes a code block.")
-
-(defconst edn-bridge-markdown--inline
-  (concat "\\(?1:`[^`\n]+`\\)"
-          "\\|\\(?2:\\*\\*[^* \n][^*\n]*\\*\\*\\)"
-          "\\|\\(?3:\\_<_[^_ \n][^_\n]*_\\_>\\|\\*[^* \n][^*\n]*\\*\\)"
-          "\\|\\(?4:\\[[^]\n]+\\](\\(?5:[^) \n]+\\))\\|"
-          "\\(?5:https?://[^] \t\n)>\"`]*[^] \t\n)>\"`.,;:!?']\\)\\)")
-  "Matches code, strong emphasis, emphasis and links within a line.")
 
 (defun edn-bridge-markdown--line (state start end)
   "Put faces on the complete line between START and END of STATE's piece."
@@ -214,22 +237,107 @@ That is a page, for the browser, or a file, perhaps with a line."
     (edn-bridge-markdown--face start (match-end 0)
                                'edn-bridge-markdown-markup)
     (goto-char (match-end 0))))
-  (when (< (- end start) edn-bridge-markdown--line-limit)
-    (while (re-search-forward edn-bridge-markdown--inline end t)
-      (add-face-text-property
-       (match-beginning 0) (match-end 0)
-       (cond ((match-beginning 1) 'edn-bridge-markdown-code)
-             ((match-beginning 2) 'edn-bridge-markdown-bold)
-             ((match-beginning 3) 'edn-bridge-markdown-italic)
-             (t 'edn-bridge-markdown-link)))
-      (when (match-beginning 4)
-        (add-text-properties
-         (match-beginning 0) (match-end 0)
-         (let ((target (match-string-no-properties 5)))
-           (list 'edn-bridge-markdown-target target
-                 'help-echo target
-                 'mouse-face 'highlight
-                 'keymap edn-bridge-markdown-link-map)))))))
+  (when (<= (- end start) edn-bridge-markdown--line-limit)
+    (edn-bridge-markdown--inline (point) end)))
+
+;; A regexp for all of this would look for the end of each pair that is not
+;; closed anew from each of its beginnings.  So the scanner below goes over
+;; the line once, and remembers which signs have no partner in the rest.
+
+(defvar edn-bridge-markdown--steps 0
+  "How often a sign was looked at, for the tests.")
+
+(defun edn-bridge-markdown--inline (start end)
+  "Put faces on code, emphasis and links between START and END, in a line."
+  (let ((left edn-bridge-markdown--faces-limit)
+        (no-code nil)                   ; no ` follows
+        (bracket start)                 ; the last ] found, or END
+        (bracket-leads nil))            ; end of the link that it closes
+    (goto-char start)
+    (while (progn (skip-chars-forward "^`*_[h" end)
+                  (and (< (point) end) (> left 0)))
+      (cl-incf edn-bridge-markdown--steps)
+      (let ((from (point)))
+        (pcase (char-after)
+          (?`
+           (forward-char)
+           (unless (or no-code (eq (char-after) ?`))
+             (if (search-forward "`" end t)
+                 (edn-bridge-markdown--add-face from (point)
+                                                'edn-bridge-markdown-code)
+               (setq no-code t))))
+          (?*
+           (edn-bridge-markdown--emphasis from end))
+          (?_
+           (if (not (looking-at-p "\\_<_[^_ \n]"))
+               (forward-char)
+             (forward-char)
+             (skip-chars-forward "^_" end)
+             (when (and (< (point) end)
+                        (progn (forward-char) (looking-at-p "\\_>")))
+               (edn-bridge-markdown--add-face from (point)
+                                              'edn-bridge-markdown-italic))))
+          (?\[
+           (when (and (<= bracket from) (< bracket end))
+             (setq bracket (progn (skip-chars-forward "^]" end) (point))
+                   bracket-leads
+                   (and (< bracket end)
+                        (looking-at "](\\([^) \n]\\{1,1000\\}\\))")
+                        (<= (match-end 0) end)
+                        (cons (match-end 0) (match-string-no-properties 1)))))
+           (if (not (and bracket-leads (> bracket (1+ from))))
+               (goto-char (1+ from))
+             (edn-bridge-markdown--add-link from (car bracket-leads)
+                                            (cdr bracket-leads))
+             (goto-char (car bracket-leads))))
+          (_
+           (if (and (looking-at
+                     "https?://[^] \t\n)>\"`]*[^] \t\n)>\"`.,;:!?']")
+                    (<= (match-end 0) end))
+               (let ((to (match-end 0)))
+                 (edn-bridge-markdown--add-link
+                  from to (match-string-no-properties 0))
+                 (goto-char to))
+             (forward-char))))
+        ;; Only what gets a face is longer than its sign.
+        (when (> (point) (+ from 2))
+          (cl-decf left))))))
+
+(defun edn-bridge-markdown--emphasis (from end)
+  "Put a face on the emphasis that begins with the * at FROM, before END.
+Leave point behind it, or behind the sign where there is none."
+  (let* ((strong (looking-at-p "\\*\\*[^* \n]"))
+         (begun (or strong (looking-at-p "\\*[^* \n]"))))
+    (goto-char (+ from (if strong 2 1)))
+    (when begun
+      (skip-chars-forward "^*" end)
+      (cond
+       ((>= (point) end)
+        ;; No other sign follows: nothing is left to look for.
+        (goto-char (+ from (if strong 2 1))))
+       ((not strong)
+        (forward-char)
+        (edn-bridge-markdown--add-face from (point)
+                                       'edn-bridge-markdown-italic))
+       ((and (< (1+ (point)) end) (eq (char-after (1+ (point))) ?*))
+        (forward-char 2)
+        (edn-bridge-markdown--add-face from (point)
+                                       'edn-bridge-markdown-bold))
+       (t
+        (goto-char (1+ from)))))))
+
+(defun edn-bridge-markdown--add-face (start end face)
+  "Add FACE to the text between START and END."
+  (add-face-text-property start end face))
+
+(defun edn-bridge-markdown--add-link (start end target)
+  "Make the text between START and END a link to TARGET."
+  (edn-bridge-markdown--add-face start end 'edn-bridge-markdown-link)
+  (add-text-properties start end
+                       (list 'edn-bridge-markdown-target target
+                             'help-echo (edn-bridge-visible-label target)
+                             'mouse-face 'highlight
+                             'keymap edn-bridge-markdown-link-map)))
 
 (defun edn-bridge-markdown--unfinished (state fresh end)
   "Put faces on STATE's unfinished line, whose text from FRESH to END is new."
@@ -237,7 +345,7 @@ That is a page, for the browser, or a file, perhaps with a line."
     (cond
      ((edn-bridge-markdown-fence state)
       (edn-bridge-markdown--face fresh end 'edn-bridge-markdown-block))
-     ((and (< (- end start) edn-bridge-markdown--line-limit)
+     ((and (<= (- end start) edn-bridge-markdown--line-limit)
            (progn (goto-char fresh)
                   (skip-chars-forward "^*_`)#>~|" end)
                   (< (point) end))
@@ -338,21 +446,36 @@ What it is derived from is known once its file is loaded."
   (or (provided-mode-derived-p mode 'prog-mode)
       (provided-mode-derived-p mode 'conf-mode)))
 
+(defconst edn-bridge-markdown--slice 0.05
+  "How many seconds one look at the code blocks that wait may take.")
+
+(defconst edn-bridge-markdown--slow 0.02
+  "A part of a block that takes longer than this is the last of its block.
+Modes are made for code that people write; some take minutes over text
+that is made to be slow.")
+
+(defconst edn-bridge-markdown--code-line-limit 1000
+  "Longest line, in characters, of a code block that gets faces.")
+
 (defun edn-bridge-markdown-fontify-blocks ()
   "Give the code blocks that wait for it the faces of their languages.
-Stop when a key is pressed, and go on later."
+Stop after a moment or when a key is pressed, and go on later."
   (setq edn-bridge-markdown--timer nil)
-  (while (and edn-bridge-markdown--buffers (not (input-pending-p)))
-    (let ((buffer (car edn-bridge-markdown--buffers)))
-      (unless (and (buffer-live-p buffer)
-                   (with-current-buffer buffer
-                     (edn-bridge-markdown--fontify-next)))
-        (pop edn-bridge-markdown--buffers))))
+  (let ((deadline (+ (float-time) edn-bridge-markdown--slice)))
+    (while (and edn-bridge-markdown--buffers
+                (not (input-pending-p))
+                (< (float-time) deadline))
+      (let ((buffer (car edn-bridge-markdown--buffers)))
+        (unless (and (buffer-live-p buffer)
+                     (with-current-buffer buffer
+                       (edn-bridge-markdown--fontify-next deadline)))
+          (pop edn-bridge-markdown--buffers)))))
   (when edn-bridge-markdown--buffers
     (edn-bridge-markdown--schedule 0.5)))
 
-(defun edn-bridge-markdown--fontify-next ()
-  "See to the next waiting code block of this buffer; return nil if none."
+(defun edn-bridge-markdown--fontify-next (deadline)
+  "See to the next waiting code block of this buffer; return nil if none.
+Stop at DEADLINE."
   (let* ((from (or (and edn-bridge-markdown--first-block
                         (marker-position edn-bridge-markdown--first-block))
                    (point-max)))
@@ -363,20 +486,28 @@ Stop when a key is pressed, and go on later."
           (when edn-bridge-markdown--first-block
             (set-marker edn-bridge-markdown--first-block nil))
           nil)
-      (let ((language (get-text-property start 'edn-bridge-markdown-language))
-            (end (next-single-property-change
-                  start 'edn-bridge-markdown-language nil (point-max))))
-        (set-marker edn-bridge-markdown--first-block end)
-        (with-silent-modifications
-          (remove-text-properties start end
-                                  '(edn-bridge-markdown-language nil)))
+      (let* ((language (get-text-property start 'edn-bridge-markdown-language))
+             (end (next-single-property-change
+                   start 'edn-bridge-markdown-language nil (point-max)))
+             (done t))
         (with-demoted-errors "edn-bridge: code block: %S"
           (when-let ((mode (edn-bridge-markdown--mode language)))
-            (edn-bridge-markdown--fontify-block start end mode)))
+            (setq done (edn-bridge-markdown--fontify-block start end mode
+                                                           deadline))))
+        (when done
+          (set-marker edn-bridge-markdown--first-block end)
+          (with-silent-modifications
+            (remove-text-properties start end
+                                    '(edn-bridge-markdown-language nil))))
         t))))
 
-(defun edn-bridge-markdown--fontify-block (start end mode)
-  "Copy the faces that MODE gives to the text between START and END."
+(defvar-local edn-bridge-markdown--reached nil
+  "In a buffer that finds out faces, how far it has got.")
+
+(defun edn-bridge-markdown--fontify-block (start end mode deadline)
+  "Copy the faces that MODE gives to the text between START and END.
+Return nil where DEADLINE or a key came first: the rest is to be done
+later."
   (let ((text (buffer-substring-no-properties start end))
         (target (current-buffer)))
     (with-current-buffer
@@ -392,23 +523,69 @@ Stop when a key is pressed, and go on later."
             (markdown-fontify-code-blocks-natively nil))
         (unless (eq major-mode mode)
           (delay-mode-hooks (funcall mode)))
-        (let ((inhibit-read-only t))
-          (erase-buffer)
-          (insert text " "))
-        (font-lock-ensure)
-        (let ((place (point-min)))
-          (while (< place (1- (point-max)))
-            (let ((next (min (next-single-property-change
-                              place 'face nil (point-max))
-                             (1- (point-max))))
-                  (face (get-text-property place 'face)))
-              (when face
-                (let ((from (+ start (1- place)))
-                      (to (+ start (1- next))))
-                  (with-current-buffer target
-                    (with-silent-modifications
-                      (add-face-text-property from to face)))))
-              (setq place next))))))))
+        (unless (and edn-bridge-markdown--reached
+                     (= (buffer-size) (1+ (length text)))
+                     (equal text (buffer-substring-no-properties
+                                  (point-min) (1- (point-max)))))
+          (let ((inhibit-read-only t))
+            (erase-buffer)
+            (insert text " ")
+            (setq edn-bridge-markdown--reached (point-min))))
+        (let ((done (edn-bridge-markdown--fontify-parts target start deadline)))
+          (when done
+            (setq edn-bridge-markdown--reached nil))
+          done)))))
+
+(defun edn-bridge-markdown--fontify-parts (target start deadline)
+  "Have this buffer find out faces part by part until DEADLINE.
+They are copied to TARGET, where its text begins at START.  Return
+non-nil where nothing is left to do."
+  (let ((size 100)
+        (slow (edn-bridge-markdown--long-line-p))
+        (stopped nil))
+    (while (and (not slow)
+                (not stopped)
+                (< edn-bridge-markdown--reached (1- (point-max))))
+      (let* ((from edn-bridge-markdown--reached)
+             (to (min (+ from size) (1- (point-max))))
+             (begun (float-time)))
+        (if (not (eq (while-no-input (font-lock-fontify-region from to) 'done)
+                     'done))
+            (setq stopped t)
+          (edn-bridge-markdown--copy-faces from to target start)
+          (setq edn-bridge-markdown--reached to)
+          (let ((now (float-time)))
+            (setq slow (> (- now begun) edn-bridge-markdown--slow)
+                  stopped (> now deadline))
+            (when (< (- now begun) 0.002)
+              (setq size (min 2000 (* 2 size))))))))
+    (or slow (>= edn-bridge-markdown--reached (1- (point-max))))))
+
+(defun edn-bridge-markdown--long-line-p ()
+  "Return non-nil if this buffer has a line that is too long for its mode."
+  (save-excursion
+    (goto-char (point-min))
+    (let ((long nil))
+      (while (not (or long (eobp)))
+        (let ((from (point)))
+          (forward-line)
+          (setq long (> (- (point) from)
+                        edn-bridge-markdown--code-line-limit))))
+      long)))
+
+(defun edn-bridge-markdown--copy-faces (from to target start)
+  "Copy the faces between FROM and TO to TARGET, whose text begins at START."
+  (let ((place from))
+    (while (< place to)
+      (let ((next (next-single-property-change place 'face nil to))
+            (face (get-text-property place 'face)))
+        (when face
+          (let ((begin (+ start (1- place)))
+                (end (+ start (1- next))))
+            (with-current-buffer target
+              (with-silent-modifications
+                (add-face-text-property begin end face)))))
+        (setq place next)))))
 
 (provide 'edn-bridge-markdown)
 

@@ -112,7 +112,7 @@ A button at the top of the transcript, in a line of its own, says so.")
     (edn-bridge-transcript-edit
       (let ((start (marker-position (edn-bridge-messages--stream-end stream))))
         (goto-char start)
-        (insert text)
+        (insert (edn-bridge-visible-break text (- start (line-beginning-position))))
         (let ((end (point)))
           (set-marker (edn-bridge-messages--stream-end stream) end)
           (if (eq kind 'thinking)
@@ -199,7 +199,7 @@ A button at the top of the transcript, in a line of its own, says so.")
     (edn-bridge-transcript-edit
       (delete-region start end)
       (goto-char start)
-      (insert text)
+      (insert (edn-bridge-visible-break text 0))
       (set-marker end (point))
       (edn-bridge-markdown-region start (marker-position end))
       (edn-bridge-transcript-protect start end))
@@ -349,7 +349,7 @@ Where `:more' is true there are earlier ones."
     (edn-bridge-chat-heading title face)
     (edn-bridge-transcript-add
       (let ((from (point)))
-        (insert text)
+        (insert (edn-bridge-visible-break text 0))
         (edn-bridge-markdown-region from (point))
         (goto-char (edn-bridge-transcript-end))
         (edn-bridge-transcript-fresh-line)
@@ -360,7 +360,8 @@ Where `:more' is true there are earlier ones."
   "Add TEXT that the model thought to the transcript."
   (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking)
   (edn-bridge-transcript-add
-    (insert (propertize text 'face 'edn-bridge-messages-thinking))
+    (insert (propertize (edn-bridge-visible-break text 0)
+                        'face 'edn-bridge-messages-thinking))
     (edn-bridge-transcript-fresh-line)))
 
 ;;;; Earlier messages

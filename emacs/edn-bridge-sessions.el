@@ -173,8 +173,9 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
 (defun edn-bridge-sessions-copy-transcript ()
   "Put the transcript of this chat, as it is shown, on the kill ring."
   (interactive nil edn-bridge-chat-mode)
-  (kill-new (buffer-substring-no-properties (point-min)
-                                            (edn-bridge-transcript-end)))
+  (kill-new (substring-no-properties
+             (edn-bridge-visible-unbroken (point-min)
+                                          (edn-bridge-transcript-end))))
   (message "The transcript is on the kill ring"))
 
 (let ((map edn-bridge-chat-mode-map))

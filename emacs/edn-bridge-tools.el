@@ -351,7 +351,9 @@ The call was shown when its arguments had not come yet."
          (text (or (edn-bridge-tools--call-text call) ""))
          (command (plist-get (edn-bridge-tools--arguments call) :command)))
     (when (and (stringp command) (string-search "\n" command))
-      (insert (propertize command 'face 'edn-bridge-tools-summary) "\n"))
+      (insert (propertize (edn-bridge-visible-break command 0)
+                          'face 'edn-bridge-tools-summary)
+              "\n"))
     (if diff
         (edn-bridge-tools-insert-diff diff)
       (edn-bridge-tools--insert-output text))
@@ -381,7 +383,9 @@ The call was shown when its arguments had not come yet."
         (shown (if (> (length text) edn-bridge-tools-output-limit)
                    (substring text 0 edn-bridge-tools-output-limit)
                  text)))
-    (insert (if (equal shown "") "(no output)" shown))
+    (insert (if (equal shown "")
+                "(no output)"
+              (edn-bridge-visible-break shown 0)))
     (unless (bolp) (insert "\n"))
     (put-text-property start (point) 'face 'edn-bridge-tools-output)
     (edn-bridge-tools--mark-places start (point))
@@ -398,11 +402,12 @@ The call was shown when its arguments had not come yet."
   (let ((directory default-directory)
         (buffer (generate-new-buffer "*edn-bridge output*")))
     (with-current-buffer buffer
-      (insert text)
+      (insert (edn-bridge-visible-break text 0))
       (edn-bridge-visible-region (point-min) (point-max) 'strict)
       (goto-char (point-min))
       (setq default-directory directory)
-      (special-mode))
+      (special-mode)
+      (edn-bridge-visible-setup))
     (pop-to-buffer buffer)
     buffer))
 
@@ -464,7 +469,8 @@ With MODE non-nil, that is its major mode."
     (when mode
       (with-current-buffer buffer
         (funcall mode)
-        (setq buffer-read-only t)))
+        (setq buffer-read-only t)
+        (edn-bridge-visible-setup)))
     (edn-bridge-tools--fetch conn handle 0 buffer)))
 
 (defun edn-bridge-tools--fetch (conn handle offset buffer)
@@ -481,7 +487,8 @@ With MODE non-nil, that is its major mode."
              (let ((inhibit-read-only t))
                (goto-char (point-max))
                (let ((from (point)))
-                 (insert text)
+                 (insert (edn-bridge-visible-break
+                          text (- from (line-beginning-position))))
                  (edn-bridge-visible-region from (point) 'strict)))))
          (when (and (not (equal text "")) (< next (plist-get data :size)))
            (edn-bridge-tools--fetch conn handle next buffer)))))))
@@ -501,9 +508,11 @@ With MODE non-nil, that is its major mode."
 The rest of a long one is shown by a button."
   (let ((start (point))
         (rest (- (length diff) edn-bridge-tools--diff-limit)))
-    (insert (if (> rest 0)
-                (substring diff 0 edn-bridge-tools--diff-limit)
-              diff))
+    (insert (edn-bridge-visible-break
+             (if (> rest 0)
+                 (substring diff 0 edn-bridge-tools--diff-limit)
+               diff)
+             0))
     (unless (bolp) (insert "\n"))
     (put-text-property start (point) 'face 'edn-bridge-tools-output)
     (save-excursion
@@ -529,7 +538,8 @@ The rest of a long one is shown by a button."
                                     (with-current-buffer
                                         (edn-bridge-tools--view diff)
                                       (diff-mode)
-                                      (setq buffer-read-only t))))
+                                      (setq buffer-read-only t)
+                                      (edn-bridge-visible-setup))))
       (insert "\n"))))
 
 ;;;; Folding

@@ -14,9 +14,13 @@
 ;; that is written from right to left.  A string that is a label, of a
 ;; session say, gets the code as its text.
 ;;
+;; Lines that are too long for Emacs to lay out are broken here, too.
+;;
 ;; This file knows nothing of chats.
 
 ;;; Code:
+
+(require 'cl-lib)
 
 (defface edn-bridge-visible-code
   '((t :inherit escape-glyph))
@@ -73,6 +77,11 @@ Control characters are not among them: Emacs shows those by itself.")
        text t t)
     text))
 
+(defconst edn-bridge-visible--limit 200
+  "How many codes are shown of one piece of text.
+The piece ends there, and its rest is shown as a note: what has more of
+such characters is not meant to be read, and each costs time.")
+
 (defun edn-bridge-visible-region (start end &optional strict)
   "Show codes for what is not seen between START and END.
 What holds an emoji together is left alone, but not with STRICT non-nil:
@@ -80,16 +89,92 @@ where a person is asked to allow something, every character counts.  So is
 what is invisible by a text property, which no one but this package adds."
   (save-excursion
     (goto-char start)
-    (while (re-search-forward edn-bridge-visible--regexp end t)
-      (let* ((place (match-beginning 0))
-             (char (char-after place)))
-        (unless (or (get-text-property place 'invisible)
-                    (and (not strict)
-                         (edn-bridge-visible--in-emoji-p place char)))
-          (put-text-property
-           place (1+ place) 'display
-           (propertize (edn-bridge-visible-code char)
-                       'face 'edn-bridge-visible-code)))))))
+    (let ((count 0))
+      (while (re-search-forward edn-bridge-visible--regexp end t)
+        (let* ((place (match-beginning 0))
+               (char (char-after place)))
+          (unless (or (get-text-property place 'invisible)
+                      (and (not strict)
+                           (edn-bridge-visible--in-emoji-p place char)))
+            (cl-incf count)
+            (if (<= count edn-bridge-visible--limit)
+                (edn-bridge-visible--put place (1+ place)
+                                         (edn-bridge-visible-code char))
+              (edn-bridge-visible--put
+               place end
+               (format "[%d more characters, many of which cannot be seen]"
+                       (- end place)))
+              (goto-char end))))))))
+
+(defun edn-bridge-visible--put (start end text)
+  "Have TEXT shown in the place of what stands between START and END."
+  (put-text-property start end 'display
+                     (propertize text 'face 'edn-bridge-visible-code)))
+
+;;;; Long lines
+
+(defconst edn-bridge-visible-line-limit 2000
+  "How long a line is, in characters, before it is broken.
+Emacs lays out a line as a whole: one of many thousands of characters can
+make it stand still.")
+
+(defconst edn-bridge-visible--rtl-line-limit 500
+  "The same for text with letters that are written from right to left.
+To put those in order costs more, and so do the codes of what is hidden.")
+
+(defconst edn-bridge-visible--rtl-regexp
+  (concat "[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFC"
+          (edn-bridge-visible--class edn-bridge-visible--ranges) "]")
+  "Matches a character of text that costs more to lay out.")
+
+(defun edn-bridge-visible-break (text column)
+  "Return TEXT with its long lines broken, where it is inserted at COLUMN.
+The breaks have the property `edn-bridge-visible-break'."
+  (if (< (+ column (length text)) edn-bridge-visible--rtl-line-limit)
+      text
+    (let ((limit (if (string-match-p edn-bridge-visible--rtl-regexp text)
+                     edn-bridge-visible--rtl-line-limit
+                   edn-bridge-visible-line-limit)))
+      (if (< (+ column (length text)) limit)
+          text
+        (with-temp-buffer
+          (insert text)
+          (goto-char (point-min))
+          (let ((left (max 0 (- limit column))))
+            (while (< left (- (point-max) (point)))
+              (let ((from (point)))
+                (forward-char left)
+                ;; From the far end: short lines are passed over together.
+                (unless (search-backward "\n" from t)
+                  (goto-char (+ from left))
+                  (insert (propertize "\n" 'edn-bridge-visible-break t))
+                  (backward-char))
+                (forward-char)
+                (setq left limit))))
+          (buffer-string))))))
+
+(defun edn-bridge-visible-setup ()
+  "Have this buffer laid out quickly, and copied without breaks."
+  (setq-local filter-buffer-substring-function #'edn-bridge-visible-unbroken
+              ;; Pairing brackets takes minutes where many are open.
+              bidi-inhibit-bpa t))
+
+(defun edn-bridge-visible-unbroken (start end &optional delete)
+  "Return the text between START and END, without the breaks of long lines.
+DELETE non-nil means to delete it.  This is for
+`filter-buffer-substring-function'."
+  (let ((text (if delete
+                  (delete-and-extract-region start end)
+                (buffer-substring start end)))
+        (parts nil)
+        (place 0))
+    (while (< place (length text))
+      (let ((next (next-single-property-change
+                   place 'edn-bridge-visible-break text (length text))))
+        (unless (get-text-property place 'edn-bridge-visible-break text)
+          (push (substring text place next) parts))
+        (setq place next)))
+    (apply #'concat (nreverse parts))))
 
 (defun edn-bridge-visible--in-emoji-p (place char)
   "Return non-nil if CHAR at PLACE is the joiner or the style of an emoji."

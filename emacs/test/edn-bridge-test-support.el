@@ -105,8 +105,9 @@ SPEC is (CONN SENT)."
                 :ok t :data data))))
 
 (defun edn-bridge-test-transcript ()
-  "Return the text of the transcript of the current chat buffer."
-  (buffer-substring-no-properties (point-min) (edn-bridge-transcript-end)))
+  "Return the text of the transcript of the current chat buffer, as copied."
+  (substring-no-properties
+   (edn-bridge-visible-unbroken (point-min) (edn-bridge-transcript-end))))
 
 (defun edn-bridge-test-ask (conn kind payload &rest more)
   "Have CONN receive a question of KIND with PAYLOAD and MORE."
