@@ -1,4 +1,4 @@
-//! The session API, served.
+//! Implements the session API.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,11 +28,11 @@ use crate::tool::output::Outputs;
 use crate::value::{Map, Value};
 
 impl Runtime {
-    /// Gives work the session that a call means, or refuses.
+    /// Passes the call's session to `work`, or refuses the call.
     fn with<T>(&self, call: &Call, reply: Reply<T>, work: impl FnOnce(Handle, Reply<T>)) {
         match self.shared.session(&call.session) {
             Ok(handle) => {
-                // Tasks that the work starts run on the process's executor, whoever calls.
+                // New tasks run on the process's executor, whoever calls.
                 let _executor = self.shared.executor.enter();
                 work(handle, reply);
             }
@@ -47,7 +47,7 @@ impl Runtime {
 }
 
 impl Runtime {
-    /// Starts a turn with a message that is no command.
+    /// Starts a turn with a message that is not a command.
     pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
@@ -70,7 +70,7 @@ impl SessionApi for Runtime {
             self.shared.board.left(connection);
             return reply.ok(());
         }
-        // The last connection is told how its turns end.
+        // The last connection still learns how its turns end.
         let shared = self.shared.clone();
         let leave = Reply::new(move |_| {
             shared.hub.detach(connection);
@@ -121,7 +121,7 @@ impl SessionApi for Runtime {
             }
             Topic::InteractionRequested | Topic::DialogRequested => {
                 let client = self.shared.hub.client(connection)?;
-                // Each of them is for one of the two kinds of interactor.
+                // Each of the two topics serves one kind of interactor.
                 let dialogs = topic == Topic::DialogRequested;
                 return (client.is_interactor() && client.dialogs_only() == dialogs)
                     .then(|| self.shared.board.joined(connection, &client))
@@ -150,7 +150,7 @@ impl SessionApi for Runtime {
 
     fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
         self.with(&call, reply, |handle, reply| {
-            // Reading all messages is done by the task that runs this, not by who asks.
+            // The session's task reads all messages, not the caller.
             handle.clone().tell(move |live| {
                 let bytes = live.bytes();
                 Box::pin(async move { reply.ok(handle.snapshot().stats(bytes)) })
@@ -233,7 +233,7 @@ impl SessionApi for Runtime {
                 }
             };
             if waits {
-                // Beside the connection's thread: its next requests are not held up.
+                // Off the connection's thread, which serves its next requests meanwhile.
                 self.shared.tasks.spawn_blocking(move || answer(reply));
             } else {
                 answer(reply);
@@ -275,7 +275,7 @@ impl SessionApi for Runtime {
     fn abort(&self, call: Call, reply: Reply<()>) {
         self.with(&call, reply, |handle, reply| {
             reply.ok(());
-            // At once, and again behind a prompt that was sent before and still waits for the disk.
+            // At once, and again after an earlier prompt that still waits for the disk.
             handle.abort();
             handle.tell(|live| Box::pin(async move { live.abort() }));
         });
@@ -403,7 +403,7 @@ impl SessionApi for Runtime {
     fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(move |live| {
-                // The next one after what earlier requests chose.
+                // The next one after the level from earlier requests.
                 let level = level.unwrap_or_else(|| live.facts().next_thinking());
                 Box::pin(live.set(call, "thinking", Value::from(level.as_str()), level, reply))
             });
@@ -470,7 +470,7 @@ impl SessionApi for Runtime {
                 );
                 return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
             }
-            // One that is not open is refused with the reason why.
+            // A question that is not open is refused with the reason.
             decided => decided.and_then(|(_, value)| value),
         };
         self.respond(call, Response { interaction_id, accepted: true, value, note }, reply);
@@ -565,7 +565,7 @@ impl SessionApi for Runtime {
     }
 }
 
-/// `request/unknown-model`, with the names that are most like the one that is not there.
+/// `request/unknown-model`, with the most similar names.
 fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
     let nearest = models.nearest(provider, id);
     let names: Vec<String> = nearest.iter().map(|model| format!("{} {}", model.provider, model.id)).collect();
@@ -578,17 +578,17 @@ fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
 }
 
 impl Runtime {
-    /// Ends all that runs in all sessions, and replies when every one of them rests. Who is attached until
-    /// then is told how its turns end.
+    /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
+    /// connections learn how their turns end.
     pub fn stop(&self, reply: Reply<()>) {
-        // The reply comes when the last of the sessions has dropped its part of it.
+        // The last session to drop its part completes the reply.
         let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
         for handle in self.shared.live() {
             let part = all.clone();
-            // Before its turn is ended, so that nothing that waits begins in the place of that.
+            // Before its turn ends, so that no waiting message starts the next turn.
             handle.tell(move |live| {
                 Box::pin(async move {
-                    // What was asked for just before is ended too.
+                    // Also ends work that was requested just before.
                     live.stop_all();
                     live.when_idle(Reply::new(move |_| drop(part)));
                 })
@@ -598,7 +598,7 @@ impl Runtime {
     }
 }
 
-/// Answers when the last owner is gone.
+/// Completes a reply when the last owner is gone.
 struct WhenDropped(Mutex<Option<Reply<()>>>);
 
 impl Drop for WhenDropped {

@@ -1,7 +1,8 @@
-//! What slash commands come to.
+//! Runs slash commands.
 //!
-//! A command asks the session API like any frontend, and tells its outcome as an event to the connection
-//! that gave it. One that needs a choice asks the frontend to offer it, in its own way.
+//! A command calls the session API like any frontend, and sends its outcome as an event to the connection
+//! that gave it. A command that needs a choice asks the frontend to offer it natively. Does not know the
+//! wire.
 
 mod choice;
 mod text;
@@ -51,7 +52,7 @@ impl Runtime {
         }
     }
 
-    /// Starts a turn with a prompt template or a skill of that name.
+    /// Starts a turn with the prompt template or skill of that name.
     fn own_command(
         &self,
         call: Call,
@@ -65,7 +66,7 @@ impl Runtime {
             Err(error) => return reply.fail(error),
         };
         let (shared, cwd) = (self.shared.clone(), handle.snapshot().facts.cwd.clone());
-        // On the session's task, so that what is asked for behind it comes after it.
+        // On the session's task, so that later requests come after it.
         handle.tell(move |live| {
             Box::pin(async move {
                 let looked =
@@ -84,7 +85,7 @@ impl Runtime {
         });
     }
 
-    /// Runs a command, unless the same key was answered before: the session's task knows.
+    /// Runs a command, unless its key was answered before; the session's task knows the keys.
     fn run_once(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         let handle = match self.shared.session(&call.session) {
             Ok(handle) => handle,
@@ -198,7 +199,7 @@ impl Runtime {
         }
     }
 
-    /// Starts a workflow, or goes on with its last run.
+    /// Starts a workflow, or resumes its last run.
     fn workflow(&self, call: Call, handle: &Handle, name: &str, arguments: &str) {
         let manifest = handle.manifest();
         match manifest.workflows.get(name) {
@@ -218,7 +219,7 @@ impl Runtime {
         }
     }
 
-    /// Tells something of what stands in the session's folder, as it is now.
+    /// Reports on the session's folder, after a new search.
     fn tell_project(&self, call: Call, handle: &Handle, say: fn(&Project) -> String) {
         let (runtime, cwd) = (self.clone(), handle.snapshot().facts.cwd.clone());
         let look = move || {
@@ -228,8 +229,7 @@ impl Runtime {
         self.shared.tasks.spawn_blocking_on(look, &self.shared.executor);
     }
 
-    /// Reads the configuration again, and tells when this session goes on with it: a stage that runs is
-    /// not changed in its middle.
+    /// Reloads the configuration, and reports when this session uses it: a running stage keeps the old one.
     fn reload(&self, call: Call, handle: &Handle) {
         let (runtime, handle) = (self.clone(), handle.clone());
         self.shared.tasks.spawn(async move {
@@ -253,7 +253,7 @@ impl Runtime {
         });
     }
 
-    /// Looks again for what the session's folder has, and says what.
+    /// Searches the session's folder again, and reports the result.
     async fn look_again(&self, handle: &Handle) -> String {
         let (shared, session) = (self.shared.clone(), handle.clone());
         let looked = tokio::task::spawn_blocking(move || {
@@ -283,16 +283,16 @@ impl Runtime {
         self.set_thinking_level(call, Some(level), reply);
     }
 
-    /// Tells a command's outcome to the connection that gave it.
+    /// Sends a command's outcome to the connection that gave it.
     pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
         let Some(client) = self.shared.hub.client(call.connection) else { return };
-        // After a switch the outcome belongs to where the person now is.
+        // After a switch the outcome belongs to the person's current session.
         let Ok(handle) = self.shared.session(&client.focused()) else { return };
         let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
         let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
     }
 
-    /// A reply that tells a success with a type of its own, and a failure as an error.
+    /// A reply that reports a success with its own type, and a failure as an error.
     fn outcome<T: 'static>(
         &self,
         call: &Call,
@@ -316,7 +316,7 @@ impl Runtime {
     }
 }
 
-/// A slash command that the program does not bring.
+/// An additional slash command, not one of the program.
 pub(super) struct Added<'p> {
     pub(super) name: &'p str,
     usage: String,
@@ -325,8 +325,8 @@ pub(super) struct Added<'p> {
     source: &'static str,
 }
 
-/// The slash commands that the project and the user add: the templates, then the skills, that no command of
-/// the program, and no template, hides.
+/// The slash commands of the project and the user: templates, then skills, without those that the program's
+/// commands, or a template, hide.
 pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
     let hidden = |name: &str| COMMANDS.iter().any(|command| command.name == name);
     let templates = project.templates.values().filter(move |template| !hidden(&template.name));
@@ -347,7 +347,7 @@ pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
     }))
 }
 
-/// The slash commands, for completion: the program's own, then those that are added.
+/// The slash commands, for completion: the program's own, then the additional ones.
 pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
     let entry = |name: &str, usage: String, description: &str, source: &'static str| {
         let mut map = Map::new();
@@ -362,7 +362,7 @@ pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
     own.chain(added(project).map(|one| entry(one.name, one.usage, one.description, one.source))).collect()
 }
 
-/// `request/unknown-command`, with the names that are spelt alike.
+/// `request/unknown-command`, with the most similar names.
 fn unknown_command(name: &str, project: &Project) -> ApiError {
     let own = project.templates.keys().chain(project.skills.keys()).map(String::as_str);
     let nearest = command::nearest(name, COMMANDS.iter().map(|spec| spec.name).chain(own));

@@ -1,6 +1,6 @@
-//! Making room: the older part of a conversation is summarised by the model itself.
+//! Compaction: the model itself summarises the older part of a conversation.
 //!
-//! The journal keeps everything; only what later model calls are sent gets shorter.
+//! The journal keeps everything; only later requests to models get shorter. Does not know the wire.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::runtime::conversation::{self, Compaction};
 use crate::runtime::mailbox::Handle;
 use crate::store::EntryBody;
 
-/// What the model is told to do.
+/// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
     State the user's goals and decisions, what was done and found (files, commands, results, errors), what is \
     under way, and what is to be done next. Keep names, paths and numbers exact. Write nothing else.";
 
-/// Why a conversation was not compacted.
+/// Why a compaction failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompactionError {
     /// It is too short.
@@ -28,7 +28,7 @@ pub enum CompactionError {
     /// The user stopped it.
     #[error("The compaction was aborted.")]
     Aborted,
-    /// The model could not do it.
+    /// The model failed.
     #[error("The conversation could not be summarised: {0}")]
     Model(String),
     /// The summary could not be written.
@@ -36,12 +36,12 @@ pub enum CompactionError {
     Store(String),
 }
 
-/// Why a conversation is compacted.
+/// The reason for a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why<'a> {
-    /// There is too little room in the window.
+    /// The window is nearly full.
     NoRoom,
-    /// The user asked for it, with what the summary should heed.
+    /// The user asked for it, with instructions for the summary.
     Asked(Option<&'a str>),
 }
 
@@ -63,7 +63,7 @@ pub async fn compact(
     };
     let at = cut.ok_or(CompactionError::Nothing)?;
     let (old, kept) = messages.split_at(at);
-    // A result that was made up for a call without one has no entry, and neither has a summary.
+    // An invented result for a call without one has no entry, and neither has a summary.
     let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
     let first_kept = first_kept.ok_or(CompactionError::Nothing)?.clone();
     let manifest = session.manifest();
@@ -73,7 +73,7 @@ pub async fn compact(
         .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
     let phase_before = facts.phase;
     let _ = session.ask(|live| Box::pin(async move { live.enter_phase(Phase::Compacting) })).await;
-    // Half of the window for what is read, at about four bytes a token.
+    // Half of the window for the conversation, at about four bytes per token.
     let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
     let mut system = INSTRUCTIONS.to_owned();
     if let Why::Asked(Some(wishes)) = why

@@ -1,7 +1,7 @@
-//! What of a session's history a model is sent, and where it can be cut.
+//! The part of a session's history that goes to the model, and the places where it can be cut.
 //!
-//! Pure: a branch of entries in, messages out. A compaction stands for all that came before what it
-//! kept; a tool call always goes with its result.
+//! Pure: a branch of entries in, messages out. A compaction replaces everything before its kept part; a tool
+//! call always stays with its result.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 
-/// The type of an entry that stands for the older part of a conversation.
+/// The type of an entry that replaces the older part of a conversation.
 pub const COMPACTION: &str = "compaction";
 
-/// The type of an entry that says what a message of the user's was rewritten to before the model saw it.
+/// The type of an entry with the rewritten text of a user's message for the model.
 const REWRITTEN: &str = "rewritten";
 
-/// The entry that stands for another text of a user's message.
+/// The entry with another text for a user's message.
 pub fn rewritten(entry: &EntryId, text: &str) -> EntryBody {
     let mut data = Map::new();
     data.put("entry-id", entry.to_value());
@@ -25,31 +25,31 @@ pub fn rewritten(entry: &EntryId, text: &str) -> EntryBody {
     EntryBody::Other { kind: REWRITTEN.into(), data }
 }
 
-/// Which message an entry gives another text, and which.
+/// The message whose text an entry replaces, and the new text.
 fn read_rewritten(entry: &Entry) -> Option<(&str, &str)> {
     let EntryBody::Other { kind, data } = &entry.body else { return None };
     let text = |key| data.get_keyword(key).and_then(Value::as_str);
     if &**kind == REWRITTEN { Some((text("entry-id")?, text("text")?)) } else { None }
 }
 
-/// The type of an entry that tells the model what goes with the user's next message.
+/// The type of an entry with context for the user's next message.
 const CONTEXT: &str = "context";
 
-/// What the model is told with a message of the user's: files that it refers to, what the editor shows.
+/// The context of a user's message: attached files, and what the editor shows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
     /// The text.
     pub text: String,
-    /// Images among the files.
+    /// Images from the files.
     pub images: Vec<Block>,
-    /// The files by name, and whether they could not be read.
+    /// The files by name, and whether reading each failed.
     pub files: Vec<(String, bool)>,
-    /// What the editor showed, where that is part of it.
+    /// What the editor showed, if that is included.
     pub editor: Option<Value<'static>>,
 }
 
 impl Told {
-    /// The entry that holds it.
+    /// The entry of the context.
     pub fn body(self) -> EntryBody {
         let mut data = Map::new();
         data.put("text", self.text);
@@ -64,7 +64,7 @@ impl Told {
         EntryBody::Other { kind: CONTEXT.into(), data }
     }
 
-    /// Reads one from an entry.
+    /// Reads the context from an entry.
     pub fn read(entry: &Entry) -> Option<Self> {
         let EntryBody::Other { kind, data } = &entry.body else { return None };
         if &**kind != CONTEXT {
@@ -82,7 +82,7 @@ impl Told {
         })
     }
 
-    /// The message with what goes with it: what is shown first, then what the person says, then images.
+    /// The message with its context: the context's text, then the user's, then images.
     fn with(self, message: &Message) -> Arc<Message> {
         let mut message = message.clone();
         message.content.insert(0, Block::Text(self.text.into()));
@@ -91,19 +91,19 @@ impl Told {
     }
 }
 
-/// The older part of a conversation, in short.
+/// The summary of a conversation's older part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compaction {
-    /// What happened there.
+    /// The summary.
     pub summary: String,
-    /// The first entry that is sent as it is.
+    /// The first entry that is kept verbatim.
     pub first_kept: EntryId,
-    /// Tokens in the window before, as far as they were known.
+    /// Tokens in the window before the compaction, as far as known.
     pub tokens_before: u64,
 }
 
 impl Compaction {
-    /// The entry that holds it.
+    /// The entry of the compaction.
     pub fn body(&self) -> EntryBody {
         let mut data = Map::new();
         data.put("summary", self.summary.clone());
@@ -112,7 +112,7 @@ impl Compaction {
         EntryBody::Other { kind: COMPACTION.into(), data }
     }
 
-    /// Reads one from an entry.
+    /// Reads a compaction from an entry.
     pub fn read(entry: &Entry) -> Option<Self> {
         let EntryBody::Other { kind, data } = &entry.body else { return None };
         let text = |key| data.get_keyword(key).and_then(Value::as_str);
@@ -127,7 +127,7 @@ impl Compaction {
         })
     }
 
-    /// The summary as the model is sent it.
+    /// The summary as a message for the model.
     fn message(&self) -> Arc<Message> {
         let text = format!(
             "<summary-of-earlier-conversation>\n{}\n</summary-of-earlier-conversation>",
@@ -138,7 +138,7 @@ impl Compaction {
     }
 }
 
-/// The messages that a model is sent: the newest compaction and what it kept, every call with a result.
+/// The messages for a model: the newest compaction and the kept messages, each call with a result.
 pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
     let compaction = branch.iter().rev().find_map(|entry| Compaction::read(entry));
     let mut newest: Vec<Arc<Message>> = Vec::new();
@@ -150,7 +150,7 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
             continue;
         }
         if let Some(told) = Told::read(entry) {
-            // It stands before the message that it goes with.
+            // The context precedes its message.
             if let Some(message) = newest.last_mut().filter(|message| message.role == Role::User) {
                 *message = told.with(message);
             }
@@ -174,7 +174,7 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
     with_results(newest)
 }
 
-/// A message with another text in front of what else it holds.
+/// A message with another text and its other content.
 fn with_text(message: &Message, text: &str) -> Message {
     let mut message = message.clone();
     message.content.retain(|block| !matches!(block, Block::Text(_)));
@@ -182,8 +182,8 @@ fn with_text(message: &Message, text: &str) -> Message {
     message
 }
 
-/// Gives every call a result right after it: a crash, or an end of the turn at the wrong moment, may have
-/// left one without. Calls of an answer that failed never ran.
+/// Adds a result right after every call without one: a crash, or an early end of the turn, may have left such
+/// a call. Calls of a failed answer never ran.
 fn with_results(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let mut complete = Vec::with_capacity(messages.len());
     let mut owed: Vec<(Arc<str>, Arc<str>)> = Vec::new();
@@ -201,7 +201,7 @@ fn with_results(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if message.role == Role::Tool {
             let id = message.tool_call_id.clone();
             let place = owed.iter().position(|(owed, _)| Some(owed) == id.as_ref());
-            // A result without its call would be refused by every provider.
+            // Every provider would refuse a result without its call.
             if let Some(place) = place {
                 owed.remove(place);
                 complete.push(message);
@@ -223,7 +223,7 @@ fn with_results(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     complete
 }
 
-/// Tokens of a message, by the rule of thumb that a token is four bytes; an image counts as 1,500.
+/// Tokens of a message, by the rule that a token is four bytes; an image counts as 1,500.
 pub fn tokens(message: &Message) -> u64 {
     let bytes: usize = message
         .content
@@ -247,8 +247,8 @@ pub fn reserve(window: u64) -> u64 {
     COMPACT_RESERVE_TOKENS.min(window / 4)
 }
 
-/// Where a conversation is cut: how many of the messages are summarised. None where nothing would be
-/// gained. What is kept begins with a message of the user or the model, never with a result.
+/// The place to cut a conversation: the number of messages to summarise. `None` if nothing would be gained.
+/// The kept part starts with a message of the user or the model, never with a result.
 pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     let keep = COMPACT_KEEP_TOKENS.min(window / 4);
     let mut kept = 0u64;
@@ -264,15 +264,15 @@ pub fn cut(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     while messages.get(at).is_some_and(|message| message.role == Role::Tool) {
         at = at.saturating_add(1);
     }
-    // Without anything to keep, the last message of the user is: the model answers that one.
+    // At least the user's last message is kept, because the model answers it.
     if at >= messages.len() {
         at = messages.iter().rposition(|message| message.role != Role::Tool)?;
     }
     (at > 0).then_some(at)
 }
 
-/// Where a conversation is cut when the user asks for it: as [`cut`] says, and where all would be kept,
-/// before the user's last message. None where nothing stands before that.
+/// The place to cut if the user requests it: like [`cut`], but if all would be kept, before the user's last
+/// message. `None` if nothing precedes that.
 pub fn cut_as_asked(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     cut(messages, window).or_else(|| {
         let last = messages.iter().rposition(|message| message.role == Role::User)?;
@@ -280,7 +280,7 @@ pub fn cut_as_asked(messages: &[Arc<Message>], window: u64) -> Option<usize> {
     })
 }
 
-/// Messages as a text for the model that summarises, at most `limit` bytes of the newest.
+/// Messages as text for the summarising model: the newest ones, at most `limit` bytes.
 pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
     let mut parts = Vec::new();
     let mut size = 0usize;

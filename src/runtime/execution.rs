@@ -1,4 +1,4 @@
-//! One attempt of a workflow's stage: which tools it has, what was granted to it, how it was completed.
+//! One attempt of a workflow's stage: its tools, its grants and its completion. Runs nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,18 +7,18 @@ use crate::provider::ToolSpec;
 use crate::value::{Map, Value};
 use crate::workflow::{DONE, Stage};
 
-/// The tool by which a model ends a stage. Every stage has it.
+/// The tool by which a model completes a stage. Every stage has it.
 pub const COMPLETE: &str = "complete-stage";
 
-/// An attempt that runs. Gone with it, and with it what was granted.
+/// A running attempt. Its grants end with it.
 pub struct Execution {
-    /// The execution of the stage, of its own in every run.
+    /// The execution of the stage, unique per run.
     pub id: String,
     /// The attempt, from 0.
     pub attempt: u32,
     /// The stage.
     pub stage: Arc<Stage>,
-    /// The stage's body, filled in.
+    /// The stage's body with its placeholders filled in.
     pub prompt: String,
     state: Mutex<State>,
 }
@@ -31,28 +31,28 @@ struct State {
     cap_hit: bool,
 }
 
-/// A grant that was asked for, and what the person said.
+/// The person's answer to a grant question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Given {
-    /// What it is for.
+    /// The call that it covers.
     pub binding: Binding,
     /// `approve`, `deny` or `defer`.
     pub outcome: String,
-    /// What the person adds.
+    /// The person's note.
     pub note: Option<String>,
 }
 
-/// How a model ended its stage.
+/// A model's completion of its stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completed {
     /// One of the stage's outcomes.
     pub outcome: Arc<str>,
-    /// In the shape of the stage's completion.
+    /// The result, in the shape of the stage's completion.
     pub result: Map<'static>,
 }
 
 impl Execution {
-    /// An attempt that is about to begin: with no grants.
+    /// A new attempt, without grants.
     pub fn new(id: String, attempt: u32, stage: Arc<Stage>, prompt: String) -> Self {
         Self { id, attempt, stage, prompt, state: Mutex::default() }
     }
@@ -61,12 +61,12 @@ impl Execution {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a tool is the stage's own.
+    /// Whether a tool is one of the stage's own.
     pub fn allows(&self, tool: &str) -> bool {
         tool == COMPLETE || self.stage.tools.iter().any(|own| own == tool)
     }
 
-    /// Keeps what the person said of a call; an approval mints a grant.
+    /// Records the person's answer about a call; an approval mints a grant.
     pub fn answered(&self, given: Given) {
         let mut state = self.state();
         if given.outcome == "approve" {
@@ -75,16 +75,16 @@ impl Execution {
         state.given.push(given);
     }
 
-    /// Uses a grant; `false` where there is none for exactly this.
+    /// Uses a grant; `false` if none covers exactly this call.
     #[must_use]
     pub fn consume(&self, binding: &Binding) -> bool {
         self.state().grants.consume(binding)
     }
 
-    /// Takes a model's call that ends the stage.
+    /// Applies a model's call that completes the stage.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// The error, for the model.
     pub fn complete(&self, arguments: &Value<'static>) -> Result<(), String> {
         let outcome = match arguments.get("outcome") {
             None | Some(Value::Nil) => DONE.into(),
@@ -115,22 +115,22 @@ impl Execution {
             .collect()
     }
 
-    /// How the model ended the stage, if it did.
+    /// The model's completion of the stage, if there is one.
     pub fn completed(&self) -> Option<Completed> {
         self.state().completed.clone()
     }
 
-    /// The act made as many model calls as it may.
+    /// Records that the act has reached its cap of model calls.
     pub fn hit_cap(&self) {
         self.state().cap_hit = true;
     }
 
-    /// Whether it made as many model calls as it may.
+    /// Whether the act has reached its cap of model calls.
     pub fn is_cap_hit(&self) -> bool {
         self.state().cap_hit
     }
 
-    /// What assertions see of the attempt: how it ended, and what was granted, with notes.
+    /// The facts for assertions: completion, and grants with notes.
     pub fn facts(&self) -> Map<'static> {
         let state = self.state();
         let mut facts = Map::new();
@@ -153,7 +153,7 @@ impl Execution {
         facts
     }
 
-    /// What the model is told of the way to end the stage.
+    /// The description of the completion tool for the model.
     pub fn spec(&self) -> ToolSpec {
         let typed = |name: &'static str| Map::new().with("type", name);
         let mut properties = Map::new();

@@ -1,7 +1,7 @@
-//! What a session's history shows: pages of messages, the newest part for a frontend that begins, figures.
+//! A session's history for frontends: pages of messages, the newest part for a new frontend, figures.
 //!
-//! Reads a snapshot. Pages are bounded in messages and in bytes, so that coming into a session
-//! costs the same however long it is.
+//! Reads a snapshot. Pages are bounded in messages and in bytes, so that entering a session costs the same,
+//! however long it is. Does not know the wire.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -28,11 +28,11 @@ impl Snapshot {
         })
     }
 
-    /// The newest messages, or those before an entry: at most `limit` of them, and no more than fits
-    /// well into one frame.
+    /// The newest messages, or those before an entry: at most `limit`, and no more than fit well into one
+    /// frame.
     ///
     /// # Errors
-    /// `request/not-found` where the entry is not on the branch.
+    /// `request/not-found` if the entry is not on the branch.
     pub fn page(&self, before: Option<&EntryId>, limit: Option<usize>) -> Result<Page, ApiError> {
         let bytes = if limit.is_some() { MAX_PAGE_BYTES } else { PAGE_BYTES };
         let limit = limit.unwrap_or(PAGE_MESSAGES);
@@ -50,7 +50,7 @@ impl Snapshot {
         let mut more = false;
         for message in newest.by_ref() {
             let size = weight(&message);
-            // One message is always shown, however large.
+            // One message is always included, however large.
             if messages.len() >= limit || (size > room && !messages.is_empty()) {
                 more = true;
                 break;
@@ -62,7 +62,7 @@ impl Snapshot {
         Ok(Page { messages, more })
     }
 
-    /// What a frontend needs to show the session from nothing: its newest part.
+    /// The newest part of the session, for a frontend that starts from nothing.
     pub fn rehydration(&self) -> Rehydration {
         let page = self.page(None, None).unwrap_or(Page { messages: Vec::new(), more: false });
         let mut tool_calls: Vec<PastCall> = Vec::new();
@@ -78,7 +78,7 @@ impl Snapshot {
                         parsed: arguments.clone(),
                     };
                     let past = PastCall { call, result: None };
-                    // A call that came with an id once more is the newer one, in the first one's place.
+                    // A repeated id belongs to a newer call, which replaces the first one.
                     match places.get(id).and_then(|place| tool_calls.get_mut(*place)) {
                         Some(known) => *known = past,
                         None => {
@@ -104,7 +104,7 @@ impl Snapshot {
         Rehydration { messages: page.messages, tool_calls, more: page.more }
     }
 
-    /// The payload of `get_session_stats`. `bytes` is the file's size, 0 where there is none.
+    /// The payload of `get_session_stats`. `bytes` is the file's size, 0 without a file.
     pub fn stats(&self, bytes: u64) -> Map<'static> {
         let mut roles: BTreeMap<&str, u64> =
             [Role::User, Role::Assistant, Role::Tool, Role::System].map(|role| (role.as_str(), 0)).into();
@@ -160,11 +160,11 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// Writes the session as a page: to `path`, which may be relative to the session's folder, or a
-    /// folder; by default into the session's folder, named by the session. Answers the path.
+    /// Writes the session as a page to `path`, which may be a folder or relative to the session's folder. The
+    /// default is the session's folder and a name from the session. Returns the path.
     ///
     /// # Errors
-    /// When there is a file of another kind, or the system refuses.
+    /// If the file exists and is not an export, or the system refuses.
     pub fn save_page(&self, path: Option<&str>) -> Result<String, ApiError> {
         let facts = &self.facts;
         let mut path = Path::new(&*facts.cwd).join(path.unwrap_or_default());
@@ -184,14 +184,14 @@ impl Snapshot {
     }
 }
 
-/// About how many bytes a message takes on the wire.
+/// The approximate size of a message on the wire, in bytes.
 fn weight(message: &Message) -> usize {
     let blocks = message.content.iter().map(|block| match block {
         Block::Text(text) | Block::Thinking(text) => text.len(),
         Block::ToolCall { arguments, .. } => arguments.to_string().len(),
         Block::Image { data, .. } => data.len(),
     });
-    // A message's keys, ids and times are about this long.
+    // The approximate length of a message's keys, ids and times.
     blocks.fold(256, |sum, bytes| sum.saturating_add(bytes).saturating_add(32))
 }
 

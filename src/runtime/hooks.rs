@@ -1,8 +1,8 @@
-//! The hooks of a turn: run in their order at each boundary, told to everyone, and obeyed.
+//! Runs the hooks of a turn in order at each boundary, reports their outcomes, and applies them.
 //!
-//! Before a stage the guards vote, then transforms rewrite what goes in, then observers watch; after it
-//! transforms rewrite what came out, and observers watch. A hook that fails is told as a diagnostic: a
-//! guard that fails denies, a transform is skipped, an observer is ignored.
+//! Before a stage, guards vote, transforms rewrite the input, and observers watch; after it, transforms
+//! rewrite the output, and observers watch. A failing hook is reported as a diagnostic: a failing guard
+//! denies, a transform is skipped, an observer is ignored. Does not know how a command runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::runtime::stage::{self, Point, Stage};
 use crate::runtime::turn::Turn;
 use crate::value::{Map, Value};
 
-/// A guard that said no.
+/// A guard's deny.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
     /// The guard.
     pub hook: Arc<str>,
-    /// The stage that it blocked.
+    /// The blocked stage.
     pub stage: Stage,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -34,8 +34,8 @@ impl std::fmt::Display for Denied {
 }
 
 impl Turn {
-    /// Passes the boundary before a stage: the guards may block it, transforms may change `payload`, which
-    /// is made only where a hook stands.
+    /// Passes the boundary before a stage: guards may block it, and transforms may change `payload`, which is
+    /// built only if there is a hook.
     pub(super) async fn enter(
         &self,
         stage: Stage,
@@ -57,7 +57,7 @@ impl Turn {
         })
     }
 
-    /// Passes the boundary after a stage whose body ran: transforms may change `payload`.
+    /// Passes the boundary after a stage that has run: transforms may change `payload`.
     pub(super) async fn leave(
         &self,
         stage: Stage,
@@ -71,7 +71,7 @@ impl Turn {
         changed
     }
 
-    /// Asks the guards of a stage in their order; the first deny ends the vote.
+    /// Asks the guards of a stage in order; the first deny ends the vote.
     pub(super) async fn guards(
         &self,
         stage: Stage,
@@ -91,7 +91,7 @@ impl Turn {
                         Some(format!("the hook failed: {wrong}"))
                     }
                 },
-                // Nobody was denied anything: the turn ends.
+                // Nothing was denied: the turn ends.
                 Err(Failure::Stopped) => {
                     let reason = "the turn was ended".to_owned();
                     return Err(Denied { hook: hook.id.clone(), stage, reason });
@@ -111,7 +111,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Runs transforms in their order, each on what the one before made, then the observers side by side.
+    /// Runs transforms in order, each on the output of the previous one, then the observers in parallel.
     pub(super) async fn rewrite(
         &self,
         stage: Stage,
@@ -124,7 +124,7 @@ impl Turn {
         payload
     }
 
-    /// Runs transforms in their order, each on what the one before made.
+    /// Runs transforms in order, each on the output of the previous one.
     pub(super) async fn transforms(
         &self,
         stage: Stage,
@@ -156,7 +156,7 @@ impl Turn {
         payload
     }
 
-    /// Tells observers, side by side. What they answer changes nothing.
+    /// Runs observers in parallel. Their output has no effect.
     pub(super) async fn observers(
         &self,
         stage: Stage,
@@ -187,7 +187,7 @@ impl Turn {
         }
     }
 
-    /// What a hook is given.
+    /// The input of a hook.
     fn input(&self, hook: &Hook, payload: &Map<'static>) -> Map<'static> {
         let facts = self.session.snapshot().facts.clone();
         let mut input = Map::new();
@@ -207,7 +207,7 @@ impl Turn {
         Path::new(&*self.session.snapshot().facts.cwd).into()
     }
 
-    /// Says that a hook failed.
+    /// Reports a hook's failure.
     async fn report(&self, hook: &Hook, wrong: &str) {
         let what = match hook.kind {
             Kind::Guard => "it denies",
@@ -225,7 +225,7 @@ impl Turn {
     }
 }
 
-/// A guard's vote; `None` where it is none.
+/// A guard's vote; `None` if the answer is not a vote.
 fn decision(answer: &Map<'_>) -> Option<Result<(), String>> {
     let vote = answer.get_keyword("decision")?;
     match vote.as_keyword().or_else(|| vote.as_str())? {
@@ -238,10 +238,10 @@ fn decision(answer: &Map<'_>) -> Option<Result<(), String>> {
     }
 }
 
-/// What a transform's answer makes of a payload; `None` where it changes nothing.
+/// The payload after a transform's answer; `None` if nothing changes.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// The error in the answer.
 fn changed(
     payload: &Map<'static>,
     answer: &Map<'static>,
@@ -277,7 +277,7 @@ fn changed(
     Ok(any.then_some(result))
 }
 
-/// Whether a value can stand where another stood.
+/// Whether a value has the right shape to replace another.
 fn fits(key: &str, old: Option<&Value<'_>>, new: &Value<'_>) -> bool {
     match key {
         "arguments" => new.as_map().is_some(),

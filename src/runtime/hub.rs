@@ -1,4 +1,4 @@
-//! The connections, and how events reach them.
+//! The connections, and the delivery of events to them. Does not know what an event means.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use crate::message::SessionId;
 use crate::runtime::mailbox::Handle;
 use crate::session::{Client, Pressure};
 
-/// All attached connections. The list is replaced, never changed: an event goes out without a lock, so
-/// that no client holds up who comes or goes.
+/// All attached connections. The list is replaced, never modified: events are sent without a lock, so that no
+/// client delays others that connect or leave.
 #[derive(Default)]
 pub struct Hub {
     clients: ArcSwap<Vec<(u64, Arc<dyn Client>)>>,
@@ -41,7 +41,7 @@ impl Hub {
         });
     }
 
-    /// All connections, in the order in which they came.
+    /// All connections, oldest first.
     pub fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
         self.clients.load().to_vec()
     }
@@ -57,13 +57,13 @@ impl Hub {
         clients.iter().find(|(id, _)| *id == connection).map(|(_, client)| client.clone())
     }
 
-    /// Events that were handed to connections.
+    /// The number of events that went to connections.
     pub fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Hands an event to every connection, without waiting: for snapshots, which replace each other,
-    /// and for what one session says rarely.
+    /// Sends an event to every connection without waiting: for snapshots, which replace each other, and for
+    /// rare events of a session.
     pub fn announce(&self, event: &Event) {
         self.events.fetch_add(1, Ordering::Relaxed);
         let clients = self.clients.load_full();
@@ -72,8 +72,8 @@ impl Hub {
         }
     }
 
-    /// Hands an event to every connection that is `meant`, and says which of them are full: see
-    /// [`Hub::room`].
+    /// Sends an event to every connection among the recipients, and returns the connections that are full;
+    /// see [`Hub::room`].
     pub fn hand_out(&self, event: &Event, meant: impl Fn(u64) -> bool) -> Vec<Full> {
         self.events.fetch_add(1, Ordering::Relaxed);
         let clients = self.clients.load_full();
@@ -90,9 +90,9 @@ impl Hub {
         full.collect()
     }
 
-    /// Waits until those that an event has filled have room again; while others have room that are sent anything
-    /// of the session or of all sessions, for [`SLOW_CLIENT`] at most, and leaves behind who is full then. So a
-    /// client that no longer reads stops nobody's turn but its own.
+    /// Waits until all full outboxes have room. If another client of the session or of all sessions has room,
+    /// waits at most [`SLOW_CLIENT`] and marks the full ones as behind, so that one stalled client stalls
+    /// only its own turn.
     pub async fn room(&self, full: Vec<Full>) {
         loop {
             let all = async {
@@ -119,31 +119,31 @@ impl Hub {
     }
 }
 
-/// A connection whose outbox is full.
+/// A connection with a full outbox.
 pub struct Full {
     connection: u64,
     client: Arc<dyn Client>,
-    /// Whether it is full still.
+    /// Whether it is still full.
     full: watch::Receiver<bool>,
-    /// Whose event has filled it.
+    /// The session of the event that has filled it.
     session: Option<SessionId>,
 }
 
-/// Those who are asked and told about questions: all connections, each session's in its order.
+/// The recipients of questions: all connections, in each session's order.
 pub struct Listeners {
     hub: Arc<Hub>,
     sessions: Arc<DashMap<SessionId, Handle>>,
 }
 
 impl Listeners {
-    /// Of these connections and live sessions.
+    /// The recipients among these connections and live sessions.
     pub fn new(hub: Arc<Hub>, sessions: Arc<DashMap<SessionId, Handle>>) -> Self {
         Self { hub, sessions }
     }
 }
 
 impl Audience for Listeners {
-    /// All connections, in the order in which they came.
+    /// All connections, oldest first.
     fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
         self.hub.clients()
     }
@@ -221,7 +221,7 @@ mod tests {
         hub
     }
 
-    /// Waits as a turn does after an event; the clock runs on whenever all wait.
+    /// Waits like a turn after an event; the clock advances while everybody waits.
     async fn after_an_event(hub: &Hub) -> Duration {
         let body = Body::AssistantDelta("x".into());
         let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
@@ -230,7 +230,7 @@ mod tests {
         begun.elapsed()
     }
 
-    /// Holds that `slow`, which has room after an hour, is waited for and not left behind.
+    /// Checks that `slow`, which has room after an hour, is awaited and does not fall behind.
     async fn waited_for(slow: &Arc<Slow>, hub: &Hub) {
         let room = async {
             tokio::time::sleep(Duration::from_secs(3600)).await;

@@ -1,7 +1,8 @@
-//! Logging in and out, for whoever asks: an op of a frontend, or the slash command.
+//! Login and logout, for an op of a frontend or for the slash command.
 //!
-//! The op begins a login and says where to go; a second one completes it. The command has nobody to send the
-//! second, so it waits itself: for the browser, for the device, or for a key that a typed question asks for.
+//! The op starts a login and returns the page; a second op completes it. The command has no second request,
+//! so it waits: for the browser, for the device, or for a key from a typed question. Does not know how a
+//! login works.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::session::{ApiError, Call, Reply};
 use crate::value::{Map, Value};
 
 impl Runtime {
-    /// Begins a login of the connection, with the provider named or the one that is meant.
+    /// Starts a login of the connection, with the named provider or the default one.
     pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<Map<'static>>) {
         let (Some(logins), Ok(handle)) =
             (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
@@ -45,7 +46,7 @@ impl Runtime {
         };
         let connection = call.connection;
         let input = input.map(Secret::new);
-        // The one that waits now: a login that is begun behind this request is not what it completes.
+        // The currently pending login: this request cannot complete a login that starts after it.
         let pending = match logins.waiting(connection) {
             Ok(pending) => pending,
             Err(error) => return reply.fail(refused(error)),
@@ -62,7 +63,7 @@ impl Runtime {
         );
     }
 
-    /// Forgets a provider's login.
+    /// Deletes a provider's login.
     pub(super) fn forget_login(&self, _: &Call, provider: String, reply: Reply<bool>) {
         let Some(logins) = self.shared.manifest.load().providers.logins() else { return reply.ok(false) };
         self.shared.tasks.spawn_on(
@@ -71,14 +72,14 @@ impl Runtime {
         );
     }
 
-    /// Gives up what a connection that has ended had begun.
+    /// Gives up the pending login of a connection that has ended.
     pub(super) fn forget_connection(&self, connection: u64) {
         if let Some(logins) = self.shared.manifest.load().providers.logins() {
             logins.gone(connection);
         }
     }
 
-    /// `/login [provider]`: begins a login, and waits for its end.
+    /// `/login [provider]`: starts a login, and waits for its end.
     pub(super) fn login_command(&self, call: Call, provider: Option<&str>) {
         let (Some(logins), Ok(handle)) =
             (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
@@ -111,7 +112,7 @@ impl Runtime {
                     Ok(Some(_)) => {
                         runtime.tell(&call, "text", format!("You are logged in at {}.", begun.name))
                     }
-                    // It goes on as the frontend goes on.
+                    // The login continues with the frontend.
                     Ok(None) => {}
                     Err(error) => runtime.tell(&call, "error", error.to_string()),
                 }
@@ -120,7 +121,8 @@ impl Runtime {
         );
     }
 
-    /// Waits for a login's end, and asks the person what it needs. `None` where nobody here can be asked.
+    /// Waits for a login's end, and asks the person for the necessary input. `None` if no client can be
+    /// asked.
     async fn see_through(
         &self,
         logins: &Logins,
@@ -153,7 +155,7 @@ impl Runtime {
                     ended.map(Some)
                 }
                 answer = &mut shown => match answer {
-                    // Who did not do it will not; what is polled for would come to its time in vain.
+                    // A person who has not done it will not; polling would only time out.
                     Resolution::Accepted { value, .. } if !is_done(&value) => {
                         logins.gone(call.connection);
                         Err(LoginError::Failed("The login was cancelled.".to_owned()))
@@ -188,7 +190,7 @@ fn is_done(answer: &Map<'_>) -> bool {
     answer.get_keyword("done").and_then(Value::as_bool) == Some(true)
 }
 
-/// The provider that is meant: the one named, else that of the session's model, else the only one.
+/// The named provider, or else that of the session's model, or else the only one.
 fn meant(logins: &Logins, named: Option<String>, using: &str) -> Result<String, LoginError> {
     if let Some(named) = named {
         return Ok(named);
@@ -207,7 +209,7 @@ fn who(id: &str, name: &str) -> Value<'static> {
     Value::from(Map::new().with("id", id.to_owned()).with("name", name.to_owned()))
 }
 
-/// A login as the op answers it.
+/// A login in the shape of the op's response.
 fn shown(begun: &Begun) -> Map<'static> {
     let mut map = Map::new();
     map.put("provider", who(&begun.provider, &begun.name));

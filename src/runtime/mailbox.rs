@@ -1,7 +1,7 @@
-//! How a session is reached: its mailbox, its published snapshot, and its stop switch.
+//! Access to a session: its mailbox, its published snapshot, and its stop switch.
 //!
-//! A session's state belongs to its own task. Whoever wants it changed sends work, which the task does
-//! in order of arrival; whoever wants to read takes the snapshot, which is never held up.
+//! A session's state belongs to its own task. To change it, send work, which the task does in order of
+//! arrival. To read it, take the snapshot, which never blocks. Does not know what the work does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,25 +25,25 @@ use crate::session::ApiError;
 use crate::store::Entry;
 use crate::tool::permission::Rule;
 
-/// What a session is told to do.
+/// Work for a session.
 pub type Work = Box<dyn for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send>;
 
-/// A session at one moment: what readers see.
+/// A snapshot of a session, for readers.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Everything that is not history.
+    /// Everything except history.
     pub facts: Arc<SessionFacts>,
     /// The entries from the first to the leaf, oldest first. Shared with earlier snapshots.
     pub branch: imbl::Vector<Arc<Entry>>,
-    /// How many entries were written.
+    /// The number of written entries.
     pub offset: u64,
-    /// The messages that wait.
+    /// The waiting messages.
     pub queue: Queue,
 }
 
 impl Snapshot {
-    /// Where an entry stands on the branch. Identifiers sort by time, so that the place is found by halving;
-    /// one that another program made is looked for from the newest on.
+    /// The position of an entry on the branch. Identifiers sort by time, so the search is binary; an id of
+    /// another program is searched for from the newest on.
     pub(super) fn place(&self, entry: &EntryId) -> Option<usize> {
         if let Ok(place) = self.branch.binary_search_by(|known| known.id.as_str().cmp(entry.as_str())) {
             return Some(place);
@@ -53,15 +53,15 @@ impl Snapshot {
     }
 }
 
-/// What the one that speaks for a session has to know.
+/// The state of the order of a session's events.
 #[derive(Default)]
 struct Showing {
-    /// Connections that came in, each with how many entries of the branch it was told then. An entry is
-    /// written before its event goes out, so that it may have been told before.
+    /// New connections, each with the number of entries in its history. An entry is written before its event
+    /// is sent, so the history may already contain it.
     told: Vec<(u64, usize)>,
 }
 
-/// A session, from outside.
+/// A handle on a session.
 #[derive(Clone)]
 pub struct Handle {
     /// The session.
@@ -69,21 +69,22 @@ pub struct Handle {
     mailbox: mpsc::Sender<Work>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     showing: Arc<Mutex<Showing>>,
-    /// Ends the running turn. Reached without the mailbox: an abort never waits behind what it aborts.
+    /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
+    /// it ends.
     pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
-    /// The configuration that the session works with.
+    /// The configuration of the session.
     manifest: watch::Sender<Arc<Manifest>>,
-    /// When it was last asked for, as a number that grows with each lookup of any session.
+    /// The time of its last lookup, as a number that grows with each lookup of any session.
     used: Arc<AtomicU64>,
-    /// The boundary that the last turn passed last.
+    /// The latest boundary of the latest turn.
     stage: Arc<ArcSwapOption<StagePassed>>,
-    /// What the person allowed for this session, by answers to questions. Children share their parent's.
+    /// The session's permissions from answers to questions. Children share their parent's.
     pub(super) rules: Arc<Mutex<Vec<Rule>>>,
-    /// Who asks the person: one at a time, of a session and all its children.
+    /// Serialises the questions of a session and all its children.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
-    /// What makes it a child, if it is one.
+    /// The parent's data, if it is a child.
     pub(super) kin: Option<Arc<Kin>>,
-    /// What frontends show of its newest workflow.
+    /// The progress of its newest workflow, for frontends.
     pub(super) progress: Arc<ArcSwapOption<Progress>>,
 }
 
@@ -110,22 +111,22 @@ impl Handle {
         }
     }
 
-    /// Notes that it was asked for.
+    /// Records a lookup.
     pub(super) fn touch(&self, now: u64) {
         self.used.store(now, Ordering::Release);
     }
 
-    /// When it was last asked for.
+    /// The last lookup.
     pub(super) fn last_used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
     }
 
-    /// The session as it is now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
-    /// The session as a child of another: it shares what the person allowed there, and asks in turn.
+    /// Makes the session a child of another: it shares the parent's permissions and its queue for questions.
     pub(super) fn below(mut self, parent: &Self, kin: Kin) -> Self {
         self.rules = parent.rules.clone();
         self.asking = parent.asking.clone();
@@ -134,22 +135,22 @@ impl Handle {
         self
     }
 
-    /// How many sessions stand above it.
+    /// The number of sessions above it.
     pub(super) fn depth(&self) -> u32 {
         self.kin.as_ref().map_or(0, |kin| kin.depth)
     }
 
-    /// What makes it a child that still works for its parent.
+    /// The parent's data, while the child works for it.
     pub(super) fn working_for(&self) -> Option<&Kin> {
         self.kin.as_deref().filter(|kin| kin.works())
     }
 
-    /// How its questions are labelled: its parent, and its own name.
+    /// The label of its questions: its parent, and its own name.
     pub(super) fn child_of(&self) -> Option<(SessionId, Arc<str>)> {
         self.kin.as_ref().map(|kin| (kin.parent.clone(), kin.subagent.clone()))
     }
 
-    /// The configuration that the session works with.
+    /// The configuration of the session.
     pub(super) fn manifest(&self) -> Arc<Manifest> {
         self.manifest.borrow().clone()
     }
@@ -158,7 +159,7 @@ impl Handle {
         self.manifest.send_replace(manifest);
     }
 
-    /// Waits until the session works with that revision, or a later one.
+    /// Waits until the session uses that revision, or a later one.
     pub(super) async fn adopted(&self, revision: u64) {
         // An error means that the session is gone, and with it the reason to wait.
         let _ = self.manifest.subscribe().wait_for(|manifest| manifest.revision >= revision).await;
@@ -168,8 +169,8 @@ impl Handle {
         self.snapshot.store(Arc::new(snapshot));
     }
 
-    /// Sends work to the session's task, without waiting. Work that finds the mailbox full or closed is
-    /// dropped, and a reply inside it says so to who waits.
+    /// Sends work to the session's task, without waiting. Work is dropped if the mailbox is full or closed; a
+    /// reply inside it then reports that.
     pub fn tell<F>(&self, work: F)
     where
         F: for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + 'static,
@@ -180,7 +181,7 @@ impl Handle {
     /// Sends work and waits for its answer. For the session's own turn, which may wait for room.
     ///
     /// # Errors
-    /// When the session ended.
+    /// If the session has ended.
     pub async fn ask<T, F>(&self, work: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -197,9 +198,10 @@ impl Handle {
         receiver.await.map_err(|_| ended())
     }
 
-    /// Hands an event of this session to every connection, with the offset that holds then: events of one
-    /// session go out one at a time, so that offsets never run backwards, whichever task speaks. Who came
-    /// in meanwhile and was told the event's entry with the history is not told it again. Says who is full.
+    /// Sends an event of this session to every connection, with the current offset. Events of one session go
+    /// out one at a time, so that offsets never decrease, whichever task sends them. A connection that joined
+    /// meanwhile with the event's entry in its history does not get the event again. Returns the full
+    /// connections.
     pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<Full> {
         if let Body::StagePassed(stage) = &event.body {
             self.stage.store(Some(stage.clone()));
@@ -211,21 +213,21 @@ impl Handle {
             return hub.hand_out(&event, |_| true);
         }
         let place = event.entry.as_ref().and_then(|entry| snapshot.place(entry));
-        // Entries are shown in their order: once one is shown that came later, nothing is told twice.
+        // Entries are sent in order: after a later one was sent, no earlier one can be repeated.
         showing.told.retain(|(_, entries)| place.is_none_or(|place| place < *entries));
         let knows =
             |connection| place.is_some() && showing.told.iter().any(|(known, _)| *known == connection);
         hub.hand_out(&event, |connection| !knows(connection))
     }
 
-    /// Calls `tell` with the offset that holds, while no other event of the session goes out.
+    /// Calls `tell` with the current offset while no other event of the session goes out.
     pub(super) fn in_order(&self, tell: &mut dyn FnMut(Option<u64>)) {
         let _showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         tell(Some(self.snapshot.load().offset));
     }
 
-    /// Lets a connection in: `tell` shows it the session as it is, and nothing of the session comes in
-    /// between. What happened before is in what it is shown; what happens from then on comes after.
+    /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.
+    /// Earlier events are in its history; later ones follow.
     pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&Snapshot)) {
         let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = self.snapshot();
@@ -234,13 +236,13 @@ impl Handle {
         showing.told.push((connection, snapshot.branch.len()));
     }
 
-    /// The boundary that the last turn passed last.
+    /// The latest boundary of the latest turn.
     pub fn stage(&self) -> Option<Arc<StagePassed>> {
         self.stage.load_full()
     }
 
-    /// What ends when somebody aborts: the running turn, or without one what is done for a message before its turn
-    /// begins.
+    /// The token that an abort cancels: of the running turn, or of the preparation of a message before its
+    /// turn starts.
     pub fn stoppable(&self) -> CancellationToken {
         if let Some(stop) = self.stop.load().as_ref().filter(|stop| !stop.is_cancelled()) {
             return CancellationToken::clone(stop);
@@ -268,7 +270,7 @@ mod tests {
     use crate::session::{Client, Pressure};
     use crate::store::EntryBody;
 
-    /// A connection that counts what it is sent.
+    /// A connection that counts its events.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A message is written, then shown. Who comes in between is told it once: with the history.
+    /// A message is written, then sent. A connection that joins in between gets it once: with the history.
     #[test]
     fn who_comes_in_is_told_each_message_once() {
         let hub = Hub::default();
@@ -346,13 +348,13 @@ mod tests {
         handle.show(&hub, said(0));
         handle.show(&hub, said(1));
         assert_eq!(counts(), [2, 0], "both are in the history that the second was told");
-        // What has no entry, and what is written later, is told to both.
+        // Both get events without an entry, and later ones.
         handle.show(&hub, Event { entry: None, ..said(1) });
         handle.publish(snapshot(3));
         handle.show(&hub, said(2));
         assert_eq!(counts(), [4, 2]);
         assert!(handle.showing.lock().unwrap().told.is_empty(), "nothing is kept that is over");
-        // A connection that is gone is forgotten with the next one that comes.
+        // A closed connection is forgotten when the next one joins.
         assert_eq!(let_in(), 3);
         hub.detach(2);
         handle.let_in(&hub, 1, |_| {});

@@ -1,8 +1,8 @@
-//! One moment of the runtime, as queries see it.
+//! A snapshot of the runtime, for queries.
 //!
-//! Takes each session's snapshot once and keeps it, so that a query reads one state of it however often
-//! it asks. Holds nothing up: snapshots are shared, and lists that the disk has to tell are read on the
-//! thread that asks.
+//! Takes each session's snapshot once and keeps it, so that a query reads one state of it, however often it
+//! asks. Blocks nothing: snapshots are shared, and lists from disk are read on the calling thread. Does not
+//! know queries.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -42,7 +42,7 @@ use crate::value::{Map, Text, Value};
 
 mod described;
 
-/// How long a list that another part of the runtime gives may take.
+/// Time limit for a list from another part of the runtime.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -54,7 +54,7 @@ pub(super) struct Moment {
     counts: OnceCell<Counts>,
 }
 
-/// A session in that moment.
+/// A session in that snapshot.
 struct View {
     handle: Handle,
     snapshot: Arc<Snapshot>,
@@ -78,7 +78,7 @@ impl Moment {
         view.clone()
     }
 
-    /// The folder of the session that the query means.
+    /// The folder of the query's session.
     fn folder(&self) -> Arc<str> {
         match self.runtime.shared.session(&self.call.session) {
             Ok(handle) => self.view(handle).snapshot.facts.cwd.clone(),
@@ -86,7 +86,7 @@ impl Moment {
         }
     }
 
-    /// Asks the session API for a list.
+    /// Requests a list from the session API.
     fn ask<T: Send + 'static>(&self, ask: impl FnOnce(Call, Reply<Vec<T>>)) -> Vec<T> {
         let (sender, receiver) = channel();
         ask(
@@ -210,7 +210,7 @@ impl World for Moment {
             .into(),
         };
         let mut all: Vec<Setting> = values.into_iter().map(setting).collect();
-        // What the files alone say. A file that cannot be read was complained of when the process started.
+        // Only the files' values. An unreadable file was reported at the start of the process.
         let mut sources = settings.files.read().unwrap_or_default().sources;
         sources.retain(|sourced| !all.iter().any(|setting| *setting.key == *sourced.key));
         all.extend(sources.into_iter().map(|sourced| Setting {
@@ -329,7 +329,7 @@ impl World for Moment {
 }
 
 impl View {
-    /// What was found in the session's folder.
+    /// The search results for the session's folder.
     fn project(&self) -> Arc<Project> {
         self.shared.library.get(&self.shared.places(&self.snapshot.facts.cwd))
     }

@@ -1,4 +1,4 @@
-//! Ways into a session: a new one, one that is live, one on disk, a fork.
+//! Opens sessions: new ones, live ones, stored ones, and forks. Does not know turns.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ impl Shared {
     /// A session's handle.
     ///
     /// # Errors
-    /// `request/not-found` where it is not live.
+    /// `request/not-found` if it is not live.
     pub(super) fn session(&self, id: &SessionId) -> Result<Handle, ApiError> {
         let entry = self.sessions.get(id).ok_or_else(|| ApiError::not_found("session", id.as_str()))?;
-        // While the entry is held: what was looked up is not put away under the hand of who asked.
+        // Recorded while the map's entry is held, so that the session is not unloaded in between.
         self.touch(entry.value());
         Ok(entry.value().clone())
     }
 
-    /// A session with nothing in it. Its file is made with its first entry.
+    /// An empty session. Its first entry creates its file.
     pub(super) fn create(self: &Arc<Self>, parent: Option<Parent>, cwd: Arc<str>) -> Handle {
         let header = Header {
             session: SessionId::from(self.clock.id("s-")),
@@ -63,7 +63,7 @@ impl Shared {
         );
     }
 
-    /// Says what had to be repaired in a session that was opened.
+    /// Reports the repairs of an opened session.
     fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
         for message in repairs {
             let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
@@ -71,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Opens a session from disk, unless it is live already; and what had to be repaired, in words.
+    /// Opens a session from disk unless it is live, and returns its repairs in words.
     async fn open(self: &Arc<Self>, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         self.check_room()?;
         let mut tries = 0..LET_GO_TRIES;
@@ -108,7 +108,7 @@ impl Shared {
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
             Err(handle) => Ok((handle, Vec::new())),
             Ok(loaded) => {
-                // A long history is put together beside the tasks, not on them.
+                // A long history is assembled off the tasks.
                 let shared = self.clone();
                 let started = tokio::task::spawn_blocking(move || Live::start_loaded(&shared, loaded));
                 let (handle, faults) =
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a file that is a copy of a live session's: two files would grow under one id.
+    /// Refuses a copy of a live session's file, because two files would grow under one id.
     fn not_live(&self, loaded: Loaded) -> Result<Loaded, ApiError> {
         match self.session(&loaded.header.session) {
             Ok(live) => Err(ApiError::failed(format!(
@@ -142,7 +142,7 @@ impl Shared {
         Some(found.value().clone())
     }
 
-    /// A session with the history up to an entry, written to a file of its own.
+    /// A session with the history up to an entry, in its own file.
     pub(super) fn fork(self: &Arc<Self>, call: Call, source: &Handle, entry: EntryId, reply: Reply<Opened>) {
         let shared = self.clone();
         let source = source.clone();
@@ -161,7 +161,7 @@ impl Shared {
         self.check_room()?;
         let snapshot = source.snapshot();
         let entries = match snapshot.place(&entry) {
-            // The branch in sight is shared, not copied.
+            // The visible branch is shared, not copied.
             Some(place) => snapshot.branch.take(place.saturating_add(1)),
             None => {
                 let wanted = entry.clone();
@@ -196,9 +196,8 @@ impl Shared {
         Ok(handle)
     }
 
-    /// Moves a connection's focus to a session, answers, and then shows the session: it was resumed, its
-    /// newest part, its state, and the live sessions. Requests that the client sends after the answer
-    /// mean the new focus.
+    /// Moves a connection's focus to a session, answers, and then shows the session: that it was resumed, its
+    /// newest part, its state, and the live sessions. Requests after the answer apply to the new focus.
     pub(super) fn enter(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
         let client = self.hub.client(call.connection);
         handle.let_in(&self.hub, call.connection, |snapshot| {
@@ -220,7 +219,7 @@ impl Shared {
     }
 }
 
-/// What a client whose focus is on a session sees of it first: which one it is, and its newest part.
+/// The first events for a client with a new focus: which session it is, and its newest part.
 pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
     let resumed = Body::SessionResumed {
         session_file: snapshot.facts.file.clone(),
@@ -229,7 +228,7 @@ pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
     [resumed, Body::SessionRehydrated(Arc::new(snapshot.rehydration()))]
 }
 
-/// Tells one client what holds of a session, as it is let in.
+/// Sends one client the state of a session that it joins.
 pub(super) fn show(
     client: &dyn Client,
     handle: &Handle,
@@ -243,7 +242,7 @@ pub(super) fn show(
     }
 }
 
-/// A refusal of the store's. One for want of descriptors or memory may pass.
+/// An error of the store. A lack of descriptors or memory is retryable.
 pub(super) fn refused(error: &StoreError) -> ApiError {
     ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
 }
@@ -261,11 +260,11 @@ pub(super) fn session_event(handle: &Handle, body: Body, cause: Option<Cause>) -
 }
 
 impl Shared {
-    /// The sessions that a list shows: live ones with their state, those on disk with what a look at
-    /// their beginning tells, newest first.
+    /// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
+    /// ends of their files.
     ///
     /// # Errors
-    /// Where the list would not be the whole one.
+    /// If the list would be incomplete.
     pub(super) fn list(
         &self,
         asking: &SessionFacts,
@@ -295,11 +294,10 @@ impl Shared {
 }
 
 impl Shared {
-    /// The sessions with a text in a message or in their name, the best first: as a list shows them, with an
-    /// `excerpt`.
+    /// The sessions with a text in a message or in their name, best first, each with an `excerpt`.
     ///
     /// # Errors
-    /// As [`Shared::list`].
+    /// Those of [`Shared::list`].
     pub(super) fn search(
         &self,
         asking: &SessionFacts,
@@ -312,7 +310,7 @@ impl Shared {
         let hits = self.read_store(|store| store.search(project, text, limit));
         let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
             let mut listed = disk_slot(hit.info);
-            // One that is live is shown as it is now.
+            // A live session is shown with its current state.
             if let Ok(live) = self.session(&listed.slot.id) {
                 listed =
                     ListedSession { modified: listed.modified, ..live_slot(&live.snapshot().facts, asking) };

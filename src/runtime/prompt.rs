@@ -1,4 +1,4 @@
-//! The system prompt, part by part, each with where it comes from.
+//! The parts of the system prompt, each with its source. Does not know models.
 
 use crate::context::Project;
 use crate::context::instructions::Instructions;
@@ -11,13 +11,13 @@ use crate::value::{Map, Value};
 /// One part of a system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it is: `base`, `tools`, `instructions`, `skills` or `memory`.
+    /// Its kind: `base`, `tools`, `instructions`, `skills` or `memory`.
     pub kind: &'static str,
-    /// Where it comes from: a file's path, or `edn-bridge`.
+    /// Its source: a file's path, or `edn-bridge`.
     pub source: String,
-    /// What the model is told.
+    /// Its text.
     pub text: String,
-    /// Whether something was left out, because there was no room for it.
+    /// Whether it was cut for lack of room.
     pub cut: bool,
 }
 
@@ -26,7 +26,7 @@ impl Part {
         Self { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
     }
 
-    /// The part as queries see it.
+    /// The part, for queries.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
         map.put("psi.prompt-part/kind", Value::keyword(self.kind));
@@ -39,14 +39,14 @@ impl Part {
     }
 }
 
-/// The prompt that parts make.
+/// The prompt from its parts.
 pub fn text(parts: &[Part]) -> String {
     let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
     texts.join("\n\n")
 }
 
-/// What the model is told before the conversation. Short for a model without tools, for which there is no
-/// `project`: a small model's window is mostly its own.
+/// The parts of the system prompt. Short for a model without tools, which gets no `project`: a small window
+/// is mostly for the conversation.
 pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<String>) -> Vec<Part> {
     let mut parts = vec![Part::new(
         "base",
@@ -85,9 +85,9 @@ fn tools(facts: &SessionFacts) -> String {
     text
 }
 
-/// As much of the instructions as there is room for, those that stand nearest first in line for it.
+/// The instructions that fit; the nearest files have priority.
 fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<Part> {
-    // A token is about four bytes: as many bytes as the window has tokens are a quarter of it.
+    // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
     let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
     let mut left = PROMPT_INSTRUCTIONS_BYTES.min(window);
     let mut parts = Vec::new();

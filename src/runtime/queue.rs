@@ -1,7 +1,8 @@
-//! Messages that wait: for the running turn's next model call (steering), or for its end (follow-ups).
+//! The queue of messages that wait for the running turn's next model call (steering) or for its end
+//! (follow-ups).
 //!
-//! Every change of the queue is an entry of the journal, so that it survives a restart: `queued` with the
-//! message, `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
+//! Every change of the queue is a journal entry, so that it survives a restart: `queued` with the message,
+//! `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::value::{Map, Value};
 /// The type of an entry that adds a message.
 const QUEUED: &str = "queued";
 
-/// The type of an entry that takes messages out.
+/// The type of an entry that removes messages.
 const DEQUEUED: &str = "dequeued";
 
-/// What a message waits for.
+/// The time at which a message leaves the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// The next model call of the running turn.
@@ -36,18 +37,18 @@ impl Until {
     }
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug, Clone)]
 pub struct Waiting {
-    /// The entry that holds it.
+    /// Its journal entry.
     pub entry: EntryId,
     /// What it waits for.
     pub until: Until,
-    /// What it says.
+    /// Its content.
     pub content: Vec<Block>,
-    /// The turn that it will start, for a follow-up.
+    /// The turn that it will start, if it is a follow-up.
     pub turn: Option<TurnId>,
-    /// The request that brought it, as long as its connection lives.
+    /// The request that brought it, while its connection lives.
     pub cause: Option<Cause>,
 }
 
@@ -62,17 +63,17 @@ impl Waiting {
     }
 }
 
-/// The messages of a session that wait, oldest first. A copy shares them.
+/// The waiting messages of a session, oldest first. A copy shares them.
 #[derive(Debug, Clone, Default)]
 pub struct Queue(imbl::Vector<Waiting>);
 
 impl Queue {
-    /// How many wait.
+    /// The number of waiting messages.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All that wait, oldest first.
+    /// All waiting messages, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Waiting> {
         self.0.iter()
     }
@@ -82,25 +83,25 @@ impl Queue {
         self.0.iter().filter(|waiting| waiting.until == Until::NextCall).cloned().collect()
     }
 
-    /// Whether one waits for the end of the turn.
+    /// Whether a message waits for the end of the turn.
     pub fn has_follow_up(&self) -> bool {
         self.0.iter().any(|waiting| waiting.until == Until::TurnEnd)
     }
 
-    /// The one that starts the next turn.
+    /// The message that starts the next turn.
     pub fn first(&self) -> Option<Waiting> {
         self.0.front().cloned()
     }
 
-    /// Notes which request brought a message.
+    /// Records which request brought a message.
     pub fn set_cause(&mut self, entry: &EntryId, cause: Cause) {
         if let Some(waiting) = self.0.iter_mut().find(|waiting| waiting.entry == *entry) {
             waiting.cause = Some(cause);
         }
     }
 
-    /// Takes a journal's entry into account, if it is one of the queue's. A fork has entries of the
-    /// session that it was made from; what waited there does not wait here.
+    /// Applies a journal entry, if it is one of the queue's. A fork also has entries of its source session;
+    /// messages that waited there do not wait here.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
         let EntryBody::Other { kind, data } = &entry.body else { return };
         if data.get_keyword("session-id").and_then(Value::as_str) != Some(session.as_str()) {
@@ -149,7 +150,7 @@ pub fn queued(session: &SessionId, until: Until, content: &[Block], turn: Option
     EntryBody::Other { kind: Arc::from(QUEUED), data }
 }
 
-/// The entry that takes messages out.
+/// The entry that removes messages.
 pub fn dequeued(session: &SessionId, waiting: &[Waiting]) -> EntryBody {
     let mut data = Map::new();
     data.put("session-id", session.to_value());

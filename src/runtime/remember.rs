@@ -1,4 +1,4 @@
-//! Notes of a project: `/remember`, and what of them the model is told.
+//! Notes of a project: `/remember`, and the notes in the system prompt. Does not know files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::session::{ApiError, Call, Reply};
 use crate::value::Map;
 
 impl Shared {
-    /// The parts of a session's system prompt, with the project's notes where they fit. Looks at the disk
-    /// only for a folder that nobody looked into yet.
+    /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
+    /// was not searched yet.
     pub(super) fn prompt_parts(&self, manifest: &Manifest, facts: &SessionFacts) -> Vec<Part> {
         let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.places(&facts.cwd)));
-        // A small window is mostly the conversation's.
+        // A small window is mostly for the conversation.
         let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
         let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
         let mut parts = prompt::parts(facts, project.as_deref(), notes);
@@ -33,7 +33,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Keeps a note for the session's project, beside the session's task.
+    /// Keeps a note for the session's project, off the session's task.
     pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Map<'static>>) {
         let (shared, session) = (self.clone(), handle.clone());
         let keep = move || {
@@ -45,7 +45,7 @@ impl Shared {
         self.tasks.spawn_blocking_on(keep, &self.executor);
     }
 
-    /// Removes a note of the session's project, beside the session's task.
+    /// Removes a note of the session's project, off the session's task.
     pub(super) fn forget_note(self: &Arc<Self>, handle: &Handle, note: String, reply: Reply<bool>) {
         let (shared, session) = (self.clone(), handle.clone());
         let forget = move || {

@@ -1,4 +1,4 @@
-//! When a failed model call is tried again, and after which pause.
+//! Decides whether a failed model call is retried, and after which pause. Waits for nothing.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::limits::{RETRY_ATTEMPTS, RETRY_FIRST_MS, RETRY_MAX_MS};
 use crate::message::TurnId;
 use crate::provider::{ErrorKind, ProviderError};
 
-/// The pause before the try of that number, from 1; `None` where it is not tried again: the failure is
-/// not passing, it was tried often enough, or the provider asks for more patience than a person has.
+/// The pause before retry number `attempt`, from 1; `None` for no retry: the failure is permanent, the limit
+/// of retries is reached, or the provider requests too long a pause.
 pub fn pause(error: &ProviderError, attempt: u32, turn: &TurnId) -> Option<Duration> {
     if !error.is_passing() || attempt > RETRY_ATTEMPTS {
         return None;
@@ -17,8 +17,8 @@ pub fn pause(error: &ProviderError, attempt: u32, turn: &TurnId) -> Option<Durat
         return (asked <= Duration::from_millis(RETRY_MAX_MS)).then_some(asked);
     }
     let doubled = RETRY_FIRST_MS.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(RETRY_MAX_MS);
-    // Up to a quarter less, so that sessions that failed together do not come back together. Made from
-    // the turn's name, so that the same run has the same pauses.
+    // Up to a quarter less, so that sessions that failed together do not return together. Derived from the
+    // turn's id, so that the same run has the same pauses.
     let mut hasher = DefaultHasher::new();
     (turn.as_str(), attempt).hash(&mut hasher);
     let less = (doubled / 4).saturating_mul(hasher.finish() % 1000) / 1000;

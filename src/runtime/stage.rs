@@ -1,4 +1,4 @@
-//! The stages of a turn, as events.
+//! Events about the stages of a turn. Runs nothing.
 
 use std::sync::Arc;
 

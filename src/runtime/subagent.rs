@@ -1,8 +1,8 @@
-//! Sessions that work for another: what `delegate` starts, and the siblings of a parallel group.
+//! Sessions that work for another: those of `delegate`, and the siblings of a parallel group.
 //!
-//! A child has a journal of its own, stands below its parent in the tree, and works with tools that were
-//! agreed on before it began. Its questions go to the same people, labelled, one at a time with those of its
-//! siblings. It ends with the turn that started it.
+//! A child has its own journal, is below its parent in the tree, and works with tools that were agreed on
+//! before it started. Its questions go to the same people, with a label, one at a time with those of its
+//! siblings. It ends with the turn that started it. Does not know workflows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,16 +26,16 @@ use crate::tool::{self, Outcome};
 use crate::value::{Map, Value};
 use crate::visible;
 
-/// What makes a session a child. Kept in memory: after a restart it is a session like any other.
+/// The data of a child session. Kept in memory: after a restart it is an ordinary session.
 #[derive(Debug)]
 pub struct Kin {
-    /// The session that it works for.
+    /// The session for which it works.
     pub parent: SessionId,
     /// Its name in questions.
     pub subagent: Arc<str>,
-    /// How many sessions stand above it.
+    /// The number of sessions above it.
     pub depth: u32,
-    /// The tools that it was given. They pass the mode's gate as long as it works.
+    /// Its granted tools. They pass the mode's gate while it works.
     pub envelope: Vec<String>,
     over: AtomicBool,
 }
@@ -46,13 +46,13 @@ impl Kin {
         !self.over.load(Ordering::Acquire)
     }
 
-    /// Whether a tool was agreed on and the child still works for its parent.
+    /// Whether a tool was granted and the child still works for its parent.
     pub fn covers(&self, tool: &str) -> bool {
         self.works() && self.envelope.iter().any(|own| own == tool)
     }
 }
 
-/// A child that is to be opened.
+/// A child to open.
 pub struct Child {
     /// Its id.
     pub id: SessionId,
@@ -64,15 +64,15 @@ pub struct Child {
     pub model: (Arc<str>, Arc<str>),
 }
 
-/// How a child's work ended.
+/// The outcome of a child's work.
 pub struct Worked {
-    /// What the model said last.
+    /// The model's last text.
     pub text: String,
-    /// What went wrong, if so.
+    /// The error, if it failed.
     pub error: Option<String>,
     /// Why its last message ended.
     pub stop: Option<StopReason>,
-    /// What it used.
+    /// Its usage.
     pub usage: Usage,
 }
 
@@ -80,7 +80,7 @@ impl Shared {
     /// Opens a child of a session, in the same folder and mode.
     ///
     /// # Errors
-    /// When its journal cannot be written.
+    /// If its journal cannot be written.
     pub(super) async fn open_child(
         self: &Arc<Self>,
         parent: &Handle,
@@ -125,10 +125,10 @@ impl Shared {
         Ok(handle)
     }
 
-    /// Has a child do something, to its end or until it is told to stop.
+    /// Lets a child do a task, until it ends or is stopped.
     ///
     /// # Errors
-    /// When it cannot begin.
+    /// If it cannot start.
     pub(super) async fn work(
         &self,
         child: &Handle,
@@ -169,8 +169,8 @@ impl Shared {
         Ok((end.unwrap_or(End::Stopped), worked))
     }
 
-    /// A child's work is over: what it left running ends, its tools are its own no longer. It stays in the
-    /// tree like any session.
+    /// Ends a child's work: its running processes end, and its grants expire. It stays in the tree as an
+    /// ordinary session.
     pub(super) fn retire_child(&self, child: &Handle) {
         if let Some(kin) = &child.kin {
             kin.over.store(true, Ordering::Release);
@@ -180,14 +180,14 @@ impl Shared {
     }
 }
 
-/// What a model wants to delegate.
+/// The arguments of a `delegate` call.
 struct Wanted {
     task: String,
     tools: Vec<String>,
     model: (Arc<str>, Arc<str>),
 }
 
-/// Answers a `delegate` call: asks the person once, runs the child, returns what it said last.
+/// Answers a `delegate` call: asks the person once, runs the child, returns its last text.
 pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
     let turn = batch.turn;
     let wanted = match wanted(batch, call) {
@@ -214,7 +214,7 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
         );
         payload.put("prompt-summary", tool::one_line(&wanted.task, 400));
         payload.put("model", Value::from(model));
-        // The summary may be short of the task.
+        // The summary may be shorter than the task.
         warning::put(&mut payload, warning::of("The task", &Value::from(wanted.task.as_str())));
         let reason = match batch.ask(Kind::ApproveSubagentEnvelope, payload).await {
             Resolution::Accepted { value, note } => {
@@ -236,7 +236,7 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
             return outcome;
         }
     }
-    // The next call in line may be asked about; this one takes its time.
+    // The next call may ask now, because this one takes its time.
     *place = None;
     let Some(_running_place) = batch.place().await else { return batch.not_run() };
     turn.publish(Body::ToolExecuting(call.clone())).await;
@@ -272,7 +272,7 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
     outcome
 }
 
-/// The typed result of a subagent that the person did not want.
+/// The typed result for a refused subagent.
 const ENVELOPE_DENIED: &str = "subagent/envelope-denied";
 
 fn wanted(batch: &Batch<'_>, call: &ToolCall) -> Result<Wanted, String> {

@@ -1,8 +1,8 @@
-//! Putting sessions away: a process keeps a bounded number of them live.
+//! Unloads sessions: a process keeps a bounded number of them live.
 //!
-//! What is put away is on disk as it was, and is opened again like any other session. What lives only in
-//! memory goes with it: jobs that have ended, what the editor showed, idempotency keys, and what was allowed for
-//! the session alone, which is asked for again.
+//! An unloaded session is unchanged on disk and is opened again like any other. State in memory is lost:
+//! ended jobs, the editor's context, idempotency keys, and permissions for the session, which are asked for
+//! again. Does not know turns.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::runtime::mailbox::Handle;
 use crate::session::ApiError;
 use crate::store::{Store, StoreError};
 
-/// What a session that rests is told: to go, unless it was looked up since.
+/// A request to an idle session to unload itself, unless it was looked up since.
 pub(super) struct PutAway {
-    /// The lookup that it was chosen by.
+    /// The lookup at the time of the decision.
     pub(super) lookup: u64,
-    /// Who waits for its files to be closed. Dropped where it stays.
+    /// Waits for its files to be closed. Dropped if the session stays.
     waiting: Option<mpsc::Sender<()>>,
 }
 
 impl PutAway {
-    /// Says that its files are closed.
+    /// Reports that its files are closed.
     pub(super) fn done(self) {
         if let Some(waiting) = self.waiting {
             let _ = waiting.try_send(());
@@ -37,15 +37,15 @@ impl PutAway {
 }
 
 impl Shared {
-    /// Notes that a session was looked up.
+    /// Records a lookup of a session.
     pub(super) fn touch(&self, handle: &Handle) {
         handle.touch(self.lookups.fetch_add(1, Ordering::AcqRel).saturating_add(1));
     }
 
-    /// Whether a further session may live.
+    /// Whether another session may live.
     ///
     /// # Errors
-    /// `runtime/failed`, to be tried again, where too many are at work or looked at.
+    /// `runtime/failed`, retryable, if too many are busy or viewed.
     pub(super) fn check_room(&self) -> Result<(), ApiError> {
         if self.sessions.len() < MAX_LIVE_SESSIONS {
             return Ok(());
@@ -57,8 +57,7 @@ impl Shared {
         Err(error)
     }
 
-    /// Takes a session among the live ones, and has others put away where there are too many, or too many
-    /// that have files open.
+    /// Adds a live session, and unloads others if there are too many, or too many with open files.
     pub(super) fn admit(self: &Arc<Self>, handle: &Handle) {
         self.touch(handle);
         self.sessions.insert(handle.id.clone(), handle.clone());
@@ -70,14 +69,14 @@ impl Shared {
         let over_files = open.saturating_sub(self.open_files);
         let resting = self.resting(Some(&handle.id));
         let with_file = resting.iter().filter(|(_, other)| has_file(other));
-        // One that is told twice goes once.
+        // A session that is told twice unloads once.
         for (lookup, other) in with_file.take(over_files).chain(resting.iter().take(over)) {
             put_away(other, PutAway { lookup: *lookup, waiting: None });
         }
     }
 
-    /// Has the sessions that were used longest ago close their files, and waits for the first of them, or for
-    /// those that were about to: for who has no descriptor left, and then tries again.
+    /// Asks the least recently used sessions to close their files, and waits for the first of them, or for
+    /// one that is already closing. For callers without a descriptor, which then try again.
     pub(super) async fn let_go(&self, needing: Option<&SessionId>) {
         let (waiting, mut done) = mpsc::channel(LET_GO);
         let resting = self.resting(needing).into_iter().filter(|(_, other)| has_file(other));
@@ -87,17 +86,18 @@ impl Shared {
         drop(waiting);
         let wait = async {
             if done.recv().await.is_none() {
-                // Whoever is on the way out is no longer listed, and holds this until the files are closed.
+                // A closing session is no longer listed, and holds this lock until its files are closed.
                 drop(self.opening.lock().await);
             }
         };
         let _ = tokio::time::timeout(LET_GO_WAIT, wait).await;
     }
 
-    /// Reads from the store on a thread that may wait, and is none of the executor's; where there is nothing to
-    /// read with, again after others have let go of what they hold.
+    /// Reads from the store on a thread that may block and is not the executor's. If resources are missing,
+    /// reads again after other sessions have closed their files.
     ///
     /// # Errors
+    /// Those of the store.
     /// What the store refuses.
     pub(super) fn read_store<T>(
         &self,
@@ -116,8 +116,7 @@ impl Shared {
         }
     }
 
-    /// The sessions in which nothing runs and at which nobody looks, but for one; those first that were used
-    /// longest ago.
+    /// The idle sessions without a viewer, except for `but`; the least recently used first.
     fn resting(&self, but: Option<&SessionId>) -> Vec<(u64, Handle)> {
         let mut resting: Vec<(u64, Handle)> = self
             .sessions
@@ -131,7 +130,7 @@ impl Shared {
         resting
     }
 
-    /// Takes a session from the live ones, unless somebody looks at it or looked it up since `lookup`.
+    /// Removes a session from the live ones, unless it has a viewer or was looked up since `lookup`.
     pub(super) fn forget(&self, handle: &Handle, lookup: u64) -> bool {
         if self.looked_at().contains(&handle.id) {
             return false;
@@ -139,14 +138,14 @@ impl Shared {
         self.sessions.remove_if(&handle.id, |_, known| known.last_used() == lookup).is_some()
     }
 
-    /// The sessions where a connection's focus is, or begins.
+    /// The sessions that are a connection's focus, current or initial.
     fn looked_at(&self) -> HashSet<SessionId> {
         let focused = self.hub.clients().into_iter().map(|(_, client)| client.focused());
         focused.chain(self.primary.get().cloned()).collect()
     }
 }
 
-/// Whether a session was written to, so that its journal and its lock are open.
+/// Whether a session has entries, so that its journal and its lock are open.
 fn has_file(session: &Handle) -> bool {
     session.snapshot().facts.file.is_some()
 }

@@ -1,4 +1,5 @@
-//! Choices: what a frontend is asked to offer to the person, and what is done with the one that was made.
+//! Choices: requests to a frontend to offer a choice, and the effects of the person's answer. Does not know
+//! the wire.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::session::{
 };
 use crate::value::Value;
 
-/// A choice that a frontend was asked for.
+/// An unanswered choice.
 pub(crate) struct PendingAction {
     connection: u64,
     session: SessionId,
@@ -22,18 +23,18 @@ pub(crate) struct PendingAction {
 }
 
 impl Runtime {
-    /// Asks the frontend to let the person choose.
+    /// Asks the frontend to offer a choice to the person.
     fn ask(&self, call: &Call, kind: ChoiceKind, prompt: &'static str, items: Vec<ChoiceItem>) {
         if items.is_empty() {
             return self.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
         let Some(client) = self.shared.hub.client(call.connection) else { return };
-        // It is the person at this connection who chooses, wherever they now are.
+        // The person at this connection chooses, whatever the current session.
         let Ok(handle) = self.shared.session(&client.focused()) else { return };
         let request = self.shared.clock.id("a-");
         {
             let mut pending = self.shared.actions();
-            // A frontend that never answers must not make the list grow; the oldest choice is given up.
+            // A frontend that never answers must not make the list grow: the oldest choice is dropped.
             while pending.len() >= MAX_FRONTEND_ACTIONS {
                 pending.pop_front();
             }
@@ -45,7 +46,7 @@ impl Runtime {
         let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
     }
 
-    /// Offers the sessions of all projects, or those that a search finds.
+    /// Offers the sessions of all projects, or the results of a search.
     pub(super) fn ask_resume(&self, call: Call, text: Option<&str>) {
         let runtime = self.clone();
         let asked = call.clone();
@@ -124,7 +125,7 @@ impl Runtime {
         self.ask(call, ChoiceKind::ThinkingLevel, "Select a thinking level", items.to_vec());
     }
 
-    /// Does what was chosen.
+    /// Applies the person's choice.
     pub(in crate::runtime) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
         let pending = {
             let mut actions = self.shared.actions();
@@ -135,7 +136,7 @@ impl Runtime {
             else {
                 return reply.fail(ApiError::not_found("frontend action", &result.request_id));
             };
-            // A mistake in the answer leaves the question open.
+            // An invalid answer leaves the choice open.
             if result.kind != Some(kind) {
                 let expected = format!("{:?}, the name of that action", kind.as_str());
                 return reply.fail(ApiError::invalid_param("action-name", &expected));

@@ -1,4 +1,4 @@
-//! What commands tell about the program, a project and a session: the text itself.
+//! The texts of commands about the program, a project and a session. Runs nothing.
 
 use crate::catalogue::COMMANDS;
 use crate::context::Project;
@@ -83,13 +83,13 @@ pub(super) fn status(snapshot: &Snapshot) -> String {
     )
 }
 
-/// A background job in a line.
+/// A background job on one line.
 pub(super) fn job_line(job: &JobFacts) -> String {
     let exit = job.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
     format!("{}  {}{exit}  {}", job.id, job.status.as_str(), tool::one_line(&job.command, 100))
 }
 
-/// A background job with its times and the newest part of its output.
+/// A background job with its times and its latest output.
 pub(super) fn job(job: &JobFacts) -> String {
     let ended = job.ended_at.as_deref().map(|at| format!("\nEnded: {at}")).unwrap_or_default();
     let output = if job.output.is_empty() { "(no output yet)" } else { &*job.output };

@@ -1,4 +1,4 @@
-//! What a model call comes to: the answer as it streams, piece by piece, to its end or its bound.
+//! Reads a model call's answer, piece by piece, to its end or its bound. Does not know the journal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::runtime::stage::{Point, Stage};
 use crate::tool;
 use crate::value::{Map, Value};
 
-/// What a model call came to.
+/// The outcome of one model call.
 #[derive(Default)]
 pub(super) struct Answer {
     pub(super) text: String,
@@ -38,18 +38,18 @@ impl Answer {
         Self { stop: Some(stop), ..Self::default() }
     }
 
-    /// Whether the model said anything at all.
+    /// Whether there is no content at all.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
     }
 
-    /// Whether its calls are to be run. Those of an answer that broke off are not.
+    /// Whether its calls should run. Those of a truncated answer should not.
     pub(super) fn asks_for_tools(&self) -> bool {
         !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
     }
 }
 
-/// How long the model was waited for. What holds up those who read along, a hook or a client, is not in it.
+/// The time spent waiting for the model, without delays by hooks and clients.
 #[derive(Default)]
 struct Waited {
     whole: Duration,
@@ -65,7 +65,7 @@ impl Waited {
 }
 
 impl Turn {
-    /// Asks the model and streams what it says.
+    /// Calls the model and streams its answer.
     pub(super) async fn ask_model(
         &self,
         provider: &dyn Provider,
@@ -90,8 +90,7 @@ impl Turn {
         Ok(answer)
     }
 
-    /// Lets the hooks after the model's answer have it. That the stage was passed is told when the answer
-    /// is written.
+    /// Runs the hooks after the model's answer. The boundary is reported once the answer is written.
     pub(super) async fn streamed(&self, answer: &mut Answer) {
         if !self.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
             return;
@@ -116,7 +115,7 @@ impl Turn {
         }
     }
 
-    /// Reads what the model says, and keeps how long that was waited for.
+    /// Reads the model's answer and measures the wait for it.
     async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> Answer {
         let mut answer = Answer::default();
         let mut started: Vec<Arc<str>> = Vec::new();
@@ -196,12 +195,12 @@ impl Turn {
     }
 }
 
-/// A call whose arguments are still being written: nothing is said of what it will do.
+/// A call whose arguments are still incomplete, and which has no summary yet.
 fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
     ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
 }
 
-/// A call of the model's.
+/// A call from the model.
 pub(in crate::runtime) fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
     let summary = tool::summary(&name, &arguments).into();
     ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }

@@ -1,5 +1,5 @@
-//! What a model is asked: the conversation, the system prompt and the tools on offer, and what hooks are told and
-//! may change of them.
+//! Composes the request to a model: conversation, system prompt and tools, and the parts that hooks see and
+//! may change. Sends nothing.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::tool;
 use crate::value::{Map, Value};
 
 impl Turn {
-    /// What hooks are told of who is asked.
+    /// The facts for hooks about the model.
     pub(super) fn about_model(&self) -> Map<'static> {
         let facts = self.session.snapshot().facts.clone();
         let mut model = Map::new();
@@ -21,7 +21,7 @@ impl Turn {
         Map::new().with("model", Value::from(model)).with("message-count", Value::from(facts.message_count))
     }
 
-    /// What hooks are told of a model call that is put together.
+    /// The facts for hooks about a composed request.
     pub(super) fn about_request(&self, request: &Request) -> Map<'static> {
         let mut payload = self.about_model();
         payload.put("system", request.system.clone());
@@ -35,7 +35,7 @@ impl Turn {
         self.manifest().models.describe(&facts.model_provider, &facts.model_id)
     }
 
-    /// The next model call, and who is asked.
+    /// The next request, and its provider.
     pub(super) fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
         let snapshot = self.session.snapshot();
         let facts = &snapshot.facts;
@@ -68,7 +68,7 @@ impl Turn {
         Ok((provider, request))
     }
 
-    /// The tools that the model is told of: those of its stage or of its envelope, else all.
+    /// The tools for the model: those of its stage or envelope, or else all.
     fn tools_on_offer(&self) -> Vec<ToolSpec> {
         let deepest = self.session.depth() >= SUBAGENT_DEPTH;
         let mut tools = tool::specs();
@@ -94,7 +94,7 @@ impl Turn {
     }
 }
 
-/// Takes what hooks made of a model call.
+/// Applies the hooks' changes to a request.
 pub(super) fn recompose(request: &mut Request, composed: &Map<'static>) {
     if let Some(system) = text_of(composed, "system") {
         request.system = system.to_owned();

@@ -1,4 +1,4 @@
-//! A run as frontends show it: a widget with a line a stage, a status, notifications.
+//! Shows a run to frontends: a widget with a line per stage, a status, notifications. Runs nothing.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::{Ended, Run};
 use crate::event::{Body, Level, Notification, StatusText, Widget, WidgetSpec};
 use crate::workflow::{FAILED, Step};
 
-/// What widgets and notifications of the runtime are from.
+/// The source of the runtime's widgets and notifications.
 const EXTENSION: &str = "edn-bridge";
 
 /// The widget that shows a run.
 pub(super) const SPEC: WidgetSpec =
     WidgetSpec { extension: EXTENSION, id: "workflow", placement: "bottom", title: "Workflow" };
 
-/// What a widget shows of a step.
+/// A step in the widget.
 #[derive(Clone)]
 pub(super) struct Line {
     id: Arc<str>,
@@ -21,11 +21,11 @@ pub(super) struct Line {
     state: String,
 }
 
-/// What frontends show of a session's newest run.
+/// The progress of a session's newest run, for frontends.
 pub struct Progress {
     /// The widgets with their content.
     pub widgets: Arc<[Widget]>,
-    /// Which widgets there are.
+    /// The definitions of the widgets.
     pub specs: Arc<[WidgetSpec]>,
     /// The status texts.
     pub statuses: Arc<[StatusText]>,
@@ -47,7 +47,7 @@ impl Run {
         lines
     }
 
-    /// Shows how far the run is.
+    /// Shows the progress of the run.
     pub(super) async fn show(&self, lines: &[Line], status: &str) {
         let title = format!("Workflow {}", self.workflow.name);
         let shown = lines.iter().map(|line| {
@@ -77,7 +77,7 @@ impl Run {
 }
 
 impl Ended {
-    /// What the widget says of it.
+    /// The text in the widget.
     pub(super) fn shown(&self) -> String {
         let mut shown = self.outcome.to_string();
         if self.attempts > 1 {
@@ -93,7 +93,7 @@ impl Ended {
     }
 }
 
-/// What the runtime tells a person.
+/// A notification from the runtime to a person.
 pub(in crate::runtime) fn notification(id: String, level: Level, message: &str) -> Arc<Notification> {
     Arc::new(Notification { id, level, message: message.to_owned(), extension: Some(EXTENSION) })
 }

@@ -1,4 +1,4 @@
-//! A run in its session's journal: what is written as it goes, and what can be known of it from that.
+//! A run in its session's journal: the entries that it writes, and the facts that they give. Runs nothing.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 use crate::workflow::FAILED;
 
-/// The type of the entries that say what a run did.
+/// The type of a run's entries.
 const WORKFLOW: &str = "workflow";
 
-/// What is known of a run that did not come to its end.
+/// The facts about an unfinished run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::runtime) struct Begun {
     /// The run.
     pub id: String,
     /// The workflow.
     pub workflow: String,
-    /// What it was given.
+    /// Its arguments.
     pub arguments: String,
-    /// The step that was under way; empty where none was.
+    /// The running step; empty if there is none.
     pub step: String,
-    /// What the steps before came to, each with its result.
+    /// The results of the earlier steps.
     pub results: Vec<(String, Value<'static>)>,
-    /// How it ended; empty for one that did not.
+    /// Its outcome; empty for an unfinished run.
     pub ended: String,
 }
 
@@ -59,7 +59,7 @@ impl Run {
     }
 }
 
-/// The newest run of a session, as its entries tell it; of one workflow, where one is named.
+/// The newest run of a session from its entries; if a workflow is named, the newest of that.
 pub(in crate::runtime) fn newest(
     entries: &[Arc<Entry>],
     session: &SessionId,
@@ -69,13 +69,13 @@ pub(in crate::runtime) fn newest(
     for entry in entries {
         let EntryBody::Other { kind, data } = &entry.body else { continue };
         let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        // A fork has entries of the session that it was made from; what ran there does not run here.
+        // A fork also has entries of its source session; runs of that session do not run here.
         if &**kind != WORKFLOW || text("session-id") != session.as_str() {
             continue;
         }
         match (text("event").as_str(), &mut newest) {
             ("started", newest) if named.is_none_or(|name| name == text("workflow")) => {
-                // One that goes on has what the one before found.
+                // A resumed run has the results of the earlier one.
                 let resumes = text("resumes");
                 let results = newest.take().filter(|begun| begun.id == resumes).map(|begun| begun.results);
                 *newest = Some(Begun {
@@ -103,7 +103,7 @@ pub(in crate::runtime) fn newest(
     newest
 }
 
-/// The entry that says that a run was cut off with its process.
+/// The entry that marks a run as interrupted.
 pub(in crate::runtime) fn cut_off(session: &SessionId, begun: &Begun) -> EntryBody {
     let mut record = Map::new();
     record.put("session-id", session.to_value());
@@ -115,7 +115,7 @@ pub(in crate::runtime) fn cut_off(session: &SessionId, begun: &Begun) -> EntryBo
 }
 
 impl Begun {
-    /// What a person is told of a run that was cut off.
+    /// The report to a person about an interrupted run.
     pub(in crate::runtime) fn report(&self) -> String {
         let done: Vec<&str> = self.results.iter().map(|(id, _)| id.as_str()).collect();
         let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
@@ -126,10 +126,10 @@ impl Begun {
         )
     }
 
-    /// Whether it can go on: it stopped within a step.
+    /// Whether it can be resumed: it stopped within a step.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub(in crate::runtime) fn resumable(self) -> Result<Self, ApiError> {
         match self.ended.as_str() {
             "interrupted" | "aborted" | FAILED if !self.step.is_empty() => Ok(self),
