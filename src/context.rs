@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_come_from_the_users_folder_and_from_the_root_inwards() {
+    fn instructions_come_from_user_folder_then_root_inwards() {
         let world = World::new(&[
             ("AGENTS.md", "outside"),
             ("repo/.git/HEAD", ""),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_out_of_the_project_is_followed_only_when_the_folder_is_trusted() {
+    fn link_out_of_project_is_followed_only_if_trusted() {
         let world = World::new(&[
             ("repo/.git/HEAD", ""),
             ("repo/docs/rules.md", "rules"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_and_templates_that_stand_nearer_take_the_place_of_others() {
+    fn nearer_skills_and_templates_replace_others() {
         let skill = |text: &str| {
             format!("---\nname: tidy\ndescription: >\n  Tidies\n  {text}\n---\nBody of {text}\n")
         };

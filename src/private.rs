@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_folder_in_which_others_may_write_is_told_of_and_stays() {
+    fn state_folder_writable_by_others_is_reported_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         for (given, is_told) in
             [(0o700, false), (0o755, false), (0o1777, false), (0o777, true), (0o720, true)]

@@ -21,7 +21,7 @@ fn saying(lines: &[&str]) -> Bridge {
 }
 
 #[test]
-fn what_comes_before_an_answer_is_still_ahead_and_in_order() {
+fn events_before_answer_stay_available_in_order() {
     let mut bridge = saying(&[EVENT, LATER, OTHER, ANSWER]);
     assert_eq!(data(&bridge.ask("x", "ping", "{}"), "n"), "first");
     assert_eq!(data(&bridge.event("a"), "n"), "1");
@@ -34,7 +34,7 @@ fn what_comes_before_an_answer_is_still_ahead_and_in_order() {
 }
 
 #[test]
-fn an_answer_that_came_before_an_event_can_still_be_asked_for() {
+fn earlier_answer_stays_available_after_event() {
     let mut bridge = saying(&[ANSWER, EVENT]);
     bridge.request("x", "ping", "{}");
     bridge.event("a");
@@ -42,7 +42,7 @@ fn an_answer_that_came_before_an_event_can_still_be_asked_for() {
 }
 
 #[test]
-fn who_wants_only_what_is_new_says_so() {
+fn skip_to_now_discards_earlier_frames() {
     let mut bridge = saying(&[EVENT, OTHER, ANSWER, LATER]);
     bridge.ask("x", "ping", "{}");
     bridge.skip_to_now();
@@ -51,7 +51,7 @@ fn who_wants_only_what_is_new_says_so() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_is_not_the_next_ones() {
+fn unrequested_answer_is_not_taken_for_next_one() {
     let mut bridge = saying(&[ANSWER, EVENT, SECOND]);
     bridge.request("x", "ping", "{}");
     bridge.event("a");

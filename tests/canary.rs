@@ -68,7 +68,7 @@ impl Report {
 }
 
 #[test]
-fn no_secret_is_told_to_anyone() {
+fn planted_secret_is_found_nowhere() {
     // A server that sends every key back, in a refusal and in its stream.
     let echo = |n: usize, key: &str| {
         let words = format!("{key} {}", canary(":headers"));

@@ -38,7 +38,7 @@ const SERVER: [&str; 10] = [
 ];
 
 #[test]
-fn the_report_is_for_people_and_for_programs() {
+fn report_has_formats_for_people_and_programs() {
     for format in ["text", "edn", "junit"] {
         let output = contract(format, &SERVER);
         let told = String::from_utf8(output.stdout).unwrap();
@@ -66,7 +66,7 @@ fn the_report_is_for_people_and_for_programs() {
 }
 
 #[test]
-fn what_a_server_cannot_be_asked_is_not_applicable() {
+fn unsupported_feature_makes_check_not_applicable() {
     let output = contract("text", &SERVER[..8]);
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{told}");
@@ -75,7 +75,7 @@ fn what_a_server_cannot_be_asked_is_not_applicable() {
 
 /// Nothing can be chosen, and no model answers: what is left of the contract holds all the same.
 #[test]
-fn a_server_without_a_model_holds() {
+fn server_without_model_passes() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let output = Command::new(PROGRAM)
@@ -102,7 +102,7 @@ fn a_server_without_a_model_holds() {
 }
 
 #[test]
-fn what_is_no_server_is_told_in_a_line() {
+fn command_that_is_no_server_gives_one_line() {
     for server in [&["true"] as &[&str], &["no-such-program-of-any-kind"]] {
         let output = contract("text", server);
         assert_eq!(output.status.code(), Some(1));

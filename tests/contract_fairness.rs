@@ -193,7 +193,7 @@ fn error(id: Option<&str>, op: Option<&str>, code: &str, data: &str) -> String {
 }
 
 #[test]
-fn a_server_that_does_what_the_seed_asks_of_any_holds() {
+fn smallest_conforming_server_passes() {
     let options = Options { patience: Duration::from_secs(10), ..Options::default() };
     let report = contract::run(&Smallest, &options);
     let failed: Vec<_> = report

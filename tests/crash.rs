@@ -42,7 +42,7 @@ struct Told {
 }
 
 #[test]
-fn killing_the_process_loses_nothing_that_was_acknowledged() {
+fn kill_loses_no_acknowledged_entry() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
     let kills = number("EDN_BRIDGE_CRASH_KILLS").unwrap_or(KILLS);
     let mut dice = Dice(number("EDN_BRIDGE_CRASH_SEED").unwrap_or(4711) as u64 | 1);

@@ -95,7 +95,7 @@ fn is_response(frame: &Owned) -> bool {
 }
 
 #[test]
-fn as_many_requests_as_allowed_are_pending_and_what_is_urgent_comes_in_beyond() {
+fn urgent_request_is_admitted_beyond_pending_limit() {
     let mut peer = Peer::new("", |op, _| if op == "set_name" { Fate::Later } else { Fate::Now });
     for n in 0..MAX_PENDING {
         peer.send(&request(&format!("n{n}"), "set_session_name", "{:name \"x\"}"));
@@ -138,7 +138,7 @@ fn as_many_requests_as_allowed_are_pending_and_what_is_urgent_comes_in_beyond() 
 }
 
 #[test]
-fn an_id_that_is_pending_is_refused_without_ending_the_first_and_is_free_after_its_answer() {
+fn pending_id_is_refused_until_first_answer() {
     let mut peer = Peer::new("", |_, _| Fate::Later);
     let same = request("same", "set_session_name", "{:name \"x\"}");
     peer.send(&same);
@@ -157,7 +157,7 @@ fn an_id_that_is_pending_is_refused_without_ending_the_first_and_is_free_after_i
 }
 
 #[test]
-fn what_is_pending_at_the_end_of_input_is_answered_before_the_output_ends() {
+fn pending_requests_are_answered_before_output_ends() {
     let mut peer = Peer::new("", |_, _| Fate::Later);
     for n in 0..10 {
         peer.send(&request(&format!("n{n}"), "set_session_name", "{:name \"x\"}"));
@@ -170,7 +170,7 @@ fn what_is_pending_at_the_end_of_input_is_answered_before_the_output_ends() {
 }
 
 #[test]
-fn a_client_that_asks_without_reading_is_read_from_no_further_and_its_answers_are_kept() {
+fn client_that_does_not_read_is_not_read_from() {
     let double = Double::new(|_, _| Fate::Now);
     let (connection, far, _end) = connect(&double, 1 << 12);
     let mut input = far.input;
@@ -204,7 +204,7 @@ fn a_client_that_asks_without_reading_is_read_from_no_further_and_its_answers_ar
 }
 
 #[test]
-fn a_client_that_reads_byte_by_byte_sees_all_text_and_few_frames() {
+fn byte_wise_reader_sees_all_text_in_few_frames() {
     let double = Double::new(|_, _| Fate::Now);
     let (connection, mut far, _end) = connect(&double, 64);
     far.input.write_all(handshake("").as_bytes()).unwrap();
@@ -237,7 +237,7 @@ fn a_client_that_reads_byte_by_byte_sees_all_text_and_few_frames() {
 }
 
 #[test]
-fn a_client_with_flow_credit_is_sent_a_window_and_then_what_it_has_shown() {
+fn flow_credit_client_gets_window_then_shown_count() {
     let mut peer = Peer::new("\"flow-credit\"", |_, _| Fate::Now);
     peer.send(&request("s", "subscribe", "{:topics [\"assistant/delta\"]}"));
     peer.frame();
@@ -261,7 +261,7 @@ fn a_client_with_flow_credit_is_sent_a_window_and_then_what_it_has_shown() {
 }
 
 #[test]
-fn beyond_the_window_what_must_not_be_dropped_comes_at_once_and_brings_what_stood_before_it() {
+fn lossless_event_beyond_window_arrives_at_once() {
     let mut peer = Peer::new("\"flow-credit\"", |_, _| Fate::Now);
     peer.send(&request("s", "subscribe", "{:topics [\"assistant/delta\" \"error\"]}"));
     peer.frame();
@@ -284,7 +284,7 @@ fn beyond_the_window_what_must_not_be_dropped_comes_at_once_and_brings_what_stoo
 }
 
 #[test]
-fn of_two_lists_of_sessions_the_one_that_was_made_later_is_the_last_one_told() {
+fn newer_session_list_is_the_last_one_sent() {
     let mut peer = Peer::new("", |_, _| Fate::Now);
     peer.send(&request("s", "subscribe", "{:topics [\"context/updated\"]}"));
     peer.frame();
@@ -307,7 +307,7 @@ fn of_two_lists_of_sessions_the_one_that_was_made_later_is_the_last_one_told() {
 }
 
 #[test]
-fn a_line_of_too_many_values_is_refused_under_its_id_unless_that_is_pending() {
+fn line_of_too_many_values_is_refused_under_free_id() {
     let mut peer = Peer::new("", |_, _| Fate::Later);
     peer.send(&request("r", "set_session_name", "{:name \"x\"}"));
     let kept = peer.double.take(1);
@@ -326,7 +326,7 @@ fn a_line_of_too_many_values_is_refused_under_its_id_unless_that_is_pending() {
 }
 
 #[test]
-fn an_id_that_is_too_long_is_never_echoed() {
+fn too_long_id_is_never_echoed() {
     let mut peer = Peer::new("", |_, _| Fate::Now);
     let id = "i".repeat(MAX_ID_BYTES + 1);
     for line in [
@@ -358,7 +358,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_goes_out_keeps_its_promises_whatever_comes_in(
+    fn output_keeps_rules_for_any_input(
         choices in prop::collection::vec(any::<u8>(), 0..1500),
         piece in 1usize..5000,
         seed in any::<u64>(),

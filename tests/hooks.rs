@@ -324,7 +324,7 @@ fn what_is_read_again_holds_from_the_next_stage_on() {
 }
 
 #[test]
-fn a_bridge_does_not_start_with_a_guard_that_it_does_not_understand() {
+fn bridge_with_invalid_guard_does_not_start() {
     let setup = hooked(ECHO, &[(":stage :tool-cal :point :pre :kind :guard", "true")]);
     let bridge = setup.serve();
     let (status, _, errors) = bridge.finish();

@@ -143,7 +143,7 @@ fn hear(chunks: Vec<Result<Chunk, ProviderError>>) -> Heard {
 }
 
 #[test]
-fn every_providers_stream_says_the_same_however_it_is_cut() {
+fn provider_stream_does_not_depend_on_read_boundaries() {
     for (api, stream) in STREAMS {
         for size in [1, 2, 3, 5, 17, 64, 1000, usize::MAX] {
             let server = Server::new([Answer::events(stream).cut(size.min(stream.len()))]);
@@ -179,7 +179,7 @@ fn every_providers_stream_says_the_same_however_it_is_cut() {
 }
 
 #[test]
-fn every_provider_is_asked_in_its_own_way() {
+fn every_provider_gets_request_of_its_protocol() {
     for (api, path, key) in [
         ("anthropic", "/v1/messages", ("x-api-key", KEY.to_owned())),
         ("openai", "/chat/completions", ("authorization", format!("Bearer {KEY}"))),
@@ -230,7 +230,7 @@ fn every_provider_is_asked_in_its_own_way() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_apart() {
+fn provider_failures_are_distinguished() {
     let limited = |millis| ErrorKind::RateLimited { retry_after: Some(Duration::from_millis(millis)) };
     let start = words("anthropic", "half").split("event: message_delta").next().unwrap().to_owned();
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
@@ -352,7 +352,7 @@ fn what_goes_wrong_is_told_apart() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named() {
+fn unreachable_server_is_named() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = Server::new([]);
     let spec = format!("{{:base-url \"http://127.0.0.1:{port}\"}}");
@@ -377,7 +377,7 @@ fn a_server_that_is_not_there_is_named() {
 }
 
 #[test]
-fn an_event_cannot_ask_for_memory() {
+fn event_index_does_not_allocate() {
     let huge = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":4000000000,"id":"c","function":{"name":"read","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
     let server = Server::new([Answer::events(format!("{huge}\n\n"))]);
     let heard = hear(ask(&provider(&server, "openai", ""), request()));
@@ -393,7 +393,7 @@ fn an_event_cannot_ask_for_memory() {
 }
 
 #[test]
-fn small_servers_differences_are_taken() {
+fn differences_of_small_servers_are_accepted() {
     let openai = |events: &[&str]| {
         let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         let server = Server::new([Answer::events(body)]);

@@ -41,7 +41,7 @@ fn respond(bridge: &mut Bridge, question: &Owned, rest: &str) -> Owned {
 }
 
 #[test]
-fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
+fn questions_arrive_one_at_a_time_in_call_order() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();
     let turn = go(&mut bridge);
@@ -76,7 +76,7 @@ fn questions_come_one_at_a_time_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn a_record_that_was_taken_out_or_changed_shows() {
+fn removed_or_changed_audit_record_is_found() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();
     go(&mut bridge);
@@ -114,7 +114,7 @@ fn a_record_that_was_taken_out_or_changed_shows() {
 }
 
 #[test]
-fn one_call_can_be_denied_and_its_sibling_runs() {
+fn denied_call_does_not_stop_its_sibling() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();
     go(&mut bridge);
@@ -136,7 +136,7 @@ fn one_call_can_be_denied_and_its_sibling_runs() {
 }
 
 #[test]
-fn a_question_goes_with_its_turn() {
+fn question_ends_with_its_turn() {
     for (op, reason) in [("abort", "aborted"), ("interrupt", "interrupted")] {
         let setup = Setup::new().script(TWO);
         let mut bridge = setup.interactor();
@@ -153,7 +153,7 @@ fn a_question_goes_with_its_turn() {
 }
 
 #[test]
-fn a_connection_that_knows_dialogs_answers_with_them() {
+fn dialog_connection_answers_questions() {
     let setup = Setup::new().script(ASK);
     let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_connection_that_knows_dialogs_answers_with_them() {
 }
 
 #[test]
-fn a_cancelled_dialog_is_told_to_the_model() {
+fn cancelled_dialog_reaches_the_model() {
     let setup = Setup::new().script(ASK);
     let mut bridge = with(&setup, "", "\"ui/dialog-requested\"");
     go(&mut bridge);
@@ -200,7 +200,7 @@ fn a_cancelled_dialog_is_told_to_the_model() {
 }
 
 #[test]
-fn without_anyone_to_ask_the_turn_halts_and_says_what_to_do() {
+fn turn_without_interactor_halts_and_says_what_to_do() {
     // Subscribing to everything makes no interactor.
     for script in [TWO, ASK] {
         let setup = Setup::new().script(script);
@@ -220,7 +220,7 @@ fn without_anyone_to_ask_the_turn_halts_and_says_what_to_do() {
 }
 
 #[test]
-fn with_yolo_questions_have_their_usual_answers() {
+fn yolo_gives_questions_default_answers() {
     let setup = Setup::new().script(ASK).arg("--yolo");
     let mut bridge = with(&setup, "", "");
     go(&mut bridge);
@@ -230,7 +230,7 @@ fn with_yolo_questions_have_their_usual_answers() {
 }
 
 #[test]
-fn who_becomes_an_interactor_later_is_shown_what_is_open() {
+fn later_interactor_sees_open_questions() {
     let setup = Setup::new().script(TWO);
     let mut bridge = setup.interactor();
     go(&mut bridge);

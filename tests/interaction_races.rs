@@ -144,7 +144,7 @@ fn check_queues(people: &People, seed: usize) {
 }
 
 #[test]
-fn every_schedule_has_one_end_for_each_question() {
+fn every_schedule_ends_each_question_once() {
     let dir = tempfile::tempdir().unwrap();
     let schedules = 2_000;
     let mut asked = 0;
@@ -240,7 +240,7 @@ fn every_schedule_has_one_end_for_each_question() {
 }
 
 #[test]
-fn who_left_last_may_come_back_within_the_time_that_is_set() {
+fn last_client_may_return_within_grace_period() {
     use std::time::Duration;
     let dir = tempfile::tempdir().unwrap();
     let executor =

@@ -191,7 +191,7 @@ const KEEPING: &[&str] = &[
 ];
 
 #[test]
-fn no_room_uses_what_stands_above_it() {
+fn no_room_uses_a_room_above_it() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, below)| (*room, below.iter().copied().collect())).collect();
     let mut wrong = Vec::new();
@@ -211,7 +211,7 @@ fn no_room_uses_what_stands_above_it() {
 }
 
 #[test]
-fn a_climbing_path_is_seen() {
+fn climbing_path_is_found() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (file, text) in [
@@ -232,7 +232,7 @@ fn every_module_says_what_it_is_for() {
 }
 
 #[test]
-fn only_the_reader_knows_nom() {
+fn only_the_edn_reader_uses_nom() {
     for (file, text) in sources() {
         let reader = file.starts_with("src/edn/read") || file.ends_with("src/edn/read.rs");
         assert!(reader || !text.contains("nom::"), "{} uses nom", file.display());
@@ -251,7 +251,7 @@ fn only_the_bounded_glob_module_builds_globs() {
 }
 
 #[test]
-fn folders_of_the_users_alone_are_made_in_one_place() {
+fn private_folders_are_created_in_one_place() {
     for (file, text) in sources() {
         let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         assert!(
@@ -263,7 +263,7 @@ fn folders_of_the_users_alone_are_made_in_one_place() {
 }
 
 #[test]
-fn whatever_a_room_keeps_in_the_state_folder_is_closed_to_other_users() {
+fn state_folder_entries_are_closed_to_other_users() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let mut names = BTreeSet::new();
@@ -287,7 +287,7 @@ fn whatever_a_room_keeps_in_the_state_folder_is_closed_to_other_users() {
 }
 
 #[test]
-fn what_is_above_is_found_in_every_form() {
+fn used_room_is_found_in_every_form() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (text, expected) in [

@@ -73,7 +73,7 @@ fn shown_key(bridge: &mut Bridge, models: &Server) -> String {
 }
 
 #[test]
-fn a_browser_comes_back_with_a_code() {
+fn browser_login_returns_with_code() {
     let (models, auth) = (
         Server::new([hello()]),
         Server::new([tokens("at-1", ",\"expires_in\":3600,\"refresh_token\":\"rt-1\"")]),
@@ -130,7 +130,7 @@ fn a_browser_comes_back_with_a_code() {
 }
 
 #[test]
-fn a_code_is_pasted_where_the_browser_cannot_come_back() {
+fn login_code_can_be_pasted() {
     let (models, auth) = (Server::new([hello()]), Server::new([tokens("at-2", "")]));
     let login = format!(
         ":authorize-url \"{0}/authorize\" :token-url \"{0}/token\" :redirect-url \"https://p.example/shown\"",
@@ -159,7 +159,7 @@ fn a_code_is_pasted_where_the_browser_cannot_come_back() {
 }
 
 #[test]
-fn a_device_shows_a_code_and_waits() {
+fn device_login_shows_code_and_waits() {
     let (models, auth) = (
         Server::new([hello()]),
         Server::new([
@@ -187,7 +187,7 @@ fn a_device_shows_a_code_and_waits() {
 }
 
 #[test]
-fn the_command_sees_a_login_through() {
+fn login_command_completes_login() {
     let (models, auth) = (Server::new([hello()]), Server::new([tokens("at-4", "")]));
     let login = format!(":authorize-url \"{0}/authorize\" :token-url \"{0}/token\"", auth.url());
     let mut bridge = setup(&models, &login).ready();
@@ -204,7 +204,7 @@ fn the_command_sees_a_login_through() {
 }
 
 #[test]
-fn a_key_is_pasted_and_asked_for_without_being_shown() {
+fn pasted_key_is_not_shown() {
     let models = Server::new([hello()]);
     let login = ":device-url \"https://p.example/d\" :token-url \"https://p.example/t\"";
     let setup = setup(&models, login);
@@ -270,7 +270,7 @@ fn outcome(bridge: &mut Bridge) -> (String, String) {
 }
 
 #[test]
-fn a_devices_code_is_a_question_of_its_kind() {
+fn device_code_is_a_typed_question() {
     let (_setup, models, auth, mut bridge) = device();
     bridge.ask("1", "command", "{:text \"/login p\"}");
     let asked = bridge.event("interaction/requested");
@@ -294,7 +294,7 @@ fn a_devices_code_is_a_question_of_its_kind() {
 }
 
 #[test]
-fn a_devices_code_goes_with_its_login() {
+fn device_code_question_ends_with_login() {
     let (setup, models, auth, mut bridge) = device();
     // The server says that it is done before the person does.
     bridge.ask("1", "command", "{:text \"/login p\"}");
@@ -327,7 +327,7 @@ fn a_devices_code_goes_with_its_login() {
 }
 
 #[test]
-fn a_connection_that_knows_dialogs_is_shown_a_devices_code_and_no_password() {
+fn dialog_connection_gets_device_code_but_no_password() {
     let (setup, models, auth, bridge) = device();
     bridge.finish();
     let mut bridge = setup.ready();
@@ -354,7 +354,7 @@ fn a_connection_that_knows_dialogs_is_shown_a_devices_code_and_no_password() {
 }
 
 #[test]
-fn a_password_is_told_to_nobody() {
+fn password_reaches_no_client() {
     let models = Server::new([hello()]);
     let setup = setup(&models, ":device-url \"https://p.example/d\" :token-url \"https://p.example/t\"");
     let mut bridge = setup.interactor();
@@ -380,7 +380,7 @@ fn a_password_is_told_to_nobody() {
 }
 
 #[test]
-fn tokens_are_renewed_before_their_end_and_when_they_are_refused() {
+fn tokens_are_renewed_before_expiry_and_after_refusal() {
     let refused = Answer::json(401, r#"{"error":{"message":"expired"}}"#);
     let (models, auth) = (
         Server::new([hello(), refused, hello()]),
@@ -411,7 +411,7 @@ fn tokens_are_renewed_before_their_end_and_when_they_are_refused() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_login_is_said() {
+fn login_failures_are_reported() {
     let models = Server::new([]);
     let auth = Server::new([Answer::json(
         400,

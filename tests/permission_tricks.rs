@@ -204,7 +204,7 @@ fn an_answer_holds_once_for_the_session_or_by_a_rule() {
 }
 
 #[test]
-fn configured_rules_hold_and_an_untrusted_project_cannot_widen_them() {
+fn untrusted_project_cannot_widen_configured_rules() {
     let setup = calling(r#"{:name "bash" :arguments {:command "echo hi && rm x"}}"#);
     let config = setup.dir.path().join("config.edn");
     std::fs::write(
@@ -233,7 +233,7 @@ fn configured_rules_hold_and_an_untrusted_project_cannot_widen_them() {
 }
 
 #[test]
-fn a_command_cannot_write_outside_the_workspace_where_the_kernel_restricts_it() {
+fn sandboxed_command_cannot_write_outside_workspace() {
     let setup = calling(
         r#"{:name "bash" :arguments {:command "echo x > inside; echo x > ../outside; echo x > $TMPDIR/t; cat /etc/passwd > /dev/null && echo read"}}"#,
     );

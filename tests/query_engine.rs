@@ -168,7 +168,7 @@ fn check(text: &str, entity: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_asked_is_found_through_several_steps() {
+fn attribute_is_resolved_through_several_steps() {
     check("[:c]", "{}", "{:c 27}");
     check("[:c]", "{:a 5}", "{:c 67}");
     check("[:c]", "{:b 1 :beside nil}", "{:c 10}");
@@ -176,7 +176,7 @@ fn what_is_asked_is_found_through_several_steps() {
 }
 
 #[test]
-fn a_resolver_runs_once_for_an_entity() {
+fn resolver_runs_once_per_entity() {
     SEEN.set(0);
     check(
         "[:once :twice :sum :once {:>/again [:twice]}]",
@@ -187,7 +187,7 @@ fn a_resolver_runs_once_for_an_entity() {
 }
 
 #[test]
-fn a_list_is_one_batch_and_a_nested_input_its_join() {
+fn list_is_one_batch_and_nested_input_its_join() {
     BATCHES.set(0);
     let answered = ask("[{:items [:item :square]} :total]", "{}");
     assert_eq!(BATCHES.get(), 2, "one for the join, one for the nested input");
@@ -198,7 +198,7 @@ fn a_list_is_one_batch_and_a_nested_input_its_join() {
 
 /// What goes one by one costs a batch resolver its purpose, and a list of thousands its time.
 #[test]
-fn placeholders_and_unions_in_a_list_are_asked_together() {
+fn placeholders_and_unions_in_list_are_batched() {
     let batches = |text: &str| {
         BATCHES.set(0);
         let answered = ask(text, "{}");
@@ -225,7 +225,7 @@ fn placeholders_and_unions_in_a_list_are_asked_together() {
 }
 
 #[test]
-fn the_turns_of_many_calls_are_looked_for_once() {
+fn turns_of_many_calls_are_looked_up_once() {
     let message = |n: usize| {
         let call = Block::ToolCall { id: format!("c-{n}").into(), name: "x".into(), arguments: Value::Nil };
         let content = vec![Block::Text(format!("said {n}").into()), call];
@@ -255,7 +255,7 @@ fn the_turns_of_many_calls_are_looked_for_once() {
 }
 
 #[test]
-fn a_failed_resolver_loses_its_own_attributes_only() {
+fn failed_resolver_loses_only_its_attributes() {
     let answered = ask("[:a :broken :after-broken :mended :nothing :unknown]", "{}");
     assert_eq!(answered.result.to_string(), "{:a 1 :mended \"so\"}");
     assert_eq!(Value::vector(answered.missing).to_string(), "[:nothing :unknown]");
@@ -269,7 +269,7 @@ fn a_failed_resolver_loses_its_own_attributes_only() {
 }
 
 #[test]
-fn rings_of_resolvers_are_cut_and_entered_where_something_is_known() {
+fn cycle_of_resolvers_is_cut_and_entered_at_known_attribute() {
     let answered = ask("[:ring/one]", "{}");
     assert_eq!(Value::vector(answered.missing).to_string(), "[:ring/one]");
     check("[:ring/one]", "{:ring/two 4}", "{:ring/one 4}");
@@ -277,7 +277,7 @@ fn rings_of_resolvers_are_cut_and_entered_where_something_is_known() {
 }
 
 #[test]
-fn recursion_goes_as_far_as_it_is_told_or_the_data_go() {
+fn recursion_stops_at_its_bound_or_end_of_data() {
     check("[:n {:tree 1}]", "{:n 9}", "{:n 9 :tree [{:n 8}]}");
     check("[:n {:tree 2}]", "{:n 9}", "{:n 9 :tree [{:n 8 :tree [{:n 7}]}]}");
     check("[:n {:tree ...}]", "{:n 3}", "{:n 3 :tree [{:n 2 :tree [{:n 1}]}]}");
@@ -302,7 +302,7 @@ fn unions_placeholders_aliases_params_and_wildcards() {
 
 /// Ways lead in rings, from a message to its id and back: whatever is asked of whatever is known comes to an end.
 #[test]
-fn any_attribute_may_be_asked_of_any_entity_and_tell_its_branch() {
+fn any_attribute_of_any_entity_can_select_a_branch() {
     let graph = edn_bridge::query::graph();
     let process = talk();
     let mut entities = BTreeSet::from(["[]".to_owned()]);
@@ -332,13 +332,13 @@ fn any_attribute_may_be_asked_of_any_entity_and_tell_its_branch() {
 }
 
 #[test]
-fn what_is_missing_in_a_list_is_named_once_with_its_way() {
+fn missing_attribute_in_list_is_named_once_with_path() {
     let answered = ask("[{:items [:unknown]}]", "{}");
     assert_eq!(Value::vector(answered.missing).to_string(), "[[:items :unknown]]");
 }
 
 #[test]
-fn an_answer_is_bounded_in_size_and_in_time() {
+fn answer_is_bounded_in_size_and_time() {
     let graph = Graph::new(&[&PART, &NOTHING]).unwrap();
     let level = Level::new(&parse("[{:items [:item :square]}]").unwrap(), &|name| graph.attr(name));
     let ask = |values, deadline| {
@@ -363,7 +363,7 @@ fn wrong_declarations_are_refused() {
 }
 
 #[test]
-fn tool_calls_are_told_from_the_messages() {
+fn tool_calls_are_derived_from_messages() {
     let answered = ask_in(
         edn_bridge::query::graph(),
         "[{:psi.agent-session/tool-lifecycle-summaries [*]} :psi.turn/tool-call-count]",

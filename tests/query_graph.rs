@@ -177,7 +177,7 @@ fn every_attribute_of_the_graph_resolves_on_a_live_session() {
 }
 
 #[test]
-fn what_a_configuration_brings_and_what_was_decided_is_told() {
+fn configuration_and_decisions_are_queryable() {
     let (_setup, mut bridge) = busy();
     let mut check = |query: &str, expected: &str| {
         let found = result(&mut bridge, query).to_string();
@@ -214,7 +214,7 @@ fn what_a_configuration_brings_and_what_was_decided_is_told() {
 }
 
 #[test]
-fn a_workflow_shows_its_status_for_as_long_as_it_runs() {
+fn workflow_shows_status_while_it_runs() {
     let (_setup, mut bridge) = live_with_workflow();
     bridge.ask("w", "command", "{:text \"/workflow waits\"}");
     let question = bridge.event("interaction/requested");
@@ -240,7 +240,7 @@ fn a_workflow_shows_its_status_for_as_long_as_it_runs() {
 /// What a query tells of a session holds together, whatever happens to the session meanwhile; and it is
 /// answered while the turn goes on.
 #[test]
-fn a_query_in_a_running_turn_reads_one_state_of_it() {
+fn query_in_running_turn_reads_one_state() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:tool-call {:name \"find\" :arguments {:glob \"*\"}}}]}] :then :repeat-last}",
     );
@@ -272,7 +272,7 @@ fn a_query_in_a_running_turn_reads_one_state_of_it() {
 }
 
 #[test]
-fn what_runs_and_waits_is_seen_granted_and_cancelled() {
+fn running_and_waiting_things_are_seen_and_acted_on() {
     let (_setup, mut bridge) = busy();
     let found = result(
         &mut bridge,
@@ -319,7 +319,7 @@ fn what_runs_and_waits_is_seen_granted_and_cancelled() {
 }
 
 #[test]
-fn a_refused_call_is_not_run_and_the_model_is_told_why() {
+fn refused_call_does_not_run_and_model_gets_reason() {
     let (_setup, mut bridge) = busy();
     let found = result(&mut bridge, "[{:psi.interaction/list [:psi.interaction/id]}]");
     let question = &found.get("psi.interaction/list").unwrap().as_slice().unwrap()[0];
@@ -347,7 +347,7 @@ fn notes_are_kept_and_removed_by_mutations() {
 }
 
 #[test]
-fn every_setting_says_where_it_came_from_and_no_secret() {
+fn every_setting_has_its_source_and_no_secret() {
     let setup =
         Setup::new().script(SCRIPT).arg("--mode").arg("read-only").env("EDN_BRIDGE_MODEL", "scripted");
     let file = setup.dir.path().join("user.edn");
@@ -391,7 +391,7 @@ fn every_setting_says_where_it_came_from_and_no_secret() {
 }
 
 #[test]
-fn every_attribute_that_the_spec_names_is_in_the_graph() {
+fn every_attribute_of_the_spec_is_in_the_graph() {
     let spec = include_str!("../spec/query.allium");
     let mut named = Vec::new();
     for word in spec.split('`').filter(|word| word.starts_with("psi.") && word.contains('/')) {
@@ -403,7 +403,7 @@ fn every_attribute_that_the_spec_names_is_in_the_graph() {
 }
 
 #[test]
-fn joins_idents_params_and_links_are_answered() {
+fn joins_idents_params_and_links_are_resolved() {
     let (_setup, mut bridge) = live();
     let found = result(&mut bridge, "[{:psi.agent-session/messages [:psi.message/role :psi.message/text]}]");
     assert_eq!(
@@ -457,7 +457,7 @@ fn joins_idents_params_and_links_are_answered() {
 }
 
 #[test]
-fn mutations_pass_the_checks_of_their_ops() {
+fn mutations_make_the_checks_of_their_ops() {
     let (_setup, mut bridge) = live();
     let found = query(
         &mut bridge,
@@ -497,7 +497,7 @@ fn mutations_pass_the_checks_of_their_ops() {
 }
 
 #[test]
-fn a_wrong_query_is_refused_with_its_place_and_a_strict_one_with_what_is_missing() {
+fn wrong_query_error_has_place_or_missing_attributes() {
     let (_setup, mut bridge) = live();
     let answer = bridge.ask("q", "query_eql", "{:query \"[:a {:b}]\"}");
     assert_eq!(answer.get("error-code").and_then(Value::as_str), Some("request/invalid-query"));
@@ -512,7 +512,7 @@ fn a_wrong_query_is_refused_with_its_place_and_a_strict_one_with_what_is_missing
 }
 
 #[test]
-fn a_plan_names_the_steps_and_a_query_shows_no_secret_handles() {
+fn plan_names_steps_and_query_shows_no_handles() {
     let (_setup, mut bridge) = live();
     let found = result(
         &mut bridge,

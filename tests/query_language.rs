@@ -19,7 +19,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_query_of_the_corpus_prints_as_it_was_written() {
+fn every_query_of_the_corpus_prints_unchanged() {
     let mut count = 0;
     for line in lines(include_str!("../grammar/corpus/eql/accept.txt")) {
         let query = parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -31,7 +31,7 @@ fn every_query_of_the_corpus_prints_as_it_was_written() {
 }
 
 #[test]
-fn every_refusal_of_the_corpus_says_where_and_what_was_expected() {
+fn every_refusal_of_the_corpus_has_place_and_expectation() {
     let mut wrong = String::new();
     let mut count = 0;
     for line in lines(include_str!("../grammar/corpus/eql/reject.txt")) {
@@ -80,14 +80,14 @@ fn sentences_of_the_grammar_are_queries() {
 }
 
 #[test]
-fn what_is_no_edn_is_refused_where_it_is_none() {
+fn invalid_edn_is_refused_at_its_place() {
     for (text, offset) in [("", 0), ("[:a", 3), ("[:a}", 3), ("[:a] :b", 5), ("[{:a}]", 4)] {
         assert_eq!(parse(text).unwrap_err().offset, offset, "{text}");
     }
 }
 
 #[test]
-fn metadata_comments_and_discarded_forms_are_no_part_of_a_query() {
+fn metadata_comments_and_discards_are_not_in_query() {
     let plain = parse("[:a {:b [:c]}]").unwrap();
     for text in ["^{:doc \"x\"} [:a {:b [:c]}]", "[:a #_:z {:b ^:m [:c]}] ; end", "[:a,\n{:b [:c]}]"] {
         assert_eq!(parse(text).unwrap(), plain, "{text}");
@@ -104,14 +104,14 @@ fn nesting_and_length_are_bounded() {
 
 proptest! {
     #[test]
-    fn any_text_is_answered_without_a_panic(text in "[\\[\\](){}:a-c/ 0-9\"*_.#^]{0,60}") {
+    fn any_query_text_is_answered_without_panic(text in "[\\[\\](){}:a-c/ 0-9\"*_.#^]{0,60}") {
         if let Err(error) = parse(&text) {
             prop_assert!(error.offset <= text.len());
         }
     }
 
     #[test]
-    fn a_query_survives_printing(query in query(4)) {
+    fn query_round_trips_through_text(query in query(4)) {
         let text = query.clone();
         let parsed: Query = parse(&text).unwrap();
         prop_assert_eq!(parsed.to_value(), edn::read_one(text.as_bytes()).unwrap().into_owned());

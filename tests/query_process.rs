@@ -56,7 +56,7 @@ fn names(of: &Owned, name: &str) -> bool {
 }
 
 #[test]
-fn a_connection_tells_who_is_at_its_other_end_and_what_was_agreed_on() {
+fn connection_shows_client_and_agreement() {
     let setup = Setup::new();
     let mut bridge = setup.serve();
     let hello = |name: &str, version: &str, features: &str| {
@@ -103,7 +103,7 @@ fn a_connection_tells_who_is_at_its_other_end_and_what_was_agreed_on() {
 }
 
 #[test]
-fn a_guest_is_known_by_name_after_its_handshake_and_a_long_name_is_cut() {
+fn guest_name_is_known_after_handshake_and_cut_if_long() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     let mut stream = UnixStream::connect(socket(&setup.state())).unwrap();
@@ -147,7 +147,7 @@ const CALL: &str = "[{(:psi.agent-session/messages {:role \"assistant\"}) [:psi.
     :psi.turn/model-ms :psi.turn/retries :psi.turn/tokens-per-second]";
 
 #[test]
-fn model_calls_and_turns_tell_how_long_they_took_also_after_a_restart() {
+fn model_call_times_survive_restart() {
     let setup = Setup::new().script(CALLS);
     let mut bridge = setup.ready();
     let nothing = "{:psi.turn/first-token-ms nil :psi.turn/model-ms nil :psi.turn/retries 0 \
@@ -270,7 +270,7 @@ fn answers_are_counted_by_op_and_errors_by_code() {
 }
 
 #[test]
-fn the_revision_of_the_configuration_grows_with_each_reload_that_succeeds() {
+fn config_revision_grows_with_each_successful_reload() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo\"}}}]} {:steps [{:delta \"a\"}]}]}",
     );
@@ -320,7 +320,7 @@ fn the_revision_of_the_configuration_grows_with_each_reload_that_succeeds() {
 }
 
 #[test]
-fn the_commands_that_a_session_has_beside_the_programs_own_are_named() {
+fn additional_slash_commands_are_named() {
     let setup = Setup::new();
     let write = |path: &str, text: &str| {
         let path = setup.project().join(".edn-bridge").join(path);
@@ -367,7 +367,7 @@ fn times(bridge: &mut Bridge) -> [i64; 3] {
 }
 
 #[test]
-fn the_time_of_a_model_call_is_the_models_and_not_that_of_a_hook_or_of_a_client_that_reads_no_more() {
+fn model_call_time_excludes_hooks_and_slow_clients() {
     // Nothing of it can be merged with what comes before: it fills an outbox.
     let pieces = "{:delta \"a\"} {:thinking \"b\"}".repeat(OUTBOX_EVENTS);
     let script = format!("{{:turns [{{:steps [{{:delta \"at once\"}}]}} {{:steps [{pieces}]}}]}}");

@@ -28,7 +28,7 @@ fn out(output: &Output) -> String {
 }
 
 #[test]
-fn forms_are_answered_in_order() {
+fn repl_answers_forms_in_order() {
     let setup = Setup::new().fixed();
     let output = repl(
         &setup,
@@ -47,7 +47,7 @@ fn forms_are_answered_in_order() {
 }
 
 #[test]
-fn names_are_looked_up_and_plans_shown() {
+fn repl_looks_up_names_and_shows_plans() {
     let setup = Setup::new();
     let output = repl(
         &setup,
@@ -67,7 +67,7 @@ fn names_are_looked_up_and_plans_shown() {
 }
 
 #[test]
-fn refusals_go_to_standard_error_and_the_exit_status() {
+fn repl_errors_set_standard_error_and_status() {
     let setup = Setup::new();
     let output = repl(&setup, "(nothing)\n]\n:doc :nothing/here\n(ping)\n");
     assert_eq!(output.status.code(), Some(1));
@@ -79,7 +79,7 @@ fn refusals_go_to_standard_error_and_the_exit_status() {
 }
 
 #[test]
-fn a_watched_query_tells_its_changes_and_events_come_beside() {
+fn watched_query_shows_changes_and_events() {
     let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hello.\"}]}]}");
     let mut command = setup.command();
     command.arg("repl").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -78,7 +78,7 @@ fn takes_part(bridge: &mut Bridge, guest: &mut Guest) {
 }
 
 #[test]
-fn a_guest_that_reads_no_more_stops_no_turn_of_many_events() {
+fn stalled_guest_stops_no_turn_of_many_events() {
     let setup = Setup::new()
         .script("{:turns [{:steps [{:echo :last-user}]}] :then :cycle}")
         .arg("--durability")
@@ -102,7 +102,7 @@ fn a_guest_that_reads_no_more_stops_no_turn_of_many_events() {
 }
 
 #[test]
-fn a_guest_that_reads_no_more_stops_no_turn_of_much_text() {
+fn stalled_guest_stops_no_turn_of_much_text() {
     const PIECE: usize = 8 * 1024;
     let pieces = 3 * 1024 * 1024 / PIECE;
     let script =
@@ -140,7 +140,7 @@ fn until_answered(bridge: &mut Bridge, guest: &mut Guest, mut look: impl FnMut(u
 }
 
 #[test]
-fn what_nobody_waits_for_is_bounded_too() {
+fn events_without_waiting_producer_are_bounded() {
     // The outcome of a slash command comes outside of any turn: nobody waits before the next.
     const COMMANDS: usize = 3 * OUTBOX_EVENTS;
     let setup = Setup::new();
@@ -178,7 +178,7 @@ fn is_welcome(path: &Path) -> bool {
 }
 
 #[test]
-fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
+fn client_that_hangs_up_unread_counts_until_gone() {
     let setup = Setup::new().script("{:turns [{:steps [{:delta \"x\"}]}]}");
     let mut bridge = setup.ready();
     let path = socket(&setup.state());
@@ -208,7 +208,7 @@ fn who_hangs_up_without_reading_counts_until_it_is_gone_and_is_gone_soon() {
 }
 
 #[test]
-fn the_end_of_input_is_seen_though_answers_pile_up() {
+fn end_of_input_is_seen_while_answers_pile_up() {
     const TEXT: usize = 1024 * 1024;
     let script = format!("{{:turns [{{:steps [{{:delta {:?}}}]}}]}}", "x".repeat(TEXT));
     let setup = Setup::new().script(&script);

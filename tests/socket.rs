@@ -20,7 +20,7 @@ use support::guest::{Guest, socket};
 use support::{Setup, text};
 
 #[test]
-fn a_guest_shares_the_session_of_the_editor() {
+fn guest_shares_session_of_editor() {
     let setup = Setup::new().script("{:turns [{:steps [{:delta \"Hello.\"}]}]}");
     let mut bridge = setup.ready();
     let path = socket(&setup.state());
@@ -42,7 +42,7 @@ fn a_guest_shares_the_session_of_the_editor() {
 }
 
 #[test]
-fn the_command_line_asks_the_running_bridge() {
+fn query_command_asks_running_bridge() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     socket(&setup.state());
@@ -82,7 +82,7 @@ fn the_command_line_asks_the_running_bridge() {
 }
 
 #[test]
-fn without_a_running_bridge_the_state_itself_is_asked() {
+fn query_command_without_bridge_reads_state() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     bridge.ask("n", "set_session_name", "{:name \"kept\"}");
@@ -109,7 +109,7 @@ fn without_a_running_bridge_the_state_itself_is_asked() {
 }
 
 #[test]
-fn a_stale_socket_is_removed_and_the_own_one_goes_with_the_process() {
+fn stale_socket_is_removed_and_own_ends_with_process() {
     let setup = Setup::new();
     let bridge = setup.serve();
     let path = socket(&setup.state());
@@ -124,7 +124,7 @@ fn a_stale_socket_is_removed_and_the_own_one_goes_with_the_process() {
 }
 
 #[test]
-fn the_end_of_the_editor_ends_its_guests() {
+fn end_of_editor_ends_guests() {
     let setup = Setup::new();
     let bridge = setup.ready();
     let mut guest = Guest::at(&socket(&setup.state()));
@@ -160,7 +160,7 @@ fn many_guests_are_served_at_once() {
 /// A turn ends while another client comes in: its message is in the history that the client is shown, or
 /// comes after it; never both, never neither.
 #[test]
-fn who_comes_in_while_turns_end_is_told_each_message_once() {
+fn guest_that_joins_sees_each_message_once() {
     let setup = Setup::new().script("{:turns [{:steps [{:delta \"a\"}]}] :then :repeat-last}");
     let mut bridge = setup.ready();
     let path = socket(&setup.state());
@@ -211,7 +211,7 @@ fn who_comes_in_while_turns_end_is_told_each_message_once() {
 }
 
 #[test]
-fn another_user_is_refused() {
+fn connection_of_other_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("only root can be another user: not run");
         return;
@@ -237,7 +237,7 @@ fn another_user_is_refused() {
 }
 
 #[test]
-fn guests_that_do_not_read_are_ended_together() {
+fn stalled_guests_are_ended_together() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     let path = socket(&setup.state());

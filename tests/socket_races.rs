@@ -86,7 +86,7 @@ fn of_two_answers_in_the_same_instant_one_counts() {
 }
 
 #[test]
-fn who_leaves_in_mid_question_leaves_it_to_the_other() {
+fn interactor_that_leaves_keeps_question_for_other() {
     let (setup, mut bridge) = bridge(ASK);
     let path = socket(&setup.state());
     let mut stays = Guest::interactor(&path);
@@ -126,7 +126,7 @@ fn who_leaves_in_mid_question_leaves_it_to_the_other() {
 }
 
 #[test]
-fn who_comes_back_in_time_is_asked_again() {
+fn interactor_that_returns_is_asked_again() {
     let setup = Setup::new().script(ASK);
     let config = setup.dir.path().join("config.edn");
     std::fs::write(&config, "{:interaction {:orphan-grace-ms 600000}}").unwrap();
@@ -151,7 +151,7 @@ fn who_comes_back_in_time_is_asked_again() {
 }
 
 #[test]
-fn one_that_does_not_read_holds_up_nobody_and_misses_nothing() {
+fn client_that_does_not_read_blocks_nobody_and_misses_nothing() {
     const DELTAS: usize = 60_000;
     let script = format!(
         "{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}} \

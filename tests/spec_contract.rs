@@ -377,7 +377,7 @@ fn says_nothing(name: &str) -> bool {
 
 /// Every topic of the catalogue is emitted by something real, with its keys.
 #[test]
-fn every_topic_comes() {
+fn every_topic_arrives() {
     let is_open = |name: &str| OPEN.iter().any(|(known, _)| *known == name);
     let rooms = [
         "events.nobody-waits",
@@ -422,7 +422,7 @@ macro_rules! live {
 
         /// No check is left out of the rooms above.
         #[test]
-        fn every_check_is_run_against_this_server() {
+        fn every_contract_check_runs_against_this_server() {
             let rooms = [$($($room),+),*];
             for check in contract::CHECKS.iter().copied().flatten() {
                 let run = rooms.iter().filter(|room| check.name.starts_with(**room)).count();

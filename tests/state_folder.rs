@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use support::{Setup, kind};
 
 #[test]
-fn all_that_is_kept_in_the_state_folder_is_closed_at_the_next_start() {
+fn state_folder_is_closed_to_others_at_next_start() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:tool-call {:name \"bash\" :arguments {:command \"cargo test --all\"}}}]} \
          {:steps [{:echo :last-user}]}] :then :repeat-last}",

@@ -65,7 +65,7 @@ impl Files for Gated {
 
 /// While a fork is written, its source and every other session are written to, and other sessions are opened.
 #[test]
-fn a_fork_holds_nobody_up_and_copies_no_more_than_its_history() {
+fn fork_blocks_nobody_and_copies_only_its_history() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Arc::new(Mutex::new(()));
     let (sender, reached) = channel();

@@ -21,7 +21,7 @@ use edn_bridge::store::{Durability, Fault, Files, Repaired, StoreError, SystemFi
 use store_support::*;
 
 #[test]
-fn a_line_cut_off_anywhere_is_removed_and_said_so() {
+fn torn_line_is_removed_and_reported() {
     let place = Place::new();
     let path = place.session("s-1", 3);
     let whole = fs::read(&path).unwrap();
@@ -52,7 +52,7 @@ fn a_line_cut_off_anywhere_is_removed_and_said_so() {
 }
 
 #[test]
-fn garbage_in_the_middle_is_passed_over_and_hides_nothing() {
+fn garbage_in_middle_is_skipped_and_hides_nothing() {
     let garbages: [&[u8]; 6] = [
         b"\x00\xff\xfe\x80",
         b"",
@@ -90,7 +90,7 @@ fn garbage_in_the_middle_is_passed_over_and_hides_nothing() {
 }
 
 #[test]
-fn a_file_without_a_whole_header_is_named_and_left_alone() {
+fn file_without_header_is_named_and_untouched() {
     let place = Place::new();
     let path = place.session("s-1", 1);
     let whole = fs::read(&path).unwrap();
@@ -112,7 +112,7 @@ fn a_file_without_a_whole_header_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_file_from_a_newer_program_is_named_and_left_alone() {
+fn file_of_newer_program_is_named_and_untouched() {
     let place = Place::new();
     let path = place.session("s-1", 1);
     let newer = fs::read_to_string(&path).unwrap().replace(":format 1", ":format 7");
@@ -126,7 +126,7 @@ fn a_file_from_a_newer_program_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_lock_names_its_holder_and_ends_with_it() {
+fn lock_names_holder_and_ends_with_it() {
     let place = Place::new();
     let path = place.session("s-1", 1);
     let first = place.store.open(&path).unwrap();
@@ -142,7 +142,7 @@ fn a_lock_names_its_holder_and_ends_with_it() {
 }
 
 #[test]
-fn a_failed_append_leaves_the_file_as_it_was_and_the_next_one_works() {
+fn failed_append_leaves_file_unchanged() {
     use {Act::*, Call::*};
     for (plan, said) in [
         (vec![(Write, Full(10))], "No space left"),
@@ -176,7 +176,7 @@ fn a_failed_append_leaves_the_file_as_it_was_and_the_next_one_works() {
 }
 
 #[test]
-fn short_writes_are_gone_on_with() {
+fn short_writes_are_continued() {
     let place = Place::new();
     for _ in 0..50 {
         place.disk.plan(Call::Write, Act::Short(7));
@@ -187,7 +187,7 @@ fn short_writes_are_gone_on_with() {
 }
 
 #[test]
-fn a_session_that_cannot_be_made_leaves_nothing_behind_and_can_be_made_later() {
+fn failed_creation_leaves_nothing_and_can_be_repeated() {
     use {Act::*, Call::*};
     for (call, act, said) in [
         (Folder, Errno(EROFS), "Read-only file system"),
@@ -214,7 +214,7 @@ fn a_session_that_cannot_be_made_leaves_nothing_behind_and_can_be_made_later() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_said_at_opening() {
+fn read_only_folder_is_reported_at_opening() {
     let place = Place::new();
     let path = place.session("s-1", 1);
     for errno in [EROFS, EACCES] {
@@ -229,7 +229,7 @@ fn a_folder_that_cannot_be_written_is_said_at_opening() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn existing_journal_is_never_overwritten() {
     let place = Place::new();
     let journal = place.store.create(header("s-1"));
     fs::create_dir_all(journal.path().parent().unwrap()).unwrap();
@@ -246,7 +246,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn full_durability_answers_after_the_sync_and_relaxed_before() {
+fn full_durability_waits_for_sync_and_relaxed_does_not() {
     for (durability, syncs) in [(Durability::Full, 1), (Durability::Relaxed, 0)] {
         let place = Place::with(durability);
         let journal = place.store.create(header("s-1"));
@@ -266,7 +266,7 @@ fn full_durability_answers_after_the_sync_and_relaxed_before() {
 }
 
 #[test]
-fn appends_that_wait_together_are_synced_together() {
+fn concurrent_appends_share_a_sync() {
     let place = Place::new();
     let path = place.session("s-1", 1);
     let journal = place.store.open(&path).unwrap().journal;
@@ -289,7 +289,7 @@ fn appends_that_wait_together_are_synced_together() {
 
 /// Random failures of every kind, with a power cut after each session: what was acknowledged is there.
 #[test]
-fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
+fn write_errors_and_power_cuts_lose_no_acknowledged_entry() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let (mut acknowledged, mut refused, mut cuts) = (0, 0, 0);
     for round in 0..150 {
@@ -352,7 +352,7 @@ fn no_schedule_of_write_errors_and_power_cuts_loses_what_was_acknowledged() {
 }
 
 #[test]
-fn a_repair_keeps_every_readable_entry_and_the_file_as_it_was() {
+fn repair_keeps_readable_entries_and_original_file() {
     let place = Place::new();
     let path = place.session("s-1", 4);
     let bytes = fs::read(&path).unwrap();
@@ -376,7 +376,7 @@ fn a_repair_keeps_every_readable_entry_and_the_file_as_it_was() {
 }
 
 #[test]
-fn a_repair_gives_a_file_its_header_back_and_sets_an_empty_one_aside() {
+fn repair_restores_header_and_sets_empty_file_aside() {
     let place = Place::new();
     place.session("s-1", 1);
     let path = place.session("s-2", 2);
@@ -396,7 +396,7 @@ fn a_repair_gives_a_file_its_header_back_and_sets_an_empty_one_aside() {
 }
 
 #[test]
-fn a_failed_repair_changes_nothing() {
+fn failed_repair_changes_nothing() {
     use {Act::*, Call::*};
     for (call, act) in [(Write, Full(9)), (Sync, Errno(EIO)), (Rename, Errno(EIO)), (Create, Errno(EROFS))] {
         let place = Place::new();
@@ -413,7 +413,7 @@ fn a_failed_repair_changes_nothing() {
 }
 
 #[test]
-fn a_fork_gets_its_name_when_all_of_it_is_on_disk() {
+fn fork_gets_its_name_once_it_is_on_disk() {
     use {Act::*, Call::*};
     let entries = chain(None, 5_000);
     for (call, act) in [(Write, Full(100)), (Sync, Errno(EIO)), (Rename, Errno(EIO)), (Create, Errno(ENOSPC))]
@@ -440,7 +440,7 @@ fn a_fork_gets_its_name_when_all_of_it_is_on_disk() {
 }
 
 #[test]
-fn line_numbers_are_right_in_a_file_that_is_read_in_parts() {
+fn line_numbers_are_right_in_file_read_in_parts() {
     let place = Place::new();
     let journal = place.store.create_with(&header("s-1"), chain(None, 20_000).into_iter()).unwrap();
     let path = journal.path().to_owned();
@@ -457,7 +457,7 @@ fn line_numbers_are_right_in_a_file_that_is_read_in_parts() {
 
 /// A session is asked for by any path. What is no session, and what stands beside it, is left alone.
 #[test]
-fn a_file_that_is_no_session_and_its_neighbours_are_left_alone() {
+fn foreign_file_and_neighbours_are_untouched() {
     let place = Place::new();
     let folder = place.folder.path();
     fs::write(folder.join("Cargo.toml"), "[package]\n").unwrap();
@@ -469,7 +469,7 @@ fn a_file_that_is_no_session_and_its_neighbours_are_left_alone() {
 }
 
 #[test]
-fn what_cannot_be_looked_into_is_not_called_empty() {
+fn unreadable_folder_is_not_reported_as_empty() {
     let place = Place::new();
     let session = "s-1".into();
     // Nothing was written yet.

@@ -50,7 +50,7 @@ fn run(setup: &Setup, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_list_shows_names_wherever_they_stand_and_follows_what_is_added() {
+fn session_list_shows_names_and_follows_appends() {
     let place = Place::new();
     let name = |id: &str, parent: &str, name: &str| {
         let body = EntryBody::Name(name.into());
@@ -99,7 +99,7 @@ fn a_list_shows_names_wherever_they_stand_and_follows_what_is_added() {
 }
 
 #[test]
-fn a_search_finds_words_of_messages_and_names_and_survives_a_lost_index() {
+fn search_finds_messages_and_names_without_index_too() {
     let place = Place::new();
     for (id, text) in [("s-1", "The Über parser fails on émigré input"), ("s-2", "parsers \"and\" lexers")]
     {
@@ -154,7 +154,7 @@ fn a_search_finds_words_of_messages_and_names_and_survives_a_lost_index() {
 }
 
 #[test]
-fn a_fork_has_the_history_up_to_the_entry_and_names_its_parent() {
+fn fork_has_history_up_to_entry_and_names_parent() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
     turn(&mut bridge, "1", "first");
@@ -207,7 +207,7 @@ fn a_fork_has_the_history_up_to_the_entry_and_names_its_parent() {
 }
 
 #[test]
-fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
+fn session_reopens_by_id_and_path_with_name_and_repairs() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
     turn(&mut bridge, "1", "hello");
@@ -241,7 +241,7 @@ fn a_session_comes_back_by_id_and_path_with_its_name_and_its_repairs() {
 }
 
 #[test]
-fn coming_into_a_long_session_costs_a_page() {
+fn resuming_long_session_sends_one_page() {
     let setup = Setup::new().script(ECHO);
     let store = Store::new(&setup.state(), Durability::Full).unwrap();
     let cwd = setup.project().canonicalize().unwrap().to_string_lossy().into();
@@ -316,7 +316,7 @@ fn coming_into_a_long_session_costs_a_page() {
 }
 
 #[test]
-fn nothing_in_a_transcript_runs_in_its_page() {
+fn exported_page_runs_nothing_of_transcript() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
     bridge.ask("n", "set_session_name", "{:name \"</title><script>alert(1)</script>\"}");
@@ -359,7 +359,7 @@ fn nothing_in_a_transcript_runs_in_its_page() {
 /// Every text of a transcript, whoever wrote it, is text in the page: there are the page's own tags, with its
 /// own attributes, and links that open a page.
 #[test]
-fn no_field_of_a_message_gets_out_of_its_place() {
+fn exported_fields_stay_in_their_elements() {
     const EVIL: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&lt;--><svg onload=x>";
     let prose = format!(
         "{EVIL}\n\n# {EVIL}\n\n- {EVIL}\n\n| {EVIL} |\n|---|\n| {EVIL} |\n\n[x](javascript:alert(1)) \
@@ -471,7 +471,7 @@ fn session_name_with_hidden_characters_is_refused() {
 }
 
 #[test]
-fn the_command_line_lists_shows_exports_and_verifies() {
+fn sessions_command_lists_shows_exports_and_verifies() {
     let setup = Setup::new().script(ECHO);
     let (status, out, _) = run(&setup, &["sessions"]);
     assert_eq!((status, out.as_str()), (0, ""), "nothing there is no error");
@@ -514,7 +514,7 @@ fn the_command_line_lists_shows_exports_and_verifies() {
 }
 
 #[test]
-fn notes_are_remembered_for_the_project_told_to_the_model_and_removed() {
+fn notes_are_kept_per_project_prompted_and_removed() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
     let mut say = |id: &str, line: &str| {
@@ -542,7 +542,7 @@ fn listed(bridge: &mut Bridge, id: &str, params: &str) -> (Vec<String>, Vec<Stri
 }
 
 #[test]
-fn resume_offers_what_a_search_over_all_projects_finds() {
+fn resume_with_text_searches_all_projects() {
     let setup = Setup::new().script(ECHO);
     let store = Store::new(&setup.state(), Durability::Full).unwrap();
     for (id, text) in [("s-1", "the needle is here"), ("s-2", "only hay")] {
@@ -582,7 +582,7 @@ fn resume_offers_what_a_search_over_all_projects_finds() {
 }
 
 #[test]
-fn a_parent_that_is_not_live_is_still_named() {
+fn parent_that_is_not_live_is_named() {
     let place = Place::new();
     let parent = Parent { session: "s-0".into(), path: Some("/x.edn".into()), entry: Some("e0".into()) };
     let with = Header { parent: Some(parent.clone()), ..header("s-1") };

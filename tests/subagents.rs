@@ -89,7 +89,7 @@ fn a_refused_envelope_is_a_typed_result_and_no_session() {
 }
 
 #[test]
-fn an_envelope_that_is_no_strict_subset_is_refused_without_a_question() {
+fn subagent_grant_must_be_strict_subset() {
     let cases = [
         (r#"{:task "x" :tools ["read" "fly"]}"#, "there is no tool \"fly\""),
         (

@@ -111,7 +111,7 @@ fn a_turn_passes_its_stages_in_order() {
 }
 
 #[test]
-fn calls_of_one_answer_run_side_by_side_and_are_answered_in_order() {
+fn calls_of_one_answer_run_in_parallel_and_keep_order() {
     // The first waits for what the second makes: one after the other, they would never end.
     let setup = yolo(
         r#"{:turns [{:steps [
@@ -150,7 +150,7 @@ fn no_more_than_four_calls_run_at_the_same_time() {
 }
 
 #[test]
-fn steering_is_delivered_after_the_running_call_and_before_the_next_model_call() {
+fn steering_arrives_between_running_call_and_next_model_call() {
     let setup = yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {ECHO}]}}"));
     let mut bridge = setup.ready();
     let turn = prompt(&mut bridge, "work");
@@ -272,7 +272,7 @@ fn an_abort_right_behind_its_prompt_finds_the_turn() {
 }
 
 #[test]
-fn what_was_said_before_an_abort_is_kept_and_the_next_turn_works() {
+fn abort_keeps_partial_answer_and_next_turn_works() {
     let setup = yolo(&format!("{{:turns [{{:steps [{{:delta \"part\"}} {{:sleep-ms 3600000}}]}} {ECHO}]}}"));
     let mut bridge = setup.ready();
     prompt(&mut bridge, "one");
@@ -308,7 +308,7 @@ fn what_was_said_for_a_turn_that_is_ended_begins_none() {
 }
 
 #[test]
-fn an_interrupt_lets_the_running_call_finish_and_hands_back_what_was_not_said() {
+fn interrupt_finishes_running_call_and_returns_steering() {
     let setup = yolo(&format!("{{:turns [{{:steps [{WAITING}]}} {{:steps [{{:delta \"never\"}}]}}]}}"));
     let mut bridge = setup.ready();
     prompt(&mut bridge, "go");
@@ -389,7 +389,7 @@ fn what_is_not_passing_or_not_wanted_is_not_tried_again() {
 }
 
 #[test]
-fn a_conversation_is_compacted_on_request_and_the_journal_keeps_it() {
+fn requested_compaction_keeps_journal() {
     let setup = yolo(
         "{:turns [{:steps [{:delta \"a\"}]} {:steps [{:delta \"b\"}]} {:steps [{:delta \"short\"}]} {:steps [{:delta \"c\"}]}]}",
     );
@@ -453,7 +453,7 @@ fn a_nearly_full_window_is_compacted_before_the_next_call() {
 }
 
 #[test]
-fn an_unknown_model_is_refused_with_its_neighbours_and_models_cycle() {
+fn unknown_model_suggests_similar_ones_and_models_cycle() {
     let setup = yolo(&format!("{{:turns [{ECHO}]}}")).env("ANTHROPIC_API_KEY", "of nobody");
     let mut bridge = setup.ready();
     let refused = bridge.ask("m", "set_model", "{:provider \"anthropic\" :model-id \"claude-sonet-4-5\"}");
@@ -621,7 +621,7 @@ fn steering_while_a_failed_call_waits_goes_with_the_next_try() {
 }
 
 #[test]
-fn what_is_said_while_the_conversation_is_compacted_is_a_turn_after_it() {
+fn message_during_compaction_becomes_next_turn() {
     let summary = "{:steps [{:sleep-ms 300} {:delta \"short\"}]}";
     let setup = yolo(&format!("{{:turns [{ECHO} {ECHO} {summary} {ECHO} {ECHO}]}}"));
     for (op, text) in [("steer", "sooner"), ("follow_up", "later")] {
@@ -640,7 +640,7 @@ fn what_is_said_while_the_conversation_is_compacted_is_a_turn_after_it() {
 }
 
 #[test]
-fn an_overflow_after_a_tool_call_is_compacted_and_the_turn_goes_on() {
+fn overflow_after_tool_call_compacts_and_turn_continues() {
     let overflow = "{:steps [{:error {:kind :context-overflow :message \"too long\"}}]}";
     let call =
         "{:steps [{:tool-call {:id \"c\" :name \"bash\" :arguments {:command \"echo once >> runs\"}}}]}";

@@ -17,7 +17,7 @@ const ECHO: &str = "{:turns [{:steps [{:echo :last-user}]}]}";
 const ENDLESS: &str = "{:turns [{:steps [{:delta \"begun\"} {:sleep-ms 3600000}]}]}";
 
 #[test]
-fn a_bad_line_is_answered_and_the_next_one_served() {
+fn bad_line_gets_error_and_next_line_is_served() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth)).into_bytes();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("invalid UTF-8 in a string", b"{:id \"\xff\xfe\" :kind :request :op \"ping\"}".to_vec()),
@@ -49,7 +49,7 @@ fn a_bad_line_is_answered_and_the_next_one_served() {
 }
 
 #[test]
-fn a_form_at_the_bounds_is_taken() {
+fn form_at_bounds_is_accepted() {
     let setup = Setup::new();
     let mut bridge = setup.serve();
     bridge.handshake();
@@ -78,7 +78,7 @@ fn a_form_at_the_bounds_is_taken() {
 }
 
 #[test]
-fn a_line_full_of_small_values_takes_and_keeps_little_more_than_its_bytes() {
+fn line_of_small_values_takes_little_memory() {
     /// The line, its values and whatever else: where each of its bytes could become a value it was 35 of them.
     const MOST: usize = 4 * MAX_LINE_BYTES;
     let setup = Setup::new();
@@ -108,7 +108,7 @@ fn a_line_full_of_small_values_takes_and_keeps_little_more_than_its_bytes() {
 }
 
 #[test]
-fn seq_counts_without_a_gap_and_unsubscribed_topics_stay_away() {
+fn seq_has_no_gap_without_unsubscribed_topics() {
     let setup = Setup::new().script("{:turns [{:steps [{:deltas 300 :of \"word \"}]}]}");
     let mut bridge = setup.serve();
     bridge.handshake();
@@ -148,7 +148,7 @@ fn seq_counts_without_a_gap_and_unsubscribed_topics_stay_away() {
 }
 
 #[test]
-fn an_abort_ends_the_turn_and_no_event_of_it_follows() {
+fn abort_ends_turn_without_later_events() {
     let setup = Setup::new().script(ENDLESS);
     let mut bridge = setup.ready();
     let answer = bridge.ask("go", "prompt", "{:message \"go\"}");
@@ -173,7 +173,7 @@ fn an_abort_ends_the_turn_and_no_event_of_it_follows() {
 }
 
 #[test]
-fn the_end_of_input_in_a_turn_keeps_what_was_said() {
+fn end_of_input_in_turn_keeps_partial_answer() {
     let setup = Setup::new().script(ENDLESS);
     let mut bridge = setup.ready();
     bridge.ask("go", "prompt", "{:message \"go\"}");
@@ -188,7 +188,7 @@ fn the_end_of_input_in_a_turn_keeps_what_was_said() {
 }
 
 #[test]
-fn the_end_of_input_in_a_line_is_answered() {
+fn end_of_input_in_line_gets_error() {
     let setup = Setup::new();
     let mut bridge = setup.serve();
     bridge.handshake();
@@ -216,7 +216,7 @@ fn requests_before_the_end_of_input_are_all_answered() {
 }
 
 #[test]
-fn a_client_that_no_longer_reads_ends_the_bridge() {
+fn closed_client_output_ends_bridge() {
     let setup = Setup::new().script(ENDLESS);
     let mut child = setup
         .command()
@@ -236,7 +236,7 @@ fn a_client_that_no_longer_reads_ends_the_bridge() {
 }
 
 #[test]
-fn nothing_but_frames_is_on_standard_output_even_at_the_loudest_log() {
+fn standard_output_has_only_frames_at_any_log_level() {
     let setup = Setup::new().script(ECHO).arg("--log").arg("trace");
     let mut bridge = setup.ready();
     bridge.ask("p", "prompt", "{:message \"hello\"}");
@@ -249,7 +249,7 @@ fn nothing_but_frames_is_on_standard_output_even_at_the_loudest_log() {
 }
 
 #[test]
-fn a_model_that_is_not_there_is_told_and_never_made_up() {
+fn missing_model_gives_error_not_an_answer() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     bridge.ask("p", "prompt", "{:message \"hello\"}");
@@ -262,7 +262,7 @@ fn a_model_that_is_not_there_is_told_and_never_made_up() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_written_is_told_and_the_bridge_goes_on() {
+fn read_only_state_folder_is_reported_and_bridge_runs() {
     let setup = Setup::new().script(ECHO);
     // A file where the folder should be: no permission can change that.
     std::fs::write(setup.state(), "in the way").unwrap();
@@ -308,7 +308,7 @@ fn every_payload_has_the_keys_of_the_catalogue() {
 }
 
 #[test]
-fn a_prompt_with_the_same_idempotency_key_starts_one_turn() {
+fn repeated_idempotency_key_starts_one_turn() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.ready();
     let first = bridge.ask("a", "prompt", "{:message \"once\" :idempotency-key \"k\"}");
@@ -320,7 +320,7 @@ fn a_prompt_with_the_same_idempotency_key_starts_one_turn() {
 }
 
 #[test]
-fn a_slash_command_on_the_command_line_prints_its_outcome() {
+fn slash_command_on_command_line_prints_outcome() {
     let run = |text: &str| Setup::new().script(ECHO).command().args(["prompt", text]).output().unwrap();
     let help = run("/help");
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("/thinking"), "{help:?}");
@@ -331,7 +331,7 @@ fn a_slash_command_on_the_command_line_prints_its_outcome() {
 }
 
 #[test]
-fn sessions_that_nobody_uses_are_put_away_and_come_back_as_they_were() {
+fn unused_sessions_are_unloaded_and_come_back_unchanged() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:echo :last-user}]} {:steps [{:delta \"begun\"} {:sleep-ms 3600000}]} \
          {:steps [{:echo :last-user}]}]}",

@@ -62,7 +62,7 @@ fn known(error: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_keys_are_those_of_the_readers() {
+fn grammar_keys_match_readers() {
     let stages = grammar::parse(WORKFLOW);
     let keys = |names: &[&str]| names.iter().flat_map(|name| stages.keys(name)).collect::<BTreeSet<_>>();
     let next = BTreeSet::from([":next".to_owned()]);

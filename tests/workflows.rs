@@ -48,7 +48,7 @@ fn call(name: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn stages_follow_each_other_by_their_outcomes() {
+fn outcomes_determine_next_stage() {
     let script = format!(
         "{{:turns [{} {} {{:steps [{{:delta \"said\"}}]}}]}}",
         call("complete-stage", r#"{:outcome "fly"}"#),
@@ -87,7 +87,7 @@ fn stages_follow_each_other_by_their_outcomes() {
 }
 
 #[test]
-fn an_attempt_that_does_not_hold_is_made_again_with_what_was_wrong() {
+fn failed_attempt_is_repeated_with_reason() {
     let script = format!(
         "{{:turns [{{:steps [{{:delta \"no\"}}]}} {} {{:steps [{{:delta \"done\"}}]}} {{:steps [{{:echo :last-user}}]}}]}}",
         call("bash", r#"{:command "touch fixed"}"#)
@@ -115,7 +115,7 @@ fn an_attempt_that_does_not_hold_is_made_again_with_what_was_wrong() {
 }
 
 #[test]
-fn a_turn_cap_is_an_end_like_any_other() {
+fn turn_cap_ends_act_normally() {
     let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "echo x >> calls"}"#));
     let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["bash"] :turn-cap 3}]}"#);
     let mut bridge = setup.interactor();
@@ -127,7 +127,7 @@ fn a_turn_cap_is_an_end_like_any_other() {
 }
 
 #[test]
-fn a_closed_gate_skips_its_stage() {
+fn closed_gate_skips_stage() {
     let workflow = r#"{:stages [{:id :a :body "x" :gate [{:confirm "Really?"}] :interaction-timeout-ms 200
                                 :next {:done :b, :skipped :b}}
                                {:id :b :body "x" :gate [{:command "test -e open"}]}]}"#;
@@ -148,7 +148,7 @@ fn a_closed_gate_skips_its_stage() {
 }
 
 #[test]
-fn a_group_works_side_by_side_and_is_joined() {
+fn group_runs_in_parallel_and_is_joined() {
     let script = format!(
         "{{:turns [{} {} {} {}]}}",
         call("complete-stage", r#"{:findings ["f"]}"#),
@@ -174,7 +174,7 @@ fn a_group_works_side_by_side_and_is_joined() {
 }
 
 #[test]
-fn one_that_fails_ends_its_group() {
+fn failed_sibling_ends_group() {
     let slow = call("bash", r#"{:command "touch began; while [ ! -e never ]; do sleep 0.01; done"}"#);
     let script = format!("{{:turns [{slow} {slow}]}}");
     let setup = with(
@@ -192,7 +192,7 @@ fn one_that_fails_ends_its_group() {
 }
 
 #[test]
-fn the_command_decides_whether_a_test_is_fixed() {
+fn fix_test_ends_when_command_succeeds() {
     let script = format!(
         "{{:turns [{} {} {} {} {}]}}",
         call("complete-stage", r#"{:outcome "found" :cause "a.txt:1"}"#),
@@ -217,7 +217,7 @@ fn the_command_decides_whether_a_test_is_fixed() {
 }
 
 #[test]
-fn a_grant_is_for_one_call_and_no_other() {
+fn grant_covers_one_call_only() {
     let write = call("write", r#"{:path "out" :content "1"}"#);
     let other = call("write", r#"{:path "out" :content "2"}"#);
     let text = "{:steps [{:delta \"end\"}]}";
@@ -299,7 +299,7 @@ fn grant_one_of_two(bridge: &mut Bridge) -> [String; 2] {
 }
 
 #[test]
-fn a_grant_is_not_for_a_call_beside_it() {
+fn grant_does_not_cover_parallel_call() {
     let twice = r#"{:steps [{:tool-call {:name "bash" :arguments {:command "echo x >> out"}}}
                             {:tool-call {:name "bash" :arguments {:command "echo x >> out"}}}]}"#;
     let setup = with(&format!("{{:turns [{twice}]}}"), r#"{:stages [{:id :a :body "x" :turn-cap 1}]}"#);
@@ -312,7 +312,7 @@ fn a_grant_is_not_for_a_call_beside_it() {
 }
 
 #[test]
-fn a_grant_is_not_for_a_sibling_that_runs_at_the_same_time() {
+fn grant_does_not_cover_sibling_stage() {
     let script = format!("{{:turns [{}] :then :repeat-last}}", call("bash", r#"{:command "echo x >> out"}"#));
     let setup = with(
         &script,
@@ -327,7 +327,7 @@ fn a_grant_is_not_for_a_sibling_that_runs_at_the_same_time() {
 }
 
 #[test]
-fn a_grant_does_not_survive_a_restart() {
+fn grant_does_not_survive_restart() {
     let write = call("bash", r#"{:command "echo x >> out; while [ ! -e never ]; do sleep 0.01; done"}"#);
     let setup = with(
         &format!("{{:turns [{write}] :then :repeat-last}}"),
@@ -365,7 +365,7 @@ fn a_grant_does_not_survive_a_restart() {
 }
 
 #[test]
-fn a_guards_deny_wins_over_a_grant_and_a_deferred_one_is_none() {
+fn guard_deny_overrides_grant_and_deferred_is_no_grant() {
     let script = format!(
         "{{:turns [{} {}]}}",
         call("write", r#"{:path "out" :content "1"}"#),
@@ -393,7 +393,7 @@ fn a_guards_deny_wins_over_a_grant_and_a_deferred_one_is_none() {
 }
 
 #[test]
-fn a_grant_is_denied_where_nobody_is_there() {
+fn grant_without_interactor_is_denied() {
     let script = format!(
         "{{:turns [{} {{:steps [{{:delta \"end\"}}]}}]}}",
         call("write", r#"{:path "out" :content "1"}"#)
@@ -409,7 +409,7 @@ fn a_grant_is_denied_where_nobody_is_there() {
 }
 
 #[test]
-fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
+fn interrupted_run_is_reported_and_resumes_on_request() {
     let write = call("write", r#"{:path "out" :content "1"}"#);
     let script = format!("{{:turns [{} {write}]}}", call("complete-stage", r#"{:summary "found it"}"#));
     let workflow = r#"{:stages [{:id :a :body "x" :completion {:summary :string} :assert [{:command "echo x >> a"}]}
@@ -446,7 +446,7 @@ fn a_run_that_a_crash_cut_off_is_known_and_goes_on_when_asked() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said_with_its_place() {
+fn unusable_workflow_is_reported_with_place() {
     let setup = with("{:turns [{:steps []}]}", "{:stages\n [{:id :a :body \"x\"\n   :tool []}]}");
     let mut bridge = setup.interactor();
     let told = start(&mut bridge, "/workflow w");
@@ -459,7 +459,7 @@ fn what_cannot_be_run_is_said_with_its_place() {
 }
 
 #[test]
-fn a_run_is_aborted_with_its_turn() {
+fn run_is_aborted_with_its_turn() {
     let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "touch began; sleep 1000"}"#));
     let setup = with(&script, r#"{:stages [{:id :a :body "x" :tools ["bash"]} {:id :b :body "x"}]}"#);
     let mut bridge = setup.interactor();

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_conversation_is_cut_before_the_users_last_message_when_asked_to() {
+    fn requested_compaction_cuts_before_last_user_message() {
         let short = [message(Role::User, "a"), message(Role::Assistant, "b"), message(Role::User, "c")];
         assert_eq!(cut(&short, 8000), None);
         assert_eq!(cut_as_asked(&short, 8000), Some(2));

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_subscribed_to_other_topics_waits_for_the_turn_all_the_same() {
+    async fn subscriber_of_other_topics_still_waits_for_turn() {
         let (slow, other) = (Slow::new(true), Slow::wanting(&[Topic::AssistantMessage], false));
         assert_eq!(after_an_event(&hub(&[&slow, &other])).await, SLOW_CLIENT);
         assert!(slow.is_behind());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_one_of_two_that_are_full_reads_again_the_other_is_left_behind() {
+    async fn other_full_client_falls_behind_when_one_reads_again() {
         let (one, other) = (Slow::new(true), Slow::new(true));
         let hub = hub(&[&one, &other]);
         let room = async {

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_that_is_of_no_use_ends_the_taking_of_connections() {
+    fn only_unusable_socket_ends_accept_loop() {
         for (errno, expected) in [
             (Errno::INTR, After::Next),
             (Errno::CONNABORTED, After::Next),

@@ -6,7 +6,7 @@ use crate::support::guest::{Guest, socket};
 use crate::support::{Bridge, Setup, accept, at, data, end_of_turn, is_event, kind, text};
 
 #[test]
-fn pauses_and_order_do_not_hang_on_the_time_of_day() {
+fn pauses_and_order_do_not_depend_on_time_of_day() {
     // Time stands still, which is the most that a clock can be put back.
     let setup = Setup::new().fixed().script(
         "{:turns [{:steps [{:error {:kind :overloaded :message \"full\" :retry-after-ms 50}}]} \
@@ -46,7 +46,7 @@ fn texts(bridge: &mut Bridge, params: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_conversation_keeps_its_order_however_the_clock_jumps_also_after_a_restart() {
+fn conversation_keeps_order_when_clock_jumps() {
     let setup = jumping("{:turns [{:steps [{:echo :last-user}]}] :then :repeat-last}");
     let mut bridge = setup.ready();
     let told: Vec<String> = (0..40).map(|n| format!("message {n}")).collect();
@@ -94,7 +94,7 @@ fn a_conversation_keeps_its_order_however_the_clock_jumps_also_after_a_restart()
 }
 
 #[test]
-fn retries_time_outs_questions_and_jobs_wait_as_long_as_they_should_however_the_clock_jumps() {
+fn waits_keep_their_length_when_clock_jumps() {
     let setup = jumping(
         "{:turns [{:steps [{:error {:kind :overloaded :message \"full\" :retry-after-ms 50}}]} \
          {:steps [{:tool-call {:name \"bash\" :arguments {:command \"sleep 3600\" :timeout-seconds 1}}}]} \
@@ -113,7 +113,7 @@ fn retries_time_outs_questions_and_jobs_wait_as_long_as_they_should_however_the_
 }
 
 #[test]
-fn what_a_model_call_took_is_told_right_however_the_clock_jumps() {
+fn model_call_times_are_right_when_clock_jumps() {
     let setup = jumping("{:turns [{:steps [{:sleep-ms 50} {:delta \"x\"}]}] :then :repeat-last}");
     let mut bridge = setup.ready();
     for _ in 0..3 {

@@ -43,7 +43,7 @@ fn listening(bridge: &mut Bridge) {
 }
 
 #[test]
-fn more_sessions_are_used_than_there_are_descriptors_for() {
+fn more_sessions_than_descriptors_are_usable() {
     for durability in ["full", "relaxed"] {
         let setup = Setup::new().script(ECHO).arg("--durability").arg(durability);
         let mut bridge = limited(&setup, "ulimit -n 64");
@@ -64,7 +64,7 @@ fn more_sessions_are_used_than_there_are_descriptors_for() {
 }
 
 #[test]
-fn a_session_at_rest_lets_go_of_its_files_for_one_that_needs_them() {
+fn idle_session_closes_files_for_active_one() {
     for durability in ["full", "relaxed"] {
         let setup = Setup::new().script(ECHO).arg("--durability").arg(durability);
         let mut bridge = limited(&setup, "ulimit -n 48");
@@ -108,7 +108,7 @@ fn free(bridge: &Bridge) -> u64 {
 }
 
 #[test]
-fn no_list_of_sessions_is_short_for_want_of_descriptors() {
+fn session_list_without_descriptors_is_never_short() {
     let setup = Setup::new().script(ECHO);
     let begin = || {
         let mut bridge = limited(&setup, "ulimit -n 48");
@@ -173,7 +173,7 @@ fn in_the_index(setup: &Setup) -> u32 {
 }
 
 #[test]
-fn the_soft_limit_is_raised_for_the_bridge_and_not_for_what_it_starts() {
+fn soft_limit_is_raised_for_bridge_but_not_its_children() {
     let setup = Setup::new().script(ECHO);
     let config = setup.dir.path().join("config.edn");
     // Each waits for the limit that the shell was given, which it gets right after its start.
@@ -202,7 +202,7 @@ fn the_soft_limit_is_raised_for_the_bridge_and_not_for_what_it_starts() {
 }
 
 #[test]
-fn without_descriptors_the_editor_is_served_and_guests_come_in_when_there_are_some_again() {
+fn guests_connect_again_once_descriptors_are_free() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = limited(&setup, "ulimit -n 40");
     bridge.handshake();
@@ -251,7 +251,7 @@ fn without_descriptors_the_editor_is_served_and_guests_come_in_when_there_are_so
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_hung_up_on() {
+fn one_client_too_many_gets_error_and_hang_up() {
     let setup = Setup::new().script(ECHO);
     let mut bridge = setup.serve();
     bridge.handshake();

@@ -7,7 +7,7 @@ use crate::support::{self, Bridge, Setup, accept, at, code, data, end_of_turn, i
 use crate::{ECHO, journal, limited, stop_reason};
 
 #[test]
-fn a_disk_that_is_full_is_told_and_what_was_acknowledged_is_kept() {
+fn full_disk_is_reported_and_keeps_acknowledged_entries() {
     let setup = Setup::new().script(ECHO);
     // No file may grow beyond this, which a process meets as it meets a full disk.
     let mut bridge = limited(&setup, "ulimit -f 64");
@@ -88,7 +88,7 @@ fn idle(bridge: &mut Bridge) {
 }
 
 #[test]
-fn a_disk_that_is_full_for_real_costs_what_cannot_be_kept_and_nothing_else() {
+fn really_full_disk_loses_only_new_data() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:echo :last-user}]} \
          {:steps [{:tool-call {:name \"bash\" :arguments {:command \"echo ran > ran\"}}}]} \

@@ -26,7 +26,7 @@ fn tools_process(bridge: &Bridge) -> String {
 }
 
 #[test]
-fn a_signal_in_a_tool_ends_the_tool_and_at_a_question_withdraws_it() {
+fn signal_ends_tool_and_withdraws_question() {
     let setup = Setup::new().script(TOOL).arg("--yolo");
     let mut bridge = setup.ready();
     bridge.ask("p", "prompt", "{:message \"go\"}");
@@ -91,7 +91,7 @@ fn until_full(child: &Child) {
 }
 
 #[test]
-fn a_second_signal_ends_what_the_first_one_waits_for() {
+fn second_signal_ends_process_at_once() {
     let setup = Setup::new().script(FLOOD);
     let (mut child, _unread) = stuck(&setup);
     let pid = Pid::from_child(&child);
@@ -122,7 +122,7 @@ fn a_second_signal_ends_what_the_first_one_waits_for() {
 }
 
 #[test]
-fn an_output_that_nobody_reads_any_more_is_the_end_of_input_too() {
+fn closed_output_ends_process_like_closed_input() {
     let setup = Setup::new().script(FLOOD);
     let (mut child, unread) = stuck(&setup);
     drop(unread);
@@ -140,7 +140,7 @@ fn an_output_that_nobody_reads_any_more_is_the_end_of_input_too() {
 }
 
 #[test]
-fn a_standard_error_whose_reader_is_gone_ends_nothing() {
+fn closed_standard_error_has_no_effect() {
     let setup = Setup::new().script(ECHO).arg("--log").arg("trace");
     let (reader, errors) = rustix::pipe::pipe().unwrap();
     drop(reader);
@@ -171,7 +171,7 @@ fn peak(child: &Child) -> u64 {
 }
 
 #[test]
-fn a_reader_of_a_byte_at_a_time_costs_bounded_memory_and_is_told_all_of_the_text() {
+fn byte_wise_reader_gets_all_text_in_bounded_memory() {
     let setup = Setup::new().script(FLOOD);
     let (mut child, mut lines) = stuck(&setup);
     let before = peak(&child);

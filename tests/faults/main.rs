@@ -57,7 +57,7 @@ fn alive(pid: &str) -> bool {
 }
 
 #[test]
-fn a_signal_that_asks_for_the_end_ends_the_turn_keeps_it_and_says_which_it_was() {
+fn signal_aborts_and_keeps_turn_and_sets_status() {
     for (which, number) in [(Signal::TERM, 15), (Signal::HUP, 1), (Signal::INT, 2)] {
         let setup = Setup::new().script(ENDLESS);
         let mut bridge = setup.ready();
@@ -73,7 +73,7 @@ fn a_signal_that_asks_for_the_end_ends_the_turn_keeps_it_and_says_which_it_was()
 }
 
 #[test]
-fn a_signal_before_the_handshake_ends_the_process_too() {
+fn signal_before_handshake_ends_process() {
     let setup = Setup::new();
     let mut bridge = setup.serve();
     // An answer shows that it has begun to listen for signals at all.
@@ -85,7 +85,7 @@ fn a_signal_before_the_handshake_ends_the_process_too() {
 }
 
 #[test]
-fn a_signal_for_a_pipe_that_broke_elsewhere_ends_nothing() {
+fn signal_for_broken_pipe_has_no_effect() {
     let setup = Setup::new();
     let mut bridge = setup.ready();
     signal(&bridge, Signal::PIPE);
@@ -93,7 +93,7 @@ fn a_signal_for_a_pipe_that_broke_elsewhere_ends_nothing() {
 }
 
 #[test]
-fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+fn unread_standard_error_blocks_nothing() {
     use rustix::fs::{OFlags, fcntl_setfl};
     let setup = Setup::new().script(ECHO).arg("--log").arg("trace");
     // A pipe that is full from the start, held open and never read.
@@ -144,7 +144,7 @@ fn limited(setup: &Setup, limits: &str) -> Bridge {
 }
 
 #[test]
-fn a_folder_whose_name_is_no_text_is_refused_at_the_start() {
+fn folder_with_non_utf8_name_is_refused_at_start() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt as _;
     let dir = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn fault_page_names_tests_that_exist() {
 }
 
 #[test]
-fn what_was_open_to_other_users_is_closed_before_anything_is_written() {
+fn files_open_to_others_are_closed_before_first_write() {
     use std::os::unix::fs::PermissionsExt as _;
     let setup = Setup::new().script(ECHO);
     let open = |path: &Path| {

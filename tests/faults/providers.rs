@@ -7,7 +7,7 @@ use crate::support::server::{Answer, End, Server};
 use crate::support::{Setup, at, data, end_of_turn, kind};
 
 #[test]
-fn a_provider_that_dies_in_mid_answer_ends_the_turn_with_what_was_said_and_the_next_one_works() {
+fn dying_provider_ends_turn_and_keeps_partial_answer() {
     let setup = Setup::new().script(
         "{:turns [{:steps [{:delta \"half\"} {:error {:kind :dropped :message \"the connection broke\"}}]} \
          {:steps [{:delta \"whole\"}]}]}",
@@ -23,7 +23,7 @@ fn a_provider_that_dies_in_mid_answer_ends_the_turn_with_what_was_said_and_the_n
 }
 
 #[test]
-fn a_provider_that_streams_for_ever_is_ended_at_the_bound_or_by_an_abort() {
+fn endless_answer_is_cut_at_bound_or_by_abort() {
     // The second says so little at a time that only an abort ends it soon.
     let fast = "{:deltas 100000000 :of \"0123456789012345678901234567890123456789\"}";
     let slow = "{:delta \"x\"} {:sleep-ms 20} ".repeat(1000) + "{:sleep-ms 3600000}";
@@ -52,7 +52,7 @@ fn a_provider_that_streams_for_ever_is_ended_at_the_bound_or_by_an_abort() {
 }
 
 #[test]
-fn thinking_and_arguments_of_calls_are_bounded_as_the_text_is() {
+fn thinking_and_arguments_share_bound_of_text() {
     // Each in pieces that are far below the bound by themselves.
     let piece = "x".repeat(1024 * 1024);
     let thinking = format!("{{:thinking {piece:?}}}").repeat(5);
@@ -78,7 +78,7 @@ fn thinking_and_arguments_of_calls_are_bounded_as_the_text_is() {
 }
 
 #[test]
-fn a_server_that_sends_for_ever_and_says_nothing_is_given_up() {
+fn endless_stream_without_content_is_given_up() {
     let comment = ": still at it\n\n".repeat(4096);
     let empty = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n".repeat(1024);
     let call = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"type\":\"function\",\

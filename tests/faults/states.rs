@@ -217,7 +217,7 @@ fn process(frame: &str) -> String {
 }
 
 #[test]
-fn the_end_of_input_ends_the_process_in_every_state() {
+fn end_of_input_ends_process_in_every_state() {
     for State { name, setup, reach } in STATES {
         let setup = setup();
         let mut bridge = setup.serve();
@@ -241,7 +241,7 @@ fn the_end_of_input_ends_the_process_in_every_state() {
 }
 
 #[test]
-fn the_end_of_input_ends_a_login_that_waits_for_a_browser() {
+fn end_of_input_ends_login_that_waits_for_browser() {
     let server = Server::new([Answer::events("").end(End::Silent)]);
     let setup = configured(
         plain(ECHO),
@@ -263,7 +263,7 @@ fn the_end_of_input_ends_a_login_that_waits_for_a_browser() {
 }
 
 #[test]
-fn the_end_of_the_editors_input_ends_what_guests_began() {
+fn end_of_editor_input_ends_turns_of_guests() {
     let setup = plain("{:turns [{:steps [{:delta \"begun\"} {:sleep-ms 3600000}]}] :then :repeat-last}");
     let mut bridge = setup.serve();
     begin(&mut bridge);

@@ -23,7 +23,7 @@ fn bridge(server: &Server, api: &str, model: &str) -> Setup {
 }
 
 #[test]
-fn a_turn_with_a_tool_goes_there_and_back_on_every_protocol() {
+fn turn_with_tool_works_on_every_protocol() {
     for (api, stream) in STREAMS {
         let server =
             Server::new([Answer::events(stream).cut(7), Answer::events(words(api, "It says hello."))]);
@@ -91,7 +91,7 @@ fn a_turn_with_a_tool_goes_there_and_back_on_every_protocol() {
 }
 
 #[test]
-fn an_image_that_is_read_is_shown_to_the_model() {
+fn image_from_read_reaches_the_model() {
     let call = r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"read","arguments":"{\"path\":\"a.png\"}"}}]},"finish_reason":"tool_calls"}]}"#;
     let server = Server::new([
         Answer::events(format!("{call}\n\ndata: [DONE]\n\n")),
@@ -113,7 +113,7 @@ fn an_image_that_is_read_is_shown_to_the_model() {
 }
 
 #[test]
-fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
+fn temporary_failure_is_retried_and_partial_answer_kept() {
     let server = Server::new([
         Answer::json(429, r#"{"error":{"message":"Slow down","type":"rate_limit_exceeded"}}"#)
             .with("retry-after-ms", "20"),
@@ -144,7 +144,7 @@ fn what_passes_is_tried_again_and_what_was_half_said_is_kept() {
 }
 
 #[test]
-fn an_overflow_is_answered_with_a_compaction() {
+fn context_overflow_causes_compaction() {
     let long = "word ".repeat(30_000);
     let server = Server::new([
         Answer::events(words("openai", &long)),
@@ -167,7 +167,7 @@ fn an_overflow_is_answered_with_a_compaction() {
 }
 
 #[test]
-fn an_abort_ends_the_call_at_the_server() {
+fn abort_ends_call_at_server() {
     let start = words("openai", "half")
         .split("data: {\"choices\":[{\"index\":0,\"delta\":{}")
         .next()
@@ -184,7 +184,7 @@ fn an_abort_ends_the_call_at_the_server() {
 }
 
 #[test]
-fn models_are_usable_where_there_is_a_key() {
+fn models_with_key_are_usable() {
     let usable = |bridge: &mut Bridge| {
         let answer = bridge.ask("m", "get_available_models", "{}");
         let models = at(&answer, &["data", "models"]).and_then(|models| models.as_slice()).unwrap().to_vec();
@@ -239,7 +239,7 @@ fn models_are_usable_where_there_is_a_key() {
 }
 
 #[test]
-fn thinking_levels_come_round_as_the_model_has_them() {
+fn thinking_levels_cycle_through_those_of_model() {
     let server = Server::new([]);
     let mut bridge = bridge(&server, "openai", ":thinking [:minimal :high]").ready();
     let mut seen = Vec::new();
