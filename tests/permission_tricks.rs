@@ -15,7 +15,9 @@ mod support;
 
 use std::os::unix::fs::symlink;
 
-use edn_bridge::value::Owned;
+use edn_bridge::message::Mode;
+use edn_bridge::tool::permission::{self, Access, Ground, Rule, Verdict};
+use edn_bridge::value::{Owned, Value};
 use support::{Bridge, Setup, at, is_event, text};
 
 /// A bridge whose model makes one call and then ends, with a frontend that answers questions.
@@ -374,4 +376,41 @@ fn a_link_that_is_made_while_the_person_thinks_is_not_followed() {
     let result = bridge.event("tool/result");
     assert!(data(&result, &["result-text"]).contains("leads elsewhere"), "{result}");
     assert!(!outside.join("new.txt").exists());
+}
+
+/// The rule that is suggested for a command, and what comes of another one where that rule holds.
+fn after(approved: &str, then: &str) -> (Rule, &'static str) {
+    let ground = Ground::from(std::path::Path::new("/w"));
+    let run = |command: &str| Access::Run(command.to_owned());
+    let verdict = permission::judge(Mode::Ask, &[], &ground, "bash", &run(approved));
+    let Verdict::Ask(Some(rule)) = verdict else { panic!("{approved}: {verdict:?}") };
+    match permission::judge(Mode::Ask, std::slice::from_ref(&rule), &ground, "bash", &run(then)) {
+        Verdict::Allow => (rule, "run"),
+        Verdict::Ask(_) => (rule, "ask"),
+        Verdict::Deny(_) => (rule, "deny"),
+    }
+}
+
+#[test]
+fn a_suggested_rule_allows_its_program_and_no_other() {
+    let table = edn_bridge::edn::read_one(include_bytes!("permission/pairs.edn")).unwrap();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for (group, expected) in [("asks", "ask"), ("runs", "run")] {
+        for row in table.get(group).and_then(Value::as_slice).unwrap() {
+            let row: Vec<&str> = row.as_slice().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect();
+            let (rule, same) = after(row[0], row[0]);
+            assert_eq!(same, "run", "what was approved runs: {}: {}", row[0], rule.to_value());
+            for then in &row[1..] {
+                count += 1;
+                let (_, found) = after(row[0], then);
+                println!("{:42}{then:?}  {found}", row[0]);
+                if found != expected {
+                    wrong.push(format!("{} by {}: {then}: {found}, not {expected}", row[0], rule.to_value()));
+                }
+            }
+        }
+    }
+    println!("{count} pairs");
+    assert!(wrong.is_empty(), "{} of {count} pairs:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 500, "{count} pairs");
 }

@@ -140,6 +140,51 @@ fn a_call_outside_the_envelope_is_asked_about_and_labelled() {
 }
 
 #[test]
+fn a_subagent_asks_before_it_leaves_the_workspace() {
+    // What is free within what was agreed to, and what is asked about all the same.
+    let calls = [
+        (r#"{:name "write" :arguments {:path "a.txt" :content "x"}}"#, "run"),
+        (r#"{:name "bash" :arguments {:command "touch b.txt"}}"#, "run"),
+        (r#"{:name "bash" :arguments {:command "cargo publish"}}"#, "ask"),
+        (r#"{:name "write" :arguments {:path "../outside.txt" :content "x"}}"#, "ask"),
+        (r#"{:name "write" :arguments {:path ".git/hooks/pre-commit" :content "x"}}"#, "ask"),
+        (r#"{:name "write" :arguments {:path ".edn-bridge/config.edn" :content "{:mode :yolo}"}}"#, "ask"),
+        (r#"{:name "read" :arguments {:path "../secret.txt"}}"#, "ask"),
+    ];
+    let turns: String =
+        calls.iter().map(|(call, _)| format!("{{:steps [{{:tool-call {call}}}]}} ")).collect();
+    let script = format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"delegate\" :arguments {{:task \"tidy\" :tools [\"read\" \"write\" \"bash\"]}}}}}}]}}
+                  {turns} {{:steps [{{:delta \"end\"}}]}}]}}"
+    );
+    for mode in ["ask", "accept-edits"] {
+        let setup = Setup::new().script(&script).arg("--mode").arg(mode);
+        let config = setup.dir.path().join("config.edn");
+        let rules = r#"{:permissions {:rules [{:decision :ask :tool "bash" :command "cargo publish"}]}}"#;
+        std::fs::write(&config, rules).unwrap();
+        std::fs::write(setup.dir.path().join("secret.txt"), "TOPSECRET").unwrap();
+        let setup = setup.arg("--config").arg(config.to_str().unwrap());
+        let mut bridge = setup.interactor();
+        go(&mut bridge);
+        let envelope = bridge.event("interaction/requested");
+        accept(&mut bridge, &envelope, ":value {:outcome \"approve\"}");
+        for (call, _) in calls.iter().filter(|(_, expected)| *expected == "ask") {
+            let question = bridge.event("interaction/requested");
+            assert_eq!(data(&question, "kind"), "approve", "{mode}: {call}\n{question}");
+            let shown = payload(&question, "command").or(payload(&question, "paths")).unwrap().to_string();
+            let name = shown.trim_matches(['[', ']', '"']).rsplit('/').next().unwrap().to_owned();
+            assert!(call.contains(&name), "{mode}: {call}\n{question}");
+            accept(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"no\"");
+        }
+        end_of_turn(&mut bridge);
+        let project = setup.project();
+        assert!(project.join("a.txt").exists() && project.join("b.txt").exists());
+        assert!(!setup.dir.path().join("outside.txt").exists() && !project.join(".git").exists());
+        assert!(!bridge.told().contains("TOPSECRET"));
+    }
+}
+
+#[test]
 fn subagents_side_by_side_ask_one_at_a_time() {
     let call = |id: &str| {
         format!(

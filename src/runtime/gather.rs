@@ -66,12 +66,14 @@ impl Live {
         let (facts, rules) =
             (self.facts().clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
         let stop = self.handle.stoppable();
+        let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
             let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+            let ground = shared.ground(&cwd);
             let may_read = |path: &Path| {
                 let access = Access::Read(path.to_owned());
-                match permission::judge(facts.mode, &rules, &cwd, "read", &access) {
+                match permission::judge(facts.mode, &rules, &ground, "read", &access) {
                     Verdict::Allow => Ok(()),
                     Verdict::Deny(reason) => Err(reason),
                     Verdict::Ask(_) => {

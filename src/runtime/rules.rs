@@ -17,8 +17,11 @@ use crate::runtime::Shared;
 use crate::runtime::mailbox::Handle;
 use crate::session::{ApiError, Reach};
 use crate::tool::glob;
-use crate::tool::permission::{Decision, Rule};
+use crate::tool::permission::{self, Decision, Ground, Rule};
 use crate::value::{Map, Value};
+
+/// The form of a kept rule. Those of a form before it are looked at again.
+const FORM: i64 = 2;
 
 /// The file of kept rules: a line for each, with the workspace that it holds in.
 fn path(state_dir: &Path) -> PathBuf {
@@ -41,16 +44,38 @@ pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
         let Ok(value) = edn::read_one(line) else { continue };
         let workspace = value.get("workspace").and_then(Value::as_str);
         let rule = value.get("rule").and_then(|rule| Rule::from_value(rule).ok());
-        if let (true, Some(rule)) = (workspace == here.to_str(), rule)
-            && rule.decision == Decision::Allow
-        {
+        let (true, Some(rule)) = (workspace == here.to_str(), rule) else { continue };
+        if rule.decision != Decision::Allow {
+            continue;
+        }
+        // Earlier versions suggested rules that allow other programs as well.
+        if value.get("form").and_then(Value::as_i64) == Some(FORM) || permission::is_narrow(&rule, &here) {
             rules.push(rule);
+        } else {
+            tracing::warn!(
+                "a rule that was kept is wider than what is suggested now, and left out: {line}",
+                line = value
+            );
         }
     }
     rules
 }
 
 impl Shared {
+    /// Where a session works, as calls are judged: with what is the program's own, and no project's.
+    pub(super) fn ground(&self, workspace: &Path) -> Ground {
+        let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let files = &self.settings.files;
+        let beside = files.user.as_deref().and_then(Path::parent).map(|folder| folder.join("workflows"));
+        let own =
+            [Some(&self.settings.state_dir), files.folder.as_ref(), files.user.as_ref(), beside.as_ref()];
+        Ground {
+            workspace: workspace.to_owned(),
+            home: dirs::home_dir().map(|home| resolved(&home)),
+            own: own.into_iter().flatten().map(|path| resolved(path)).collect(),
+        }
+    }
+
     /// The rules for a session's calls, in order: the configuration's, those that the person made by
     /// answers, and that the files of the user's own skills may be read.
     pub(super) fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
@@ -100,6 +125,7 @@ impl Shared {
     pub(super) fn keep_rule(&self, rule: &Rule, workspace: &Path) -> std::io::Result<()> {
         let mut kept = Map::new();
         kept.put("workspace", workspace.to_string_lossy().into_owned());
+        kept.put("form", FORM);
         kept.put("rule", rule.to_value());
         let mut line = Vec::new();
         edn::write_compact(&Value::from(kept), &mut line);

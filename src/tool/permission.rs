@@ -11,6 +11,11 @@ use super::shell::{self, Analysis};
 use crate::message::Mode;
 use crate::value::{Map, Value};
 
+mod guarded;
+mod programs;
+
+pub use guarded::{Ground, reason as guarded};
+
 /// What a call would touch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
@@ -31,7 +36,8 @@ pub struct Rule {
     pub decision: Decision,
     /// The tool; `None` for any.
     pub tool: Option<String>,
-    /// A glob for the path, absolute or relative to the workspace; `None` for any.
+    /// A glob for the path, absolute or relative to the workspace; `None` for any. Where it allows, a relative
+    /// one reaches nothing outside the workspace.
     pub path: Option<String>,
     /// The words that a command begins with; `None` for any.
     pub command: Option<String>,
@@ -48,6 +54,22 @@ pub enum Decision {
     Ask,
     /// Refuse.
     Deny,
+}
+
+/// What a session is free to do before any rule is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leave {
+    /// What the mode says.
+    pub mode: Mode,
+    /// A person agreed to this tool beforehand, for a subagent or a stage: edits and commands within the
+    /// workspace are not asked about again. What leaves it is.
+    pub agreed: bool,
+}
+
+impl From<Mode> for Leave {
+    fn from(mode: Mode) -> Self {
+        Self { mode, agreed: false }
+    }
 }
 
 /// What is to become of a call.
@@ -131,7 +153,9 @@ impl Rule {
         }
         let path = match (&self.path, access) {
             (None, _) => true,
-            (Some(glob), Access::Read(path) | Access::Write(path)) => covers(glob, path, workspace),
+            (Some(glob), Access::Read(path) | Access::Write(path)) => {
+                covers(self.decision, glob, path, workspace)
+            }
             (Some(_), _) => false,
         };
         let command = match (&self.command, access) {
@@ -141,7 +165,7 @@ impl Rule {
                 let prefix = shell::words(prefix);
                 match (self.decision, shell::analyse(command)) {
                     (Decision::Allow, Analysis::Plain(commands)) => {
-                        commands.iter().all(|command| shell::begins_with(command, &prefix))
+                        commands.iter().all(|command| allows(&prefix, command, workspace))
                     }
                     (Decision::Allow, Analysis::Opaque) => false,
                     (Decision::Ask | Decision::Deny, _) => shell::mentions(command, &prefix),
@@ -154,50 +178,61 @@ impl Rule {
 }
 
 /// Judges a call. `rules` stand in order: those of the configuration, then those that the person made.
-pub fn judge(mode: Mode, rules: &[Rule], workspace: &Path, tool: &str, access: &Access) -> Verdict {
+pub fn judge(
+    leave: impl Into<Leave>,
+    rules: &[Rule],
+    ground: &Ground,
+    tool: &str,
+    access: &Access,
+) -> Verdict {
+    let Leave { mode, agreed } = leave.into();
+    let workspace = ground.workspace.as_path();
     let fits = |rule: &&Rule| rule.fits(tool, access, workspace);
     if let Some(rule) = rules.iter().filter(|rule| rule.decision == Decision::Deny).find(fits) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
     }
-    if let Access::Run(command) = access {
-        let denies = |rule: &Rule| {
-            rule.decision == Decision::Deny
-                && rule.command.is_some()
-                && rule.tool.as_deref().is_none_or(|name| name == tool)
-        };
-        // What a rule denies must not come back in shell syntax that cannot be looked through.
-        if mode == Mode::Yolo && rules.iter().any(denies) && shell::analyse(command) == Analysis::Opaque {
+    // What a rule denies must not come back in a command that cannot be looked through.
+    let denies = |rule: &Rule| {
+        rule.decision == Decision::Deny
+            && rule.command.is_some()
+            && rule.tool.as_deref().is_none_or(|name| name == tool)
+    };
+    let veiled = matches!(access, Access::Run(command) if rules.iter().any(denies) && shell::veiled(command));
+    match (mode, access) {
+        (Mode::Yolo, _) if veiled => {
             return Verdict::Deny(
                 "There are rules that deny commands, and this one cannot be checked against them: write it as \
-                 plain commands without substitutions, variables or redirections."
+                 plain commands without substitutions, variables, redirections, or text for a shell or an \
+                 interpreter."
                     .to_owned(),
             );
         }
-    }
-    match (mode, access) {
         (_, Access::Nothing) | (Mode::Yolo, _) => return Verdict::Allow,
         (Mode::ReadOnly, Access::Write(_) | Access::Run(_)) => {
             return Verdict::Deny("The session is read-only: nothing may be changed or run.".to_owned());
         }
         _ => {}
     }
-    let allowed_piecewise = match access {
+    let pieces = match access {
         Access::Run(command) => pieces_allowed(rules, workspace, tool, command),
         _ => false,
     };
-    match rules.iter().filter(|rule| rule.decision != Decision::Deny).find(fits) {
+    // The person saw the whole of an exact command; what another rule would let through, nobody did.
+    let seen = |rule: &&Rule| rule.decision == Decision::Ask || !veiled || rule.exact;
+    match rules.iter().filter(|rule| rule.decision != Decision::Deny).filter(seen).find(fits) {
         Some(rule) if rule.decision == Decision::Allow => return Verdict::Allow,
         Some(_) => return Verdict::Ask(None),
-        None if allowed_piecewise => return Verdict::Allow,
+        None if pieces && !veiled => return Verdict::Allow,
         None => {}
     }
-    match (mode, access) {
-        (_, Access::Read(path)) if within(path, workspace) => Verdict::Allow,
-        (Mode::AcceptEdits, Access::Write(path))
-            if within(path, workspace) && !is_guarded(path, workspace) =>
+    match access {
+        Access::Read(path) if within(path, workspace) => Verdict::Allow,
+        Access::Write(path)
+            if (agreed || mode == Mode::AcceptEdits) && guarded::reason(path, ground).is_none() =>
         {
             Verdict::Allow
         }
+        Access::Run(_) if agreed && !veiled => Verdict::Allow,
         _ => Verdict::Ask(suggestion(tool, access, workspace)),
     }
 }
@@ -218,32 +253,29 @@ fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -
                     && rule
                         .command
                         .as_deref()
-                        .is_some_and(|prefix| shell::begins_with(command, &shell::words(prefix)))
+                        .is_some_and(|prefix| allows(&shell::words(prefix), command, workspace))
             })
         })
 }
 
-/// Files in the workspace that decide what runs later: changing them is never free.
-fn is_guarded(path: &Path, workspace: &Path) -> bool {
-    let Ok(inside) = path.strip_prefix(workspace) else { return true };
-    inside.components().any(|part| {
-        let name = part.as_os_str().to_string_lossy();
-        [".git", ".edn-bridge"].iter().any(|guarded| name.eq_ignore_ascii_case(guarded))
-    })
+/// Whether a simple command begins with the words of a rule that allows, and stays what they say.
+fn allows(prefix: &[String], command: &[String], workspace: &Path) -> bool {
+    shell::begins_with(command, prefix) && programs::stays(command, prefix.len(), workspace)
 }
 
-fn covers(glob: &str, path: &Path, workspace: &Path) -> bool {
-    let Ok(glob) = PathGlob::new(glob) else { return false };
-    glob.is_match(path) || path.strip_prefix(workspace).is_ok_and(|inside| glob.is_match(inside))
+/// Whether a glob covers a path: as a whole, or from the workspace on. What is denied or asked about is so
+/// wherever it stands; a relative glob that allows ends at the workspace.
+fn covers(decision: Decision, glob: &str, path: &Path, workspace: &Path) -> bool {
+    let Ok(matcher) = PathGlob::new(glob) else { return false };
+    let inside = || path.strip_prefix(workspace).is_ok_and(|inside| matcher.is_match(inside));
+    match decision {
+        Decision::Allow if glob.starts_with('/') => matcher.is_match(path),
+        Decision::Allow => inside(),
+        Decision::Ask | Decision::Deny => matcher.is_match(path) || inside(),
+    }
 }
 
-/// Programs that run what they are given: allowing one of them by its name alone would allow everything.
-const WRAPPERS: &[&str] = &[
-    "bash", "dash", "doas", "env", "fish", "ksh", "lua", "nice", "node", "nohup", "perl", "php", "python",
-    "python3", "ruby", "sh", "ssh", "sudo", "timeout", "xargs", "zsh",
-];
-
-/// The rule that would allow a call like this one.
+/// The rule that would allow a call like this one, and no other program.
 fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     let rule = |path, command| {
         Some(Rule { decision: Decision::Allow, tool: Some(tool.to_owned()), path, command, exact: false })
@@ -255,27 +287,29 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
             let shown = path.strip_prefix(workspace).unwrap_or(path);
             rule(Some(glob::escape(&shown.to_string_lossy())), None)
         }
-        Access::Run(command) => match shell::analyse(command) {
-            Analysis::Plain(commands) => match commands.as_slice() {
-                // Two words name what is run by those programs that have commands of their own.
-                [words] => {
-                    let plain = |word: &&String| {
-                        word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-                    };
-                    let prefix: Vec<&str> = words
-                        .iter()
-                        .take(2)
-                        .take_while(plain)
-                        .filter(|word| !word.starts_with('-'))
-                        .map(String::as_str)
-                        .collect();
-                    let wide = prefix.len() < 2 && prefix.first().is_some_and(|name| WRAPPERS.contains(name));
-                    (!prefix.is_empty() && !wide).then(|| rule(None, Some(prefix.join(" ")))).flatten()
-                }
-                _ => None,
-            },
-            Analysis::Opaque => None,
-        },
+        Access::Run(command) => {
+            let prefix = match shell::analyse(command) {
+                Analysis::Plain(commands) => match commands.as_slice() {
+                    [words] => programs::prefix(words, workspace),
+                    _ => None,
+                },
+                Analysis::Opaque => None,
+            };
+            let exact = prefix.is_none();
+            let command = prefix.map_or_else(|| command.clone(), str::to_owned);
+            rule(None, Some(command)).map(|rule| Rule { exact, ..rule })
+        }
+    }
+}
+
+/// Whether a rule that was kept by an earlier version is no wider than one that is suggested now.
+pub fn is_narrow(rule: &Rule, workspace: &Path) -> bool {
+    match &rule.command {
+        Some(command) if !rule.exact => {
+            programs::prefix(&shell::words(command), workspace).is_some_and(|prefix| prefix == command)
+        }
+        Some(_) => true,
+        None => rule.path.is_some(),
     }
 }
 
@@ -322,7 +356,7 @@ mod tests {
             for (mode, expected) in
                 [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo].into_iter().zip(expected)
             {
-                let verdict = judge(mode, &[], Path::new("/w"), "tool", &access);
+                let verdict = judge(mode, &[], &Ground::from(Path::new("/w")), "tool", &access);
                 assert_eq!(word(&verdict), expected, "{mode:?} {access:?}");
             }
         }
@@ -337,7 +371,7 @@ mod tests {
                {:decision :allow :tool "write" :path "out/**"} {:decision :deny :tool "write" :path "**/*.key"}"#,
         );
         let judge = |mode, tool, access: Access| {
-            let verdict = judge(mode, &all, Path::new("/w"), tool, &access);
+            let verdict = judge(mode, &all, &Ground::from(Path::new("/w")), tool, &access);
             word(&verdict)
         };
         let run = |command: &str| Access::Run(command.to_owned());
@@ -375,24 +409,98 @@ mod tests {
         assert_eq!(Rule::from_value(&written.to_value()), Ok(written));
     }
 
+    fn run(command: &str) -> Access {
+        Access::Run(command.to_owned())
+    }
+
     #[test]
-    fn the_suggested_rule_allows_the_call_and_no_other_program() {
-        for (command, expected) in [
-            ("cargo test --all", Some("cargo test")),
-            ("ls -l", Some("ls")),
-            ("a && b", None),
-            ("echo $x", None),
-            ("bash -c ls", None),
-            ("sudo -u root ls", None),
+    fn a_rule_of_an_earlier_version_that_is_too_wide_is_known() {
+        let narrow = |text: &str| is_narrow(&rule(text), Path::new("/w"));
+        for command in ["git", "timeout 60", "/bin/bash", "sed -n", "rm", "xargs rm", "flock f", "npm run"] {
+            assert!(
+                !narrow(&format!("{{:decision :allow :tool \"bash\" :command {command:?}}}")),
+                "{command}"
+            );
+        }
+        for text in [
+            "{:decision :allow :tool \"bash\" :command \"cargo test\"}",
+            "{:decision :allow :tool \"bash\" :command \"rm -rf build\" :exact true}",
+            "{:decision :allow :tool \"write\" :path \"a\"}",
         ] {
-            let verdict = judge(Mode::Ask, &[], Path::new("/w"), "bash", &Access::Run(command.to_owned()));
-            let Verdict::Ask(suggested) = verdict else { panic!("{verdict:?}") };
-            assert_eq!(suggested.as_ref().and_then(|rule| rule.command.as_deref()), expected, "{command}");
-            if let Some(rule) = suggested {
-                let again =
-                    judge(Mode::Ask, &[rule], Path::new("/w"), "bash", &Access::Run(command.to_owned()));
-                assert_eq!(again, Verdict::Allow);
+            assert!(narrow(text), "{text}");
+        }
+        assert!(!narrow("{:decision :allow :tool \"bash\"}"));
+    }
+
+    #[test]
+    fn a_relative_glob_that_allows_ends_at_the_workspace() {
+        let allow =
+            rules("{:decision :allow :path \"**/*.md\"} {:decision :allow :path \"{/outside/x,../*}\"}");
+        let ground = Ground::from(Path::new("/w"));
+        for (path, expected) in [("/w/a.md", "allow"), ("/outside/a.md", "ask"), ("/outside/x", "ask")] {
+            let verdict = judge(Mode::Ask, &allow, &ground, "write", &Access::Write(path.into()));
+            assert_eq!(word(&verdict), expected, "{path}");
+        }
+        let whole = rules("{:decision :allow :path \"/outside/**\"}");
+        let verdict = judge(Mode::Ask, &whole, &ground, "read", &Access::Read("/outside/a".into()));
+        assert_eq!(verdict, Verdict::Allow);
+        let deny = rules("{:decision :deny :path \"private/**\"} {:decision :deny :path \"**/x.key\"}");
+        for path in ["/w/private", "/w/private/a", "/outside/x.key"] {
+            let verdict = judge(Mode::Yolo, &deny, &ground, "read", &Access::Read(path.into()));
+            assert_eq!(word(&verdict), "deny", "{path}");
+        }
+    }
+
+    #[test]
+    fn a_denied_command_does_not_come_back_veiled() {
+        let all = rules(
+            "{:decision :deny :tool \"bash\" :command \"rm\"} {:decision :deny :tool \"bash\" :command \"git push\"}
+             {:decision :allow :tool \"bash\"}",
+        );
+        let ground = Ground::from(Path::new("/w"));
+        for (command, ask, yolo) in [
+            ("ls -l", "allow", "allow"),
+            ("git -C . status", "allow", "allow"),
+            ("git -C . push", "deny", "deny"),
+            ("git --no-pager push", "deny", "deny"),
+            ("git -P push", "deny", "deny"),
+            ("git -c alias.p=push p", "ask", "deny"),
+            ("git -c alias.z='!/bin/r? f' z", "ask", "deny"),
+            ("bash -c 'r${x}m f'", "ask", "deny"),
+            ("sh -c 'c=m; r$c f'", "ask", "deny"),
+            ("bash -c '/bin/r? f'", "ask", "deny"),
+            ("bash -c 'eval $(x)'", "ask", "deny"),
+            ("env -Srm' 'f", "ask", "deny"),
+            ("python3 -c 'import os'", "ask", "deny"),
+            ("ls > x", "ask", "deny"),
+        ] {
+            for (mode, expected) in [(Mode::Ask, ask), (Mode::Yolo, yolo)] {
+                let verdict = judge(mode, &all, &ground, "bash", &run(command));
+                assert_eq!(word(&verdict), expected, "{mode:?} {command}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_agreed_to_ends_at_the_workspace() {
+        let ground = Ground::from(Path::new("/w"));
+        let all = rules("{:decision :ask :tool \"bash\" :command \"cargo publish\"}");
+        for (access, expected) in [
+            (Access::Read("/w/a".into()), "allow"),
+            (Access::Read("/out/a".into()), "ask"),
+            (Access::Write("/w/a".into()), "allow"),
+            (Access::Write("/w/.git/hooks/x".into()), "ask"),
+            (Access::Write("/out/a".into()), "ask"),
+            (run("cargo test"), "allow"),
+            (run("cargo publish"), "ask"),
+        ] {
+            for mode in [Mode::Ask, Mode::AcceptEdits] {
+                let verdict = judge(Leave { mode, agreed: true }, &all, &ground, "bash", &access);
+                assert_eq!(word(&verdict), expected, "{mode:?} {access:?}");
+            }
+        }
+        let verdict =
+            judge(Leave { mode: Mode::ReadOnly, agreed: true }, &[], &ground, "bash", &run("cargo test"));
+        assert_eq!(word(&verdict), "deny");
     }
 }

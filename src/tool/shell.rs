@@ -2,7 +2,12 @@
 //!
 //! A command is cut into its simple commands only where every character has one plain meaning. Anything
 //! else (substitutions, variables, redirections, compound commands, escapes, here-documents) makes it
-//! [`Analysis::Opaque`]: it can be shown to a person, but no rule may allow it. Knows no rules.
+//! [`Analysis::Opaque`]: it can be shown to a person, but no rule may allow it. What runs text of its own, or
+//! another program in a way that hides it, is [`veiled`]. Knows no rules.
+
+mod veil;
+
+pub use veil::veiled;
 
 /// What a command consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,8 +104,9 @@ pub fn begins_with(command: &[String], prefix: &[String]) -> bool {
 }
 
 /// Whether the words of a prefix stand anywhere in the text of a command, whatever is around them: behind
-/// `sudo`, `env`, `xargs` or `sh -c`, in a substitution, with the path of the program written out. For
-/// what is denied, where a wrong alarm costs a question and a miss costs a file.
+/// `sudo`, `env`, `xargs` or `sh -c`, in a substitution, with the path of the program or its version written
+/// out, with options before a subcommand. For what is denied, where a wrong alarm costs a question and a miss
+/// costs a file.
 pub fn mentions(command: &str, prefix: &[String]) -> bool {
     let Some((name, rest)) = prefix.split_first() else { return false };
     let words: Vec<String> = command
@@ -109,10 +115,46 @@ pub fn mentions(command: &str, prefix: &[String]) -> bool {
         .filter(|word| !word.is_empty())
         .collect();
     words.iter().enumerate().any(|(place, word)| {
-        let base = word.rsplit('/').next().unwrap_or(word);
-        (base == name || word == name)
-            && words.get(place.saturating_add(1)..).is_some_and(|after| after.starts_with(rest))
+        // A file system may see no difference between letters of two sizes.
+        let same = |word: &str| word.eq_ignore_ascii_case(name);
+        (same(word) || same(base(word)) || same(stem(word)))
+            && words.get(place.saturating_add(1)..).is_some_and(|after| follow(after, rest))
     })
+}
+
+/// Whether words follow one another, with options before each, and a value behind such an option.
+fn follow(words: &[String], wanted: &[String]) -> bool {
+    let Some((first, rest)) = wanted.split_first() else { return true };
+    let mut at = 0_usize;
+    loop {
+        let Some(word) = words.get(at) else { return false };
+        let next = at.saturating_add(1);
+        if word == first && words.get(next..).is_some_and(|after| follow(after, rest)) {
+            return true;
+        }
+        let after_option =
+            at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| is_option(word));
+        if !is_option(word) && !after_option {
+            return false;
+        }
+        at = next;
+    }
+}
+
+fn is_option(word: &str) -> bool {
+    word.starts_with('-')
+}
+
+/// The name of a program without the folders before it.
+pub(super) fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// The same without a version behind it: `python` for `/usr/bin/python3.11`.
+pub(super) fn stem(word: &str) -> &str {
+    let base = base(word);
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    if stem.is_empty() { base } else { stem }
 }
 
 /// A prefix, as a rule writes it, in words.
@@ -196,13 +238,25 @@ mod tests {
             "r\\m x",
             "'rm' x",
             "xargs rm",
+            "RM x",
+            "rm-9.1 x",
         ] {
             assert!(mentions(command, &rm), "{command}");
         }
         for command in ["cargo rmx", "echo farm", "arm x"] {
             assert!(!mentions(command, &rm), "{command}");
         }
-        assert!(mentions("env X=1 git push -f", &push));
-        assert!(!mentions("git pull", &push));
+        for command in [
+            "env X=1 git push -f",
+            "git -C . push",
+            "git --no-pager push",
+            "git -P push",
+            "git -C . --no-pager -c a=b push",
+        ] {
+            assert!(mentions(command, &push), "{command}");
+        }
+        for command in ["git pull", "git log push", "git -C . commit push", "git commit -m push"] {
+            assert!(!mentions(command, &push), "{command}");
+        }
     }
 }

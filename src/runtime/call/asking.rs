@@ -13,7 +13,7 @@ use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
 use crate::runtime::execution::{Execution, Given};
 use crate::tool::output::Outputs;
-use crate::tool::permission::{self, Access, Rule, Verdict};
+use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
 use crate::tool::{self, Outcome, Plan, Tool, path};
 use crate::value::{Map, Value};
@@ -121,6 +121,8 @@ impl Batch<'_> {
         match self.judge(call, &plan) {
             Verdict::Allow => return Ok(plan),
             Verdict::Deny(reason) => return Err(denied(&reason)),
+            // A person was shown this very call, and granted it.
+            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(plan),
             Verdict::Ask(_) => {}
         }
         let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
@@ -152,19 +154,13 @@ impl Batch<'_> {
     /// What the rules and the mode say about a call.
     pub(super) fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
         let facts = self.turn.session.snapshot().facts.clone();
-        // A stage's tools, what was granted, and what a person gave to a subagent pass the mode's gate.
-        // Rules that deny still do, and where nothing may be changed, nothing is.
-        let mode = match facts.mode {
-            Mode::Ask | Mode::AcceptEdits
-                if self.turn.execution.is_some()
-                    || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name)) =>
-            {
-                Mode::Yolo
-            }
-            mode => mode,
-        };
+        // A stage's tools, and what a person gave to a subagent, are not asked about again within the workspace.
+        // Rules and guarded files are what they are everywhere else.
+        let agreed = self.turn.execution.is_some()
+            || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name));
+        let leave = Leave { mode: facts.mode, agreed };
         let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
-        permission::judge(mode, &rules, &self.cwd, &call.name, &plan.access)
+        permission::judge(leave, &rules, &self.turn.shared.ground(&self.cwd), &call.name, &plan.access)
     }
 
     /// What the person is shown of a call before it runs. Of a long diff that is the beginning; all of it is
@@ -207,11 +203,15 @@ impl Batch<'_> {
         payload
     }
 
-    /// A warning where a call's path is outside the workspace.
+    /// A warning where a call's path is outside the workspace, or what is written there runs later.
     fn leaves(&self, plan: &Plan) -> Vec<String> {
         match &plan.access {
             Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
                 vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
+            }
+            Access::Write(path) => {
+                let guarded = permission::guarded(path, &self.turn.shared.ground(&self.cwd));
+                guarded.map(|reason| format!("The file is guarded: {reason}.")).into_iter().collect()
             }
             _ => Vec::new(),
         }

@@ -1,0 +1,189 @@
+//! Files that run later, or decide what does: nobody may write one without being asked, wherever it stands.
+//!
+//! A file is guarded where a program acts on it by itself: when the folder is opened or entered, at a commit,
+//! on a server, at the next start. What a person starts by hand (a Makefile, a script) is not. Knows names and
+//! the folders that it is given; no rules and no modes.
+
+use std::path::{Path, PathBuf};
+
+use crate::tool::path::within;
+
+/// Where a session works, and what stands there that is no part of a project. All paths are resolved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ground {
+    /// The workspace.
+    pub workspace: PathBuf,
+    /// The user's home folder.
+    pub home: Option<PathBuf>,
+    /// The program's own files and folders: its configuration, its state.
+    pub own: Vec<PathBuf>,
+}
+
+impl From<&Path> for Ground {
+    fn from(workspace: &Path) -> Self {
+        Self { workspace: workspace.to_owned(), ..Self::default() }
+    }
+}
+
+/// Names of files and folders that are guarded, in small letters, each with who acts on it. A name with a
+/// slash is the end of a path or of one of its folders; one with `*` ends so.
+const NAMES: &[(&str, &str)] = &[
+    (".agents", "agents take skills and commands from it"),
+    (".aider.conf.yml", "an agent's settings, commands among them"),
+    (".bash_login", "a shell runs it"),
+    (".bash_logout", "a shell runs it"),
+    (".bash_profile", "a shell runs it"),
+    (".bashrc", "a shell runs it"),
+    (".cargo", "cargo takes the compiler, wrappers and aliases from it"),
+    (".circleci", "a server runs what it says"),
+    (".claude", "an agent takes hooks, permissions and commands from it"),
+    (".codex", "an agent takes its settings from it"),
+    (".cursor", "an editor takes rules and servers from it"),
+    (".devcontainer", "an editor runs its commands"),
+    (".dir-locals-2.el", "Emacs evaluates it"),
+    (".dir-locals.el", "Emacs evaluates it"),
+    (".edn-bridge", "this program takes hooks, rules and workflows from it"),
+    (".emacs", "Emacs runs it"),
+    (".emacs.d", "Emacs runs it"),
+    (".envrc", "direnv runs it"),
+    (".exrc", "vi runs it"),
+    (".gdbinit", "a debugger runs it"),
+    (".gemini", "an agent takes its settings from it"),
+    (".git", "git runs its hooks and what its configuration names"),
+    (".github/actions", "a server runs it"),
+    (".github/copilot-instructions.md", "an agent obeys it"),
+    (".github/workflows", "a server runs it"),
+    (".gitlab-ci.yml", "a server runs it"),
+    (".husky", "git runs its hooks"),
+    (".idea", "an editor runs its tasks"),
+    (".kiro", "an editor runs its hooks"),
+    (".lldbinit", "a debugger runs it"),
+    (".mcp.json", "agents start the servers that it names"),
+    (".npmrc", "npm takes its shell and its registry from it"),
+    (".nvim.lua", "an editor runs it"),
+    (".nvimrc", "an editor runs it"),
+    (".opencode", "an agent takes commands from it"),
+    (".pnpmfile.cjs", "pnpm runs it"),
+    (".pre-commit-config.yaml", "git's hooks run what it names"),
+    (".profile", "a shell runs it"),
+    (".ssh", "it says who may log in, and what is run then"),
+    (".vimrc", "an editor runs it"),
+    (".vscode", "an editor runs its tasks and settings"),
+    (".windsurf", "an editor takes rules from it"),
+    (".yarn", "yarn runs what is in it"),
+    (".yarnrc.yml", "yarn runs what it names"),
+    (".zed", "an editor runs its tasks"),
+    (".zlogin", "a shell runs it"),
+    (".zprofile", "a shell runs it"),
+    (".zshenv", "a shell runs it"),
+    (".zshrc", "a shell runs it"),
+    ("*.code-workspace", "an editor runs its tasks"),
+    ("*.git", "a bare repository: git runs its hooks"),
+    ("agents.md", "agents obey it"),
+    ("build.rs", "an editor's language server runs it when a file is saved"),
+    ("claude.md", "an agent obeys it"),
+    ("claude.local.md", "an agent obeys it"),
+    (".config/autostart", "the desktop starts it"),
+    (".config/systemd", "the system starts it"),
+    ("gemini.md", "an agent obeys it"),
+    ("jenkinsfile", "a server runs it"),
+    ("rust-toolchain", "rustup takes the compiler from it"),
+    ("rust-toolchain.toml", "rustup takes the compiler from it"),
+    ("sitecustomize.py", "every Python that starts there runs it"),
+    ("usercustomize.py", "every Python that starts there runs it"),
+];
+
+/// Who acts on a file that is to be written without a question; `None` where nobody does.
+pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
+    if ground.own.iter().any(|own| within(path, own)) {
+        return Some("this program's own settings and state");
+    }
+    let Ok(inside) = path.strip_prefix(&ground.workspace) else { return Some("outside the workspace") };
+    if let Some(home) = ground.home.as_deref().filter(|home| within(home, &ground.workspace)) {
+        let Ok(at_home) = path.strip_prefix(home) else {
+            return Some("outside the home folder, which is in the workspace");
+        };
+        if at_home.to_string_lossy().starts_with('.') {
+            return Some("a hidden file of the home folder");
+        }
+    }
+    // Some file systems see no difference between letters of two sizes, and pass over characters without width.
+    let names: Vec<String> = inside
+        .components()
+        .map(|part| {
+            let name = part.as_os_str().to_string_lossy().to_lowercase();
+            name.chars().filter(|c| !without_width(*c)).collect()
+        })
+        .collect();
+    let found = NAMES.iter().find(|(guarded, _)| {
+        let parts: Vec<&str> = guarded.split('/').collect();
+        names.windows(parts.len()).any(|window| {
+            window.iter().zip(&parts).all(|(name, part)| match part.strip_prefix('*') {
+                Some(end) => name.ends_with(end),
+                None => name == part,
+            })
+        })
+    });
+    found.map(|(_, reason)| *reason)
+}
+
+fn without_width(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_guarded(path: &str, ground: &Ground) -> bool {
+        reason(Path::new(path), ground).is_some()
+    }
+
+    #[test]
+    fn what_runs_later_is_guarded_wherever_it_stands() {
+        let ground = Ground::from(Path::new("/w"));
+        for (name, _) in NAMES {
+            let name = name.replace('*', "x");
+            for path in [format!("/w/{name}"), format!("/w/sub/{}", name.to_uppercase())] {
+                assert!(is_guarded(&path, &ground), "{path}");
+            }
+            assert!(!is_guarded(&format!("/w/x{name}x"), &ground), "{name}");
+        }
+        for path in [
+            "/w/.claude/settings.json",
+            "/w/.claude/commands/x.md",
+            "/w/.agents/skills/x/SKILL.md",
+            "/w/x.git/hooks/post-update",
+            "/w/worktree/.git",
+            "/w/.cargo/config.toml",
+            "/w/.g\u{200c}it/config",
+            "/elsewhere/a",
+        ] {
+            assert!(is_guarded(path, &ground), "{path}");
+        }
+        for path in ["/w/src/main.rs", "/w/Makefile", "/w/.gitignore", "/w/.github/CODEOWNERS", "/w/git/a"] {
+            assert!(!is_guarded(path, &ground), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_home_folder_as_workspace_guards_its_hidden_files() {
+        let mut ground = Ground::from(Path::new("/home/u"));
+        ground.home = Some("/home/u".into());
+        ground.own = vec!["/home/u/state".into()];
+        for path in ["/home/u/.bashrc", "/home/u/.config/any/thing", "/home/u/state/rules.edn"] {
+            assert!(is_guarded(path, &ground), "{path}");
+        }
+        assert!(!is_guarded("/home/u/notes/a.txt", &ground));
+        ground.workspace = "/".into();
+        for path in ["/etc/cron.d/x", "/home/u/.profile", "/home/u/state/x"] {
+            assert!(is_guarded(path, &ground), "{path}");
+        }
+        assert!(!is_guarded("/home/u/notes/a.txt", &ground));
+        // A project within a home folder is a project, also where the program's own files stand in it.
+        ground.workspace = "/home/u/p".into();
+        ground.own = vec!["/home/u/p/state".into()];
+        assert!(!is_guarded("/home/u/p/.clang-format", &ground));
+        assert!(is_guarded("/home/u/p/state/trusted.edn", &ground));
+    }
+}

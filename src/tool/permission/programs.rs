@@ -1,0 +1,371 @@
+//! Programs that a rule may name by their first words, and the later words that make them another program.
+//!
+//! A rule that begins a command (`cargo test`) lets any later word through, so it is suggested for the
+//! programs of this table alone: no word that is let through here runs another program, or writes a file that
+//! it names. For whatever is not in the table, the exact command is suggested. Knows no rules and no modes.
+
+use std::path::Path;
+
+use crate::tool::path::within;
+
+/// Which options may follow.
+enum Options {
+    /// Any but these, and what abbreviates them.
+    But(&'static [&'static str]),
+    /// These alone.
+    Only(&'static [&'static str]),
+}
+
+use Options::{But, Only};
+
+/// The options of `git log` and its like that write a file, run a program or leave the repository.
+const GIT_DIFF: Options = But(&["--output", "--ext-diff", "--textconv", "--no-index"]);
+
+/// The options that choose what of a package is built or tested, and how it is told.
+const CARGO: Options = Only(&[
+    "-p",
+    "--package",
+    "--workspace",
+    "--all",
+    "--exclude",
+    "--lib",
+    "--bin",
+    "--bins",
+    "--test",
+    "--tests",
+    "--example",
+    "--examples",
+    "--bench",
+    "--benches",
+    "--all-targets",
+    "--doc",
+    "--features",
+    "--all-features",
+    "--no-default-features",
+    "--release",
+    "-r",
+    "--profile",
+    "-j",
+    "--jobs",
+    "--keep-going",
+    "--no-run",
+    "--no-fail-fast",
+    "--no-deps",
+    "--locked",
+    "--offline",
+    "--frozen",
+    "-q",
+    "--quiet",
+    "-v",
+    "-vv",
+    "--verbose",
+    "--color",
+    "--message-format",
+    "--format-version",
+    "--check",
+    "--document-private-items",
+    "--depth",
+    "-i",
+    "--invert",
+    "-d",
+    "--duplicates",
+    "-e",
+    "--edges",
+    // For the tests themselves, behind `--`.
+    "--nocapture",
+    "--no-capture",
+    "--show-output",
+    "--test-threads",
+    "--exact",
+    "--skip",
+    "--ignored",
+    "--include-ignored",
+    "--run-ignored",
+    "--list",
+    "-E",
+    // For the lints.
+    "-D",
+    "-W",
+    "-A",
+]);
+
+const GO: Options = Only(&[
+    "-v",
+    "-run",
+    "-skip",
+    "-count",
+    "-race",
+    "-short",
+    "-timeout",
+    "-cover",
+    "-bench",
+    "-benchmem",
+    "-failfast",
+    "-json",
+    "-parallel",
+    "-shuffle",
+    "-p",
+    "-m",
+    "-f",
+]);
+
+const CONTAINERS: Options = Only(&[
+    "-a",
+    "--all",
+    "-q",
+    "--quiet",
+    "--no-trunc",
+    "--filter",
+    "--format",
+    "-f",
+    "--follow",
+    "--tail",
+    "-n",
+    "--since",
+    "--until",
+    "-t",
+    "--timestamps",
+]);
+
+const KUBECTL: Options = Only(&[
+    "-n",
+    "--namespace",
+    "-A",
+    "--all-namespaces",
+    "-o",
+    "--output",
+    "-l",
+    "--selector",
+    "--tail",
+    "--since",
+    "-c",
+    "--container",
+    "--previous",
+    "--show-labels",
+    "--sort-by",
+]);
+
+const GH: Options = Only(&[
+    "--json",
+    "--jq",
+    "-L",
+    "--limit",
+    "-s",
+    "--state",
+    "-l",
+    "--label",
+    "--author",
+    "--comments",
+    "--log",
+    "--log-failed",
+    "--job",
+]);
+
+const PACKAGES: Options =
+    Only(&["-a", "--all", "-l", "--long", "-g", "--global", "--json", "--depth", "--outdated", "--format"]);
+
+/// The first words of a command, and what may follow.
+const KNOWN: &[(&str, Options)] = &[
+    ("basename", But(&[])),
+    ("cargo bench", CARGO),
+    ("cargo build", CARGO),
+    ("cargo check", CARGO),
+    ("cargo clippy", CARGO),
+    ("cargo doc", CARGO),
+    ("cargo fmt", CARGO),
+    ("cargo metadata", CARGO),
+    ("cargo nextest list", CARGO),
+    ("cargo nextest run", CARGO),
+    ("cargo test", CARGO),
+    ("cargo tree", CARGO),
+    ("cat", But(&[])),
+    ("cksum", But(&[])),
+    ("cmp", But(&[])),
+    ("comm", But(&[])),
+    ("cut", But(&[])),
+    ("date", But(&["-s", "--set"])),
+    ("df", But(&[])),
+    // It pipes through `pr`.
+    ("diff", But(&["-l", "--paginate"])),
+    ("dirname", But(&[])),
+    ("docker images", CONTAINERS),
+    ("docker logs", CONTAINERS),
+    ("docker ps", CONTAINERS),
+    ("du", But(&[])),
+    ("echo", But(&[])),
+    ("egrep", But(&[])),
+    ("expand", But(&[])),
+    ("false", But(&[])),
+    ("fgrep", But(&[])),
+    // It compiles what it knows, changes times, and unpacks with other programs.
+    ("file", But(&["-C", "--compile", "-p", "--preserve-date", "-z", "-Z", "--uncompress"])),
+    ("fold", But(&[])),
+    ("free", But(&[])),
+    ("gh issue list", GH),
+    ("gh issue view", GH),
+    ("gh pr checks", GH),
+    ("gh pr diff", GH),
+    ("gh pr list", GH),
+    ("gh pr view", GH),
+    ("gh run list", GH),
+    ("gh run view", GH),
+    // Those that are left out start an editor.
+    ("git add", But(&["-e", "--edit", "-i", "--interactive", "-p", "--patch"])),
+    ("git blame", But(&["--contents", "--textconv"])),
+    ("git cat-file", But(&["--textconv", "--filters", "--batch-command"])),
+    ("git commit", Only(&["-m", "--message", "-a", "--all", "-am", "-q", "--quiet", "-s", "--signoff"])),
+    ("git describe", But(&[])),
+    ("git diff", GIT_DIFF),
+    ("git grep", But(&["-O", "--open-files-in-pager", "--ext-grep", "--textconv", "--no-index"])),
+    ("git log", GIT_DIFF),
+    ("git ls-files", But(&[])),
+    ("git ls-tree", But(&[])),
+    ("git merge-base", But(&[])),
+    ("git rev-list", But(&[])),
+    ("git rev-parse", But(&[])),
+    ("git shortlog", GIT_DIFF),
+    ("git show", GIT_DIFF),
+    ("git show-ref", But(&["--exclude-existing"])),
+    ("git status", But(&[])),
+    ("git whatchanged", GIT_DIFF),
+    ("go build", GO),
+    ("go list", GO),
+    ("go test", GO),
+    ("go version", GO),
+    ("go vet", GO),
+    ("grep", But(&[])),
+    ("head", But(&[])),
+    ("id", But(&[])),
+    ("join", But(&[])),
+    ("jq", But(&[])),
+    ("kubectl describe", KUBECTL),
+    ("kubectl get", KUBECTL),
+    ("kubectl logs", KUBECTL),
+    ("ls", But(&[])),
+    ("md5sum", But(&[])),
+    ("mkdir", But(&[])),
+    ("nl", But(&[])),
+    ("npm list", PACKAGES),
+    ("npm ls", PACKAGES),
+    ("npm outdated", PACKAGES),
+    ("nproc", But(&[])),
+    ("od", But(&[])),
+    ("paste", But(&[])),
+    ("pip list", PACKAGES),
+    ("pip show", PACKAGES),
+    ("pip3 list", PACKAGES),
+    ("pip3 show", PACKAGES),
+    ("podman images", CONTAINERS),
+    ("podman logs", CONTAINERS),
+    ("podman ps", CONTAINERS),
+    ("ps", But(&[])),
+    ("pwd", But(&[])),
+    ("readlink", But(&[])),
+    ("realpath", But(&[])),
+    // They run a program for each file, for the host's name, and for what is packed.
+    ("rg", But(&["--pre", "--hostname-bin", "-z", "--search-zip"])),
+    ("ruff check", Only(&["-q", "--quiet", "-v", "--diff", "--select", "--ignore", "--statistics"])),
+    ("ruff format", Only(&["-q", "--quiet", "-v", "--diff", "--check"])),
+    ("rustup show", Only(&["-v"])),
+    ("seq", But(&[])),
+    ("sha1sum", But(&[])),
+    ("sha256sum", But(&[])),
+    ("sha512sum", But(&[])),
+    ("sort", But(&["-o", "--output", "--compress-program", "-T", "--temporary-directory"])),
+    ("stat", But(&[])),
+    ("strings", But(&[])),
+    ("systemctl status", Only(&["--no-pager", "-l", "--full", "-n", "--lines", "--user"])),
+    ("tac", But(&[])),
+    ("tail", But(&[])),
+    // `-R` writes a page into each folder.
+    ("tree", But(&["-o", "-R"])),
+    ("true", But(&[])),
+    ("uname", But(&[])),
+    ("uptime", But(&[])),
+    ("wc", But(&[])),
+    ("which", But(&[])),
+    ("whoami", But(&[])),
+];
+
+/// The row of a command. A name with a slash is another program, whatever it is called.
+fn row(command: &[String]) -> Option<(usize, &'static str, &'static Options)> {
+    let fits = |words: &str| {
+        let mut count = 0_usize;
+        let all = words.split(' ').all(|word| {
+            let same = command.get(count).is_some_and(|own| own == word);
+            count = count.saturating_add(1);
+            same
+        });
+        all.then_some(count)
+    };
+    KNOWN.iter().find_map(|(words, options)| Some((fits(words)?, *words, options)))
+}
+
+/// The first words that a rule for this command may name, if no later word speaks against it.
+pub fn prefix(command: &[String], workspace: &Path) -> Option<&'static str> {
+    let (_, words, _) = row(command)?;
+    stays(command, 0, workspace).then_some(words)
+}
+
+/// Whether a command of a known program stays what its first words say. The first `given` words were named
+/// by whoever allowed it. Of a program that is not known nothing is said.
+pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
+    let Some((count, _, options)) = row(command) else {
+        // Options before the subcommand choose what is run (`git -c`, `cargo --config`).
+        let name = command.first().map_or("", String::as_str);
+        let has_subcommands =
+            KNOWN.iter().any(|(words, _)| words.split_once(' ').is_some_and(|w| w.0 == name));
+        let next = command.get(given.max(1)).filter(|_| given < 2);
+        return !(has_subcommands && next.is_some_and(|word| word.starts_with('-')));
+    };
+    let later = command.get(count.max(given)..).unwrap_or_default();
+    later.iter().all(|word| options.allow(word) && !leaves(word, workspace))
+}
+
+impl Options {
+    fn allow(&self, word: &str) -> bool {
+        if !word.starts_with('-') || matches!(word, "-" | "--") {
+            return true;
+        }
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        match self {
+            // A number may follow its letter: `-j4`.
+            Only(known) => {
+                known.contains(&name) || known.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
+            }
+            But(known) => !known.iter().any(|option| match name.starts_with("--") {
+                true => option.starts_with(name),
+                // Letters stand together, and a value may follow its letter.
+                false => {
+                    option.len() == 2 && option.chars().nth(1).is_some_and(|letter| name.contains(letter))
+                }
+            }),
+        }
+    }
+}
+
+/// Whether a word may name a file outside the workspace.
+fn leaves(word: &str, workspace: &Path) -> bool {
+    if word.starts_with('-') && !word.starts_with("--") && word.contains('/') {
+        return true;
+    }
+    word.split(['=', ',', ':']).any(|part| {
+        part.split('/').any(|name| name == "..")
+            || part.starts_with('~')
+            || (part.starts_with('/') && !within(Path::new(part), workspace))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_are_in_order_and_each_is_found() {
+        assert!(KNOWN.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for (words, _) in KNOWN {
+            let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            assert_eq!(prefix(&command, Path::new("/w")), Some(*words));
+        }
+    }
+}
