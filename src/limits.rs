@@ -516,6 +516,10 @@ pub const STAGE_TURNS: u32 = 50;
 /// project's tests take minutes.
 pub const WORKFLOW_CHECK_MS: u64 = 300_000;
 
+/// Bytes of what a stage's gate wrote that the stage is told (48 KiB), from its beginning: as much as a tool's
+/// result.
+pub const STAGE_GATE_BYTES: usize = TOOL_RESULT_BYTES;
+
 /// Bytes of a failed assertion's output that the next attempt is told (4 KiB), from its end.
 pub const STAGE_OUTPUT_BYTES: usize = 4 * 1024;
 

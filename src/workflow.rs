@@ -61,7 +61,7 @@ pub enum Step {
 pub struct Stage {
     /// Its name.
     pub id: Arc<str>,
-    /// Its prompt, with the placeholders `{{args}}`, `{{results}}` and `{{results.stage}}`.
+    /// Its prompt, with the placeholders `{{args}}`, `{{gate}}`, `{{results}}` and `{{results.stage}}`.
     pub body: String,
     /// The tools that need no grant.
     pub tools: Vec<String>,
@@ -422,8 +422,9 @@ fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>)
         _ => return part.wrong("body", "the stage's prompt"),
     };
     if let Some(unknown) = unknown_place(&body) {
-        let wrong =
-            format!("the body has a place {{{{{unknown}}}}}; there are args, results and results.STAGE");
+        let wrong = format!(
+            "the body has a place {{{{{unknown}}}}}; there are args, gate, results and results.STAGE"
+        );
         return Err(Wrong { way: part.to("body"), wrong });
     }
     let mut tools = Vec::new();
@@ -545,7 +546,8 @@ fn places(template: &str) -> impl Iterator<Item = &str> {
 
 fn unknown_place(template: &str) -> Option<&str> {
     places(template).find(|place| {
-        !matches!(*place, "args" | "results") && place.strip_prefix("results.").is_none_or(str::is_empty)
+        !matches!(*place, "args" | "gate" | "results")
+            && place.strip_prefix("results.").is_none_or(str::is_empty)
     })
 }
 

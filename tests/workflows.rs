@@ -157,7 +157,8 @@ fn group_runs_in_parallel_and_is_joined() {
         call("complete-stage", r#"{:review "all good" :blocking false}"#),
     );
     let setup = Setup::new().script(&script);
-    std::process::Command::new("git").arg("init").arg("-q").current_dir(setup.project()).status().unwrap();
+    let git = "git init -q && git -c user.name=t -c user.email=t@t commit -q --allow-empty -m x && echo new > a && git add a";
+    std::process::Command::new("bash").args(["-c", git]).current_dir(setup.project()).status().unwrap();
     let mut bridge = setup.interactor();
     // The one that the program brings.
     start(&mut bridge, "/workflow review-diff");
@@ -171,6 +172,57 @@ fn group_runs_in_parallel_and_is_joined() {
     let listed = bridge.ask("l", "list_sessions", "{}").to_string();
     assert!(listed.contains("review-diff: tests") && listed.contains(":parent-session-id \"s-"), "{listed}");
     assert!(journal(&setup).contains(":review \"all good\""));
+    // Nobody runs anything of a diff that may be anybody's.
+    let file = include_str!("../examples/workflows/review-diff.edn");
+    assert!(!file.contains("\"bash\"") && file.matches("{{gate}}").count() == 3);
+}
+
+#[test]
+fn a_stage_asks_before_it_leaves_the_workspace() {
+    let calls = [
+        ("write", r#"{:path "a.txt" :content "x"}"#, false),
+        ("bash", r#"{:command "touch b.txt"}"#, false),
+        ("write", r#"{:path "../outside.txt" :content "x"}"#, true),
+        ("write", r#"{:path ".edn-bridge/config.edn" :content "{:mode :yolo}"}"#, true),
+        ("read", r#"{:path "../secret.txt"}"#, true),
+    ];
+    let turns: String = calls.iter().map(|(name, arguments, _)| call(name, arguments)).collect();
+    let script = format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}]}}");
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go." :tools ["read" "write" "bash"]}]}"#);
+    std::fs::write(setup.dir.path().join("secret.txt"), "TOPSECRET").unwrap();
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    for (name, arguments, asks) in calls {
+        let found = bridge.until(|frame| {
+            support::is_event(frame, "interaction/requested") || support::is_event(frame, "tool/result")
+        });
+        let asked = support::is_event(&found, "interaction/requested");
+        assert_eq!(asked, asks, "{name} {arguments}\n{found}");
+        if asked {
+            support::accept(&mut bridge, &found, ":value {:outcome \"deny\"} :note \"no\"");
+            bridge.event("tool/result");
+        }
+    }
+    assert!(end(&mut bridge).contains("done"));
+    assert!(setup.project().join("a.txt").exists() && setup.project().join("b.txt").exists());
+    assert!(!setup.dir.path().join("outside.txt").exists());
+    assert!(!bridge.told().contains("TOPSECRET"));
+}
+
+#[test]
+fn a_stage_is_told_what_its_gate_wrote() {
+    let setup = with(
+        "{:turns [{:steps [{:delta \"seen\"}]}]}",
+        r#"{:stages [{:id :go :body "Look at <{{gate}}>." :gate [{:command "echo \"of $1\""} {:command "yes gate | head -c 100000"}]}]}"#,
+    );
+    let hook = r#"{:hooks [{:stage :compose-request :point :post :kind :observer :command ["bash" "-c" "cat > seen"]}]}"#;
+    std::fs::write(setup.dir.path().join("user/config.edn"), hook).unwrap();
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w it");
+    assert!(end(&mut bridge).contains("done"));
+    let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(seen.contains("Look at <of it\\ngate\\ngate") && seen.contains("more bytes"), "{seen}");
+    assert!(seen.len() < 80_000, "{}", seen.len());
 }
 
 #[test]

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::{Body, Cause, Event, Level};
 use crate::hook::command::{self, Failure};
 use crate::interaction::{Kind, Origin, Question, Resolution};
-use crate::limits::{STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
+use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
 use crate::runtime::Shared;
 use crate::runtime::execution::{Completed, Execution};
@@ -145,14 +145,16 @@ impl Run {
         stop: &CancellationToken,
     ) -> Result<Ended, Stopped> {
         let execution = self.shared.clock.id("x-");
-        let prompt = self.fill(&stage.body, results);
         let mut facts = self.facts(stage, &execution, results);
         facts.put("phase", "check-gate");
+        let mut gate = String::new();
         for check in &stage.gate {
-            if let Err(why) = self.holds(stage, check, &facts, child, stop).await? {
-                return Ok(Ended::bad(SKIPPED, 0, why));
+            match self.holds(stage, check, &facts, child, stop).await? {
+                Ok(wrote) => gate.push_str(&wrote),
+                Err(why) => return Ok(Ended::bad(SKIPPED, 0, why)),
             }
         }
+        let prompt = self.fill(&stage.body, results, &gate);
         let mut wrong = String::new();
         for attempt in 0..stage.attempts {
             let made = attempt.saturating_add(1);
@@ -368,7 +370,7 @@ impl Run {
         (stage, ended)
     }
 
-    /// Whether a check holds, and if not, why.
+    /// What a check that holds wrote, or why it does not hold.
     async fn holds(
         &self,
         stage: &Stage,
@@ -376,7 +378,7 @@ impl Run {
         facts: &Map<'static>,
         child: Option<&Handle>,
         stop: &CancellationToken,
-    ) -> Result<Result<(), String>, Stopped> {
+    ) -> Result<Result<String, String>, Stopped> {
         match check {
             Check::Command { command, timeout } => {
                 // What the workflow was given is `$1`, as it was written.
@@ -384,7 +386,7 @@ impl Run {
                     ["bash", "-c", command.as_str(), "workflow", self.arguments.as_str()].map(str::to_owned);
                 let cwd = PathBuf::from(&*self.session.snapshot().facts.cwd);
                 match command::execute(&words, &cwd, *timeout, facts, stop).await {
-                    Ok(_) => Ok(Ok(())),
+                    Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
                     Err(Failure::Stopped) => Err(Stopped),
                     Err(failure) => {
                         let said = failure.output(STAGE_OUTPUT_BYTES);
@@ -398,17 +400,22 @@ impl Run {
                     let key = key.as_keyword().unwrap_or_default();
                     result.and_then(|result| result.get(key)) != Some(*value)
                 });
-                Ok(missing.map_or(Ok(()), |(key, value)| Err(format!("its result must have {key} {value}"))))
+                Ok(missing.map_or(Ok(String::new()), |(key, value)| {
+                    Err(format!("its result must have {key} {value}"))
+                }))
             }
             Check::Outcome(wanted) => {
                 let outcome = facts.get_keyword("outcome").and_then(Value::as_str).unwrap_or_default();
                 Ok(if outcome == &**wanted {
-                    Ok(())
+                    Ok(String::new())
                 } else {
                     Err(format!("it came to :{outcome}, not to :{wanted}"))
                 })
             }
-            Check::Confirm(question) => self.confirm(question, stage.patience, child, stop).await,
+            Check::Confirm(question) => {
+                let said = self.confirm(question, stage.patience, child, stop).await?;
+                Ok(said.map(|()| String::new()))
+            }
         }
     }
 
@@ -479,9 +486,10 @@ impl Run {
     }
 
     /// A body with its places filled in.
-    fn fill(&self, body: &str, results: &[(String, Value<'static>)]) -> String {
+    fn fill(&self, body: &str, results: &[(String, Value<'static>)], gate: &str) -> String {
         workflow::render(body, |place| match place {
             "args" => self.arguments.clone(),
+            "gate" => beginning(gate),
             "results" => Value::from(as_map(results)).to_string(),
             place => {
                 let id = place.strip_prefix("results.").unwrap_or_default();
@@ -506,6 +514,16 @@ impl Run {
             () = self.shared.hub.room(full) => {}
             () = self.stop.cancelled() => {}
         }
+    }
+}
+
+/// The beginning of what a gate wrote, with a note where it is not all.
+fn beginning(wrote: &str) -> String {
+    let end = (0..=wrote.len().min(STAGE_GATE_BYTES)).rev().find(|end| wrote.is_char_boundary(*end));
+    let shown = wrote.get(..end.unwrap_or(0)).unwrap_or_default();
+    match wrote.len().saturating_sub(shown.len()) {
+        0 => shown.to_owned(),
+        left => format!("{shown}\n[… {left} more bytes, which are not shown …]\n"),
     }
 }
 
