@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: &[u8]| {
     let Some((times, text)) = input.split_first() else { return };
     // Often the same again, as a hostile text has it.
-    let text = String::from_utf8_lossy(text).repeat(usize::from(*times).pow(2) + 1);
+    let text = String::from_utf8_lossy(text).repeat(usize::from(*times / 8) + 1);
     let asked = Cell::new(0usize);
     let may_read = |_: &Path| {
         asked.set(asked.get() + 1);

@@ -55,9 +55,9 @@ impl PathGlob {
     }
 }
 
-/// A glob that matches this text alone.
+/// A glob that matches this text alone. The library leaves a backslash as it is, and reads it as an escape.
 pub fn escape(text: &str) -> String {
-    globset::escape(text)
+    text.split('\\').map(globset::escape).collect::<Vec<_>>().join("\\\\")
 }
 
 /// A glob of a searching tool, relative to the folder that is searched.
@@ -99,6 +99,17 @@ mod tests {
         }
         let deep = "{a,".repeat(16) + "b" + &"}".repeat(16);
         assert!(PathGlob::new(&deep).unwrap().is_match(Path::new("b")));
+    }
+
+    #[test]
+    fn escaped_path_matches_itself_alone() {
+        for path in ["a*b?[c]{d,e}", "src\\*", "7#_8 9\\a", "a\\", "\\\\"] {
+            let glob = PathGlob::new(&escape(path)).unwrap();
+            assert!(glob.is_match(Path::new(path)), "{path}");
+            for other in ["src[x]", "srcx", "7#_8 9a", "a", "axb?[c]{d,e}"] {
+                assert!(!glob.is_match(Path::new(other)), "{path} {other}");
+            }
+        }
     }
 
     #[test]
