@@ -82,7 +82,7 @@ fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
     match peer.ask("handshake", &client_info("1.0", &[])) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(why) | Stop::NotApplicable(why)) => {
-            Err(std::io::Error::other(format!("the command is no server that answers a handshake: {why}")))
+            Err(std::io::Error::other(format!("the command is not a server that answers a handshake: {why}")))
         }
     }
 }

@@ -53,7 +53,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file's first line is not a header.
-    #[error("{} is no session file: {reason}.", path.display())]
+    #[error("{} is not a session file: {reason}.", path.display())]
     NoHeader {
         /// The file.
         path: PathBuf,

@@ -504,7 +504,7 @@ fn sessions_command_lists_shows_exports_and_verifies() {
     let mut torn = fs::OpenOptions::new().append(true).open(&file).unwrap();
     std::io::Write::write_all(&mut torn, b"garbage\n").unwrap();
     let (status, out, _) = run(&setup, &["sessions", "verify"]);
-    assert!(status == 1 && out.contains("is no entry"), "{out}");
+    assert!(status == 1 && out.contains("is not an entry"), "{out}");
     let (status, out, _) = run(&setup, &["sessions", "verify", "--repair"]);
     assert!(status == 1 && out.contains(&format!("process {}", bridge.pid())), "{out}");
     bridge.finish();

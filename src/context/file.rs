@@ -28,7 +28,7 @@ pub(super) fn start(folder: &Folder, path: &Path, most: u64) -> Result<Option<St
     match files::start(&real, most) {
         Ok(start) => Ok(Some(start)),
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            Err("It is no regular file.".to_owned())
+            Err("It is not a regular file.".to_owned())
         }
         Err(error) => Err(format!("It cannot be read: {error}.")),
     }

@@ -26,7 +26,7 @@ pub struct Binding {
 #[derive(Debug, thiserror::Error)]
 pub enum BindingsError {
     /// It is not EDN.
-    #[error("the table of obligations is no EDN: {0}")]
+    #[error("the table of obligations is not EDN: {0}")]
     Unreadable(#[from] edn::Error),
     /// It has the wrong shape.
     #[error("the table of obligations has an entry that is none: {0}")]

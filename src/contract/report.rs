@@ -26,7 +26,7 @@ impl std::str::FromStr for Format {
             "text" => Ok(Self::Text),
             "edn" => Ok(Self::Edn),
             "junit" => Ok(Self::Junit),
-            other => Err(format!("{other:?} is no format; text, edn and junit are")),
+            other => Err(format!("{other:?} is not a format; text, edn and junit are")),
         }
     }
 }

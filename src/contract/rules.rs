@@ -202,16 +202,16 @@ impl Witness {
         let value = match edn::read_one(line) {
             Ok(value) => value.into_owned(),
             Err(error) => {
-                look.breach("frame.edn", format!("the line is no EDN form: {error}"));
+                look.breach("frame.edn", format!("the line is not an EDN form: {error}"));
                 return Frame::Other(Value::Nil);
             }
         };
         let Some(map) = value.as_map() else {
-            look.breach("frame.edn", format!("the form is no map but a {}", value.kind_name()));
+            look.breach("frame.edn", format!("the form is not a map but a {}", value.kind_name()));
             return Frame::Other(value);
         };
         if !map.iter().all(|(key, _)| key.as_keyword().is_some()) {
-            look.breach("frame.edn", "a key of the envelope is no keyword".to_owned());
+            look.breach("frame.edn", "a key of the envelope is not a keyword".to_owned());
         }
         look.at("frame.plain");
         if let Some(found) = not_plain(&value, line) {
@@ -405,7 +405,7 @@ fn op_of(map: &Map<'_>) -> Option<&'static OpSpec> {
 fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
     let kind = payload.get_keyword("kind").and_then(Value::as_str).unwrap_or_default();
     let Some((_, keys)) = INTERACTION_KINDS.iter().find(|(name, _)| *name == kind) else {
-        return look.breach("topic.interaction/requested", format!("{kind:?} is no kind of interaction"));
+        return look.breach("topic.interaction/requested", format!("{kind:?} is not a kind of interaction"));
     };
     let rule = format!("kind.{kind}");
     look.at(&rule);

@@ -166,9 +166,7 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
         if reader.by_ref().take(most).read_until(b'\n', &mut line).map_err(failed)? == 0 {
             return match head {
                 _ if number == 0 && head.is_none() => Ok(0),
-                None => {
-                    Err(AuditError::Head("there is no head beside it that says where it ends".to_owned()))
-                }
+                None => Err(AuditError::Head("there is no head file that says where it ends".to_owned())),
                 Some(_) if head_seen => Ok(number),
                 Some(_) => Err(AuditError::Head(format!("lines after line {number} were removed"))),
             };
@@ -176,7 +174,7 @@ pub fn verify(path: &Path) -> Result<usize, AuditError> {
         number = number.saturating_add(1);
         let broken = |reason| AuditError::Broken { line: number, reason };
         let value = edn::read_one(&line).map_err(|_| broken("it is not EDN"))?;
-        let mut record = value.as_map().ok_or_else(|| broken("it is no record"))?.clone().into_owned();
+        let mut record = value.as_map().ok_or_else(|| broken("it is not a record"))?.clone().into_owned();
         let hash = record.remove(&Value::keyword("hash"));
         let hash = hash.as_ref().and_then(Value::as_str).ok_or_else(|| broken("it has no :hash"))?;
         if record.get_keyword("prev").and_then(Value::as_str) != Some(before.as_str()) {

@@ -383,7 +383,7 @@ pub enum GraphError {
         attribute: &'static str,
     },
     /// A nested input is not a query.
-    #[error("{0} has a nested input that is no query")]
+    #[error("{0} has a nested input that is not a query")]
     Nested(&'static str),
     /// There are more than the engine's number range holds.
     #[error("there are more than {MOST} attributes or resolvers")]

@@ -303,7 +303,7 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
         }
         size = size.saturating_add(part.len());
         if size > limit && !parts.is_empty() {
-            parts.push("[older messages are left out]\n".to_owned());
+            parts.push("[older messages are omitted]\n".to_owned());
             break;
         }
         parts.push(part);

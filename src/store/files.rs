@@ -117,7 +117,7 @@ impl Files for SystemFiles {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).custom_flags(waits_for_nobody).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         Ok(Box::new(file))
     }

@@ -104,7 +104,7 @@ impl std::fmt::Display for Fault {
             Self::NoLineFeed { offset } => {
                 write!(f, "The last line (offset {offset}) has no line feed.")
             }
-            Self::Unreadable { line, offset } => write!(f, "Line {line} (offset {offset}) is no entry."),
+            Self::Unreadable { line, offset } => write!(f, "Line {line} (offset {offset}) is not an entry."),
             Self::LostParent { entry, parent } => {
                 write!(f, "Entry {entry} follows {parent}, which cannot be read.")
             }
@@ -121,7 +121,7 @@ impl Fault {
         let done = match self {
             Self::TornTail { .. } => "It was removed; it had never been acknowledged.",
             Self::NoLineFeed { .. } => "It was added.",
-            Self::Unreadable { .. } => "It stays in the file and was passed over.",
+            Self::Unreadable { .. } => "It stays in the file and was skipped.",
             Self::LostParent { .. } => "It was taken to follow the entry before it.",
             Self::Twice { .. } => "The first one counts.",
             Self::NoHeader { .. } | Self::Unfinished => "It was left alone.",

@@ -514,7 +514,7 @@ impl Asked {
         let items = action
             .get("ui/items")
             .and_then(Value::as_slice)
-            .ok_or_else(|| Stop::failed(":ui/items is no vector"))?;
+            .ok_or_else(|| Stop::failed(":ui/items is not a vector"))?;
         for item in items {
             for key in ["ui.item/id", "ui.item/label", "ui.item/value"] {
                 ensure(item.get(key).is_some(), || format!("an item has no :{key}"))?;

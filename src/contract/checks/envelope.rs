@@ -262,11 +262,11 @@ pub(super) const CHECKS: &[Check] = &[
             let info = server_info(&data)?;
             ensure(text(info, "protocol-version") == "1.0", || ":protocol-version is not 1.0".to_owned())?;
             ensure(info.get("features").and_then(Value::as_slice).is_some(), || {
-                ":features is no vector".to_owned()
+                ":features is not a vector".to_owned()
             })?;
             for key in ["session-id", "model-id", "thinking-level"] {
                 let fits = info.get(key).is_none_or(|value| value.is_nil() || value.as_str().is_some());
-                ensure(fits, || format!(":{key} is no string"))?;
+                ensure(fits, || format!(":{key} is not a string"))?;
             }
             Ok(())
         },
@@ -320,7 +320,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "handshake.features",
-        about: "Features that both have are granted; unknown ones are passed over.",
+        about: "Common features are granted; unknown ones are ignored.",
         needs: &[],
         run: |probe| {
             let mut peer = probe.start(None)?;
@@ -411,7 +411,7 @@ pub(super) const CHECKS: &[Check] = &[
 fn server_info<'v>(data: &'v Value<'static>) -> Result<&'v Value<'static>, Stop> {
     data.get("server-info")
         .filter(|info| info.as_map().is_some())
-        .ok_or_else(|| Stop::failed(":server-info is no map"))
+        .ok_or_else(|| Stop::failed(":server-info is not a map"))
 }
 
 /// A line must get `protocol/invalid-envelope` with its `:id`, and with its `:op` if it has one.

@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
                     probe.note(format!("The server does not know the topics {}.", absent.join(" ")));
                 }
                 let foreign = told.iter().find(|topic| Topic::parse(topic).is_none());
-                ensure(foreign.is_none(), || format!("{foreign:?} is no catalogued topic"))?;
+                ensure(foreign.is_none(), || format!("{foreign:?} is not a catalogued topic"))?;
                 ensure(told.iter().any(|topic| topic == "session/updated"), || {
                     "session/updated is missing".to_owned()
                 })?;

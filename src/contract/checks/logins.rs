@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("logout", "{:provider \"no-such-provider\"}")?;
             ensure(data.get("logged-out").and_then(Value::as_bool).is_some(), || {
-                ":logged-out is no boolean".to_owned()
+                ":logged-out is not a boolean".to_owned()
             })
         },
     },

@@ -15,7 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
             let data = peer.ask_ok("get_available_models", "{}")?;
             let models = data.get("models").and_then(Value::as_slice);
             ensure(models.is_some_and(|models| models.iter().all(|model| model.as_map().is_some())), || {
-                ":models is no vector of maps".to_owned()
+                ":models is not a vector of maps".to_owned()
             })
         },
     },

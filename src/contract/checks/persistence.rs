@@ -149,7 +149,7 @@ pub(super) const CHECKS: &[Check] = &[
                 .map_err(|error| Stop::failed(format!("{}: {error}", kept.file)))?;
             for line in file.lines() {
                 crate::edn::read_one(line.as_bytes())
-                    .map_err(|error| Stop::failed(format!("a line is no EDN: {error}")))?;
+                    .map_err(|error| Stop::failed(format!("a line is not EDN: {error}")))?;
             }
             let header = file.lines().next().unwrap_or_default();
             ensure(header.contains(&kept.session), || {

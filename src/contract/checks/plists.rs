@@ -71,13 +71,13 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = agreed(probe)?;
             let answer = frame(&mut peer, "no_such_op", "{}")?;
             ensure(get(&answer, "kind").and_then(Value::as_keyword) == Some("error"), || {
-                "the error is no list".to_owned()
+                "the error is not a list".to_owned()
             })?;
             frame(&mut peer, "subscribe", "{:topics [\"session/updated\"]}")?;
             let line = peer.raw_line()?;
             let event = edn::read_one(&line).map_err(|error| Stop::failed(error.to_string()))?;
             ensure(get(&event, "kind").and_then(Value::as_keyword) == Some("event"), || {
-                "the event is no list".to_owned()
+                "the event is not a list".to_owned()
             })
         },
     },
@@ -113,7 +113,7 @@ pub(super) const CHECKS: &[Check] = &[
 fn agreed(probe: &Probe<'_>) -> Result<Peer, Stop> {
     let mut peer = probe.start(None)?;
     let answer = frame(&mut peer, "handshake", &client_info("1.0", &["plist-frames"]))?;
-    ensure(answer.as_map().is_some(), || "the handshake's response is no map".to_owned())?;
+    ensure(answer.as_map().is_some(), || "the handshake's response is not a map".to_owned())?;
     Ok(peer)
 }
 
@@ -122,7 +122,8 @@ fn frame(peer: &mut Peer, op: &str, params: &str) -> Result<Value<'static>, Stop
     let id = peer.new_id();
     peer.send_line(&request(&id, op, params));
     let line = peer.raw_line()?;
-    let value = edn::read_one(&line).map_err(|error| Stop::failed(format!("the line is no EDN: {error}")))?;
+    let value =
+        edn::read_one(&line).map_err(|error| Stop::failed(format!("the line is not EDN: {error}")))?;
     Ok(value.into_owned())
 }
 

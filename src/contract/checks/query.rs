@@ -189,7 +189,7 @@ pub(super) const CHECKS: &[Check] = &[
             for entity in ["\"42\"", "\"{\""] {
                 let params = params("[:psi.session-info/id]", &format!(":entity {entity}"));
                 if let super::super::peer::Answer::Ok(_) = peer.ask("query_eql", &params)? {
-                    return Err(Stop::failed("an entity that is no map is taken"));
+                    return Err(Stop::failed("an entity that is not a map is taken"));
                 }
             }
             Ok(())
@@ -302,7 +302,7 @@ fn result(peer: &mut Peer, query: &str) -> Result<Value<'static>, Stop> {
     data.get("result")
         .filter(|result| result.as_map().is_some())
         .cloned()
-        .ok_or_else(|| Stop::failed(":result is no map"))
+        .ok_or_else(|| Stop::failed(":result is not a map"))
 }
 
 fn invalid(probe: &Probe<'_>, queries: &[&str]) -> Result<(), Stop> {
@@ -336,7 +336,7 @@ fn joined(peer: &mut Peer, join: &str, namespace: &str, names: &[&str]) -> Resul
     let items = result
         .get(join)
         .and_then(Value::as_slice)
-        .ok_or_else(|| Stop::failed(format!(":{join} is no vector")))?;
+        .ok_or_else(|| Stop::failed(format!(":{join} is not a vector")))?;
     ensure(!items.is_empty(), || format!(":{join} is empty"))?;
     for item in items {
         let absent: Vec<&String> = attributes.iter().filter(|name| item.get(name).is_none()).collect();

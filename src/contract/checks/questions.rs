@@ -160,7 +160,7 @@ pub(super) const CHECKS: &[Check] = &[
                 let question = peer.topic("interaction/requested")?;
                 let kind = text(payload(&question), "kind").to_owned();
                 ensure(INTERACTION_KINDS.iter().any(|(known, _)| *known == kind), || {
-                    format!("{kind:?} is no kind")
+                    format!("{kind:?} is not a kind")
                 })?;
             }
             Ok(())
@@ -332,7 +332,7 @@ pub(super) const CHECKS: &[Check] = &[
             idle(&mut peer)?;
             peer.barrier()?;
             let asked = peer.take_events().iter().any(|event| topic(event) == "ui/dialog-requested");
-            ensure(!asked, || "a client was asked that is no interactor".to_owned())?;
+            ensure(!asked, || "a client was asked that is not an interactor".to_owned())?;
             let mut peer = dialogs(probe)?;
             peer.topic("ui/dialog-requested").map(|_| ())
         },

@@ -186,7 +186,7 @@ pub(super) const CHECKS: &[Check] = &[
             }
             ensure(widget.get("placement").is_some(), || ":placement is missing".to_owned())?;
             ensure(widget.get("content-lines").and_then(Value::as_slice).is_some(), || {
-                ":content-lines is no vector".to_owned()
+                ":content-lines is not a vector".to_owned()
             })
         },
     },
@@ -281,7 +281,7 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = probe.ready()?;
             let data = peer.ask_ok("get_session_stats", "{}")?;
             ensure(data.get("stats").is_some_and(|stats| stats.as_map().is_some()), || {
-                ":stats is no map".to_owned()
+                ":stats is not a map".to_owned()
             })
         },
     },
@@ -392,7 +392,7 @@ pub(super) fn opened(data: &Value<'_>) -> Result<String, Stop> {
     ensure(!id.is_empty(), || ":session-id is missing".to_owned())?;
     let file = data.get("session-file");
     ensure(file.is_none_or(|file| file.as_str().is_some() || file.is_nil()), || {
-        ":session-file is no string".to_owned()
+        ":session-file is not a string".to_owned()
     })?;
     Ok(id)
 }
@@ -403,7 +403,7 @@ pub(super) fn state(peer: &mut Peer) -> Result<Value<'static>, Stop> {
     data.get("state")
         .filter(|state| state.as_map().is_some())
         .cloned()
-        .ok_or_else(|| Stop::failed(":state is no map"))
+        .ok_or_else(|| Stop::failed(":state is not a map"))
 }
 
 /// Sends a prompt, waits for the end of the turn, and returns the answer's text.
@@ -434,7 +434,7 @@ pub(super) fn idle(peer: &mut Peer) -> Result<(), Stop> {
 pub(super) fn messages(peer: &mut Peer, params: &str) -> Result<Vec<Value<'static>>, Stop> {
     let data = peer.ask_ok("get_messages", params)?;
     let list = data.get("messages").and_then(Value::as_slice);
-    list.map(<[_]>::to_vec).ok_or_else(|| Stop::failed(":messages is no vector"))
+    list.map(<[_]>::to_vec).ok_or_else(|| Stop::failed(":messages is not a vector"))
 }
 
 /// The text of a message's blocks.
@@ -453,7 +453,7 @@ fn message_shape(message: &Value<'static>) -> Result<(), Stop> {
         kind.is_some_and(|kind| ["text", "thinking", "tool-call", "image"].contains(&kind))
     };
     ensure(blocks.is_some_and(|blocks| blocks.iter().all(typed)), || {
-        ":content is no vector of typed blocks".to_owned()
+        ":content is not a vector of typed blocks".to_owned()
     })
 }
 
@@ -505,7 +505,7 @@ fn list(probe: &Probe<'_>) -> Result<(), Stop> {
     let slots = data
         .get("sessions")
         .and_then(Value::as_slice)
-        .ok_or_else(|| Stop::failed(":sessions is no vector"))?;
+        .ok_or_else(|| Stop::failed(":sessions is not a vector"))?;
     for slot in slots {
         for key in ["id", "name", "display-name", "worktree-path", "is-streaming", "is-active", "created-at"]
         {

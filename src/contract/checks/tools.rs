@@ -311,7 +311,7 @@ pub(super) const CHECKS: &[Check] = &[
             let mut peer = interactor(probe, script)?;
             peer.ask_ok("prompt", "{:message \"call\"}")?;
             let question = peer.topic("interaction/requested")?;
-            ensure(text(payload(&question), "kind") == "approve", || "it is no approval".to_owned())
+            ensure(text(payload(&question), "kind") == "approve", || "it is not an approval".to_owned())
         },
     },
     Check {
@@ -429,7 +429,7 @@ pub(super) const CHECKS: &[Check] = &[
             for params in ["{}", "{:statuses [\"running\"]}"] {
                 let data = peer.ask_ok("list_background_jobs", params)?;
                 ensure(data.get("jobs").and_then(Value::as_slice).is_some(), || {
-                    ":jobs is no vector".to_owned()
+                    ":jobs is not a vector".to_owned()
                 })?;
             }
             Ok(())

@@ -464,7 +464,7 @@ pub(super) const CHECKS: &[Check] = &[
             }
             let data = peer.ask_ok("compact", "{}")?;
             ensure(data.get("compacted").and_then(Value::as_bool).is_some(), || {
-                ":compacted is no boolean".to_owned()
+                ":compacted is not a boolean".to_owned()
             })?;
             let data = peer.ask_ok("get_fork_messages", "{}")?;
             let points = data.get("messages").and_then(Value::as_slice).map_or(0, <[_]>::len);

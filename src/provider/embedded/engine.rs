@@ -253,7 +253,7 @@ struct Conversation<'model> {
 impl<'model> Conversation<'model> {
     fn new(model: &'model LlamaModel) -> Result<Self, ProviderError> {
         let template = model.chat_template(None).map_err(|_| {
-            fatal("the model file has no chat template: it is no model for conversations".into())
+            fatal("the model file has no chat template: it is not a model for conversations".into())
         })?;
         let threads = processors::free();
         let context = new_context(model, threads)?;

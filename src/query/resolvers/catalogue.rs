@@ -203,7 +203,7 @@ fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
         }
         Ok(all)
     });
-    let table = TABLE.as_ref().map_err(|error| Failure::new(format!("The table is no EDN: {error}")))?;
+    let table = TABLE.as_ref().map_err(|error| Failure::new(format!("The table is not EDN: {error}")))?;
     let wanted = env.text("spec");
     let entity = |(id, (checks, waived)): (&String, &(Vec<Value<'static>>, Option<String>))| {
         let spec = id.split('/').next().unwrap_or(id);
