@@ -1,4 +1,4 @@
-//! A server that does one thing wrong, and whether the contract runner catches it.
+//! Servers with one fault each, and whether the contract runner catches them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use edn_bridge::value::Value;
 
 use crate::{open, server};
 
-/// Changes one frame: the lines that are written in its place.
+/// Changes one frame into the lines that replace it.
 pub type Change = Arc<dyn Fn(&Value<'static>) -> Vec<String> + Send + Sync>;
 
-/// The real server with its output changed.
+/// The real server with modified output.
 pub struct Wrong {
     real: CommandLine,
     change: Change,
@@ -74,8 +74,8 @@ pub fn is_open(check: &str) -> bool {
     open::OPEN.iter().any(|(name, _)| *name == check)
 }
 
-/// One thing that a server may do wrong, and the check or rule that is to catch it. A rule needs a check
-/// beside it that makes the server say something.
+/// One fault of a server, and the check or rule that should catch it. A rule also needs a check that makes
+/// the server send frames.
 pub struct Mutant {
     name: String,
     caught_by: &'static str,
@@ -92,14 +92,14 @@ pub fn mutant(
 }
 
 impl Mutant {
-    /// The check that makes the server say something.
+    /// The check that makes the server send frames.
     pub fn beside(self, beside: &'static str) -> Self {
         Self { beside, ..self }
     }
 }
 
-/// Tries every mutant and fails with all that were not caught. Those whose check does not pass yet are
-/// counted, and fail where the check is not known to be open.
+/// Tries every mutant and fails with all that were not caught. Mutants whose check does not pass yet are
+/// counted, and fail if the check is not known to be open.
 pub fn try_all(mutants: Vec<Mutant>) {
     let mut problems = Vec::new();
     let (mut caught, mut open) = (0, 0);
@@ -110,7 +110,7 @@ pub fn try_all(mutants: Vec<Mutant>) {
             continue;
         }
         let right = run(Arc::new(|frame| vec![edn::to_string(frame)]), &checks, Duration::from_secs(20));
-        // A rule on what must not come at all has nothing to look at where all is right.
+        // A rule about frames that must not arrive does not apply if all is right.
         if !matches!(
             right.finding(caught_by).map(|f| &f.status),
             Some(Status::Passed | Status::NotApplicable(_))
@@ -143,7 +143,7 @@ pub fn text(frame: &Value<'_>, key: &str) -> String {
     frame.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The frame with a key set, or taken away.
+/// The frame with a key set or removed.
 pub fn with(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
     let mut map = frame.as_map().unwrap().clone();
     map.remove(&Value::keyword(key));
@@ -153,13 +153,13 @@ pub fn with(frame: &Value<'static>, key: &'static str, value: Option<Value<'stat
     Value::from(map)
 }
 
-/// The frame with a key of its `:data` set, or taken away.
+/// The frame with a key of its `:data` set or removed.
 pub fn with_data(frame: &Value<'static>, key: &'static str, value: Option<Value<'static>>) -> Value<'static> {
     let data = frame.get("data").cloned().unwrap_or_else(|| Value::from(edn_bridge::value::Map::new()));
     with(frame, "data", Some(with(&data, key, value)))
 }
 
-/// Changes the frames of a kind, and of an op or topic where one is named; the others stay.
+/// Changes the frames of a kind, and of an op or topic if given; the others stay.
 pub fn where_(
     wanted: &'static str,
     named: &'static str,
@@ -175,7 +175,7 @@ pub fn where_(
     }
 }
 
-/// A change of a frame's `:data`: a key set, or taken away.
+/// A change of a frame's `:data`: sets or removes a key.
 pub fn data(
     key: &'static str,
     value: Option<Value<'static>>,
@@ -183,7 +183,7 @@ pub fn data(
     move |frame| with_data(frame, key, value.clone())
 }
 
-/// Answers an op with nothing under a key that holds a list.
+/// Answers an op with an empty list under a key.
 pub fn emptied(
     op: &'static str,
     key: &'static str,
@@ -202,7 +202,7 @@ pub fn thrice(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + 
     }
 }
 
-/// The frame with a key of its `:data`'s `:payload` set, or taken away.
+/// The frame with a key of its `:data`'s `:payload` set or removed.
 pub fn with_asked(
     frame: &Value<'static>,
     key: &'static str,
@@ -212,12 +212,12 @@ pub fn with_asked(
     with_data(frame, "payload", Some(with(asked, key, value)))
 }
 
-/// Leaves out the events of a topic.
+/// Drops the events of a topic.
 pub fn without(topic: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
     move |frame| if text(frame, "event") == topic { Vec::new() } else { same(frame) }
 }
 
-/// Answers with a response where an error of a code is due.
+/// Answers with a response instead of the expected error.
 pub fn taken(code: &'static str) -> impl Fn(&Value<'static>) -> Vec<String> + Send + Sync + 'static {
     move |frame| {
         if text(frame, "error-code") != code {

@@ -1,6 +1,5 @@
-//! Checks of the contract that this server does not pass yet, each with what is to come for it. A check
-//! that passes must leave the list: a test says so. A topic stands here until something real emits it.
-//! Now none does.
+//! Contract checks that this server fails so far, each with what is missing. Remove a check from the list
+//! once it passes: a test says so. A topic stays here until the server emits it. The list is empty now.
 
-/// The check, and what it waits for.
+/// The check, and what is missing.
 pub const OPEN: &[(&str, &str)] = &[];

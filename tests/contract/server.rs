@@ -1,11 +1,11 @@
-//! The real binary with the scripted provider, as the runner starts it.
+//! The real binary with the scripted provider, for the runner.
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use edn_bridge::contract::{CONFIG_WORD, CommandLine, SCRIPT_WORD, STATE_WORD};
 
-/// A command line for `serve`, with a folder of its own for each caller.
+/// A command line for `serve`, with a separate folder for each caller.
 pub fn command_line() -> CommandLine {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);

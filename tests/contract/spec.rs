@@ -1,12 +1,12 @@
-//! The facts of `spec/*.allium`, read through their parser. How they are written there is told in
-//! `spec/README.md`.
+//! Reads the facts of `spec/*.allium` with their parser. `spec/README.md` explains how the files express
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use allium_parser::ast::{BlockItemKind, BlockKind, Decl, Expr, Module};
 
-/// A key and whether it must be there.
+/// A key, and whether it is required.
 pub type Keys = BTreeMap<String, bool>;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Spec {
     pub ops: BTreeMap<String, Keys>,
     /// Op to the keys of its `:data`.
     pub answers: BTreeMap<String, Keys>,
-    /// Op to the errors that are its own.
+    /// Op to its specific errors.
     pub errors: BTreeMap<String, BTreeSet<String>>,
     /// Topic to its payload's keys.
     pub topics: BTreeMap<String, Keys>,
@@ -183,7 +183,7 @@ fn assignments(block: &allium_parser::ast::BlockDecl) -> impl Iterator<Item = (S
     })
 }
 
-/// A type without its `?`, and whether it had one. After alternatives the `?` belongs to the whole.
+/// A type without its `?`, and whether it had one. After alternatives the `?` applies to the whole list.
 fn optional(kind: &Expr) -> (&Expr, bool) {
     match kind {
         Expr::TypeOptional { inner, .. } => (inner, true),

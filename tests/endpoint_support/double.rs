@@ -1,4 +1,4 @@
-//! A session API that keeps what it is asked, until the test says how it is answered.
+//! A session API that keeps its requests until the test answers them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use edn_bridge::session::{
 };
 use edn_bridge::value::{Map, Value};
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is answered before the call returns.
@@ -41,10 +41,10 @@ impl Kept {
     }
 }
 
-/// What a request becomes, by its op and how many came before it.
+/// The fate of a request, by its op and the number of earlier requests.
 type Policy = Box<dyn Fn(&'static str, usize) -> Fate + Send + Sync>;
 
-/// The event that tells a list of two sessions, of which one is named by the list's version.
+/// The event with a list of two sessions, one of which is named by the list's version.
 pub fn told(version: u64) -> Body {
     let names = ["s".to_owned(), format!("v{version}")];
     let slots = names.map(|id| Slot::new(&SessionFacts::empty(id.as_str().into())));
@@ -71,7 +71,7 @@ pub struct Double {
     lists: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
-    /// What the connections counted.
+    /// The counts of the connections.
     pub tally: Arc<Tally>,
 }
 
@@ -98,18 +98,18 @@ impl Double {
         self.state.lock().unwrap()
     }
 
-    /// The list of the sessions as it is now.
+    /// The current list of sessions.
     fn list(&self) -> Body {
         told(self.lists.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Waits until so many requests are kept, and takes them all.
+    /// Waits until `count` requests are kept, and takes them all.
     pub fn take(&self, count: usize) -> Vec<Kept> {
         let mut state = self.changed.wait_while(self.lock(), |state| state.kept.len() < count).unwrap();
         state.kept.drain(..).collect()
     }
 
-    /// Hands an event to the connection.
+    /// Sends an event to the connection.
     pub fn tell(&self, body: Body) {
         let client = self.lock().client.clone();
         if let Some(client) = client {
@@ -149,7 +149,7 @@ fn opened() -> Opened {
     Opened { session: SessionId::from("s"), file: None }
 }
 
-/// Methods that keep their reply: name, params, the type of the answer and one of that type.
+/// Methods that keep their reply: name, params, type of the answer, and an answer.
 macro_rules! kept {
     ($($name:ident($($param:ident: $type:ty),*) -> $answer:ty = $value:expr;)*) => {
         $(fn $name(&self, call: Call, $($param: $type,)* reply: Reply<$answer>) {
@@ -166,7 +166,7 @@ impl SessionApi for Double {
     }
 
     fn detach(&self, _: u64, reply: Reply<()>) {
-        // As the runtime does it, the last one to leave ends what is under way.
+        // Like in the runtime, the last one to leave ends running turns.
         let mut state = self.lock();
         state.client = None;
         state.left = true;

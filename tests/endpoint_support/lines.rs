@@ -1,11 +1,11 @@
-//! Lines for an endpoint, made from a string of bytes: most of them requests, many of them not quite.
+//! Lines for an endpoint from a string of bytes: mostly requests, many of them slightly wrong.
 //!
-//! The bytes are choices. A fuzzer that changes one changes one part of a line, and any bytes make some
-//! input, so that nothing of what it tries is lost.
+//! The bytes are choices. A fuzzer that changes one changes one part of a line, and all bytes give an input,
+//! so that no attempt is wasted.
 
 use edn_bridge::catalogue::{FEATURES, OPS, Shape, TOPICS};
 
-/// Choices, one byte each; zeros where they have run out.
+/// Choices, one byte each; zeros at the end.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -34,7 +34,7 @@ impl Choices<'_> {
     }
 }
 
-/// A whole input: a handshake most of the time, then lines until the choices have run out.
+/// A whole input: usually a handshake, then lines until the choices end.
 pub fn input(choices: &[u8]) -> Vec<u8> {
     let mut choices = Choices(choices);
     let mut out = Vec::new();
@@ -74,7 +74,7 @@ fn line(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
         2 => handshake(choices, "h2", out),
         _ => request(choices, out),
     }
-    // Something in it is changed, doubled or lost.
+    // A part is changed, doubled or removed.
     if choices.once_in(6) && out.len() > start {
         let at = start + choices.next() * 7 % (out.len() - start);
         match choices.next() % 4 {
@@ -91,7 +91,7 @@ fn line(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
 }
 
 fn request(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
-    // Few ids, so that some are pending when they come again.
+    // Few ids, so that some are still pending when they repeat.
     let id = match choices.next() % 24 {
         0 => odd(choices),
         1 => format!("{:?}", "i".repeat(choices.next() * 20)),
@@ -163,7 +163,7 @@ fn value(choices: &mut Choices<'_>, shape: Shape, key: &str) -> String {
     }
 }
 
-/// A form that is rarely what is wanted.
+/// A form that is rarely valid.
 fn odd(choices: &mut Choices<'_>) -> String {
     choices
         .of(&[

@@ -1,4 +1,4 @@
-//! An endpoint by itself, in memory: bytes in, what it wrote out, and what must hold of that.
+//! An endpoint alone, in memory: bytes in, its output, and the rules for that output.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -25,7 +25,7 @@ use double::{Double, Fate};
 /// How long an end may take. Generous: a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection to a double, the client's end of it, and why it ended.
+/// A connection to a double, the client's end of it, and the reason for its end.
 pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, Receiver<End>) {
     let (near, far) = memory::pair(capacity);
     let clock = Arc::new(FixedClock::default());
@@ -35,14 +35,14 @@ pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, 
     (connection, far, end)
 }
 
-/// Gives an endpoint `input` in pieces of `piece` bytes, ends it, and checks what it wrote:
+/// Passes `input` to an endpoint in pieces of `piece` bytes, ends it, and checks its output:
 ///
 /// - each line is one frame: a response, an error or an event;
-/// - each line of the input has exactly one answer, and an id no more answers than it had requests;
+/// - each line of the input has exactly one answer, and an id has no more answers than requests;
 /// - events are numbered 1, 2, 3 without a gap;
 /// - at the end nothing is pending and nothing waits.
 pub fn check(input: &[u8], piece: usize, seed: u64) {
-    // Fates by the number of the request: neither chance nor time has a part in it.
+    // Fates by the number of the request, independent of chance and time.
     let double = Double::new(move |_, asked| {
         match seed.rotate_right(u32::try_from(asked * 2 % 64).unwrap_or(0)) & 3 {
             0 => Fate::Now,
@@ -65,13 +65,13 @@ pub fn check(input: &[u8], piece: usize, seed: u64) {
     connection.finish(PATIENCE);
     let standing = connection.standing();
     assert_eq!((standing.pending, standing.waiting, standing.bytes), (0, 0, 0), "left over: {standing:?}");
-    // With the last hand on it the output ends.
+    // Dropping the last reference ends the output.
     drop(connection);
     let written = reading.join().unwrap().unwrap();
     check_frames(input, &written);
 }
 
-/// The promises about what is written for an input.
+/// Checks the rules for the output of an input.
 pub fn check_frames(input: &[u8], written: &[u8]) {
     let shown = || String::from_utf8_lossy(input).into_owned();
     assert!(written.is_empty() || written.ends_with(b"\n"), "the last frame is not whole");
@@ -83,7 +83,7 @@ pub fn check_frames(input: &[u8], written: &[u8]) {
             Ok(frame) => frame.into_owned(),
             Err(error) => panic!("{error} in {}\nfor {}", String::from_utf8_lossy(line), shown()),
         };
-        // A client may have asked for lists in place of maps.
+        // A client may have requested lists instead of maps.
         let get = |key: &str| match &frame {
             Value::List(items) => items
                 .as_chunks::<2>()

@@ -1,4 +1,4 @@
-//! A process with one session and nothing else, for questions to the engine: in tests and in the benchmark.
+//! A process with only one session, for queries in tests and in the benchmark.
 
 #![allow(dead_code, reason = "each program uses a part")]
 
@@ -28,7 +28,7 @@ pub struct Talk {
     id: SessionId,
     messages: Vec<Arc<Message>>,
     fact: fn(SessionFact) -> Owned,
-    /// How often somebody began to walk along its messages.
+    /// How often an iteration over its messages was started.
     pub walks: AtomicUsize,
 }
 

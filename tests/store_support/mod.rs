@@ -1,4 +1,4 @@
-//! A disk that fails on demand, and short ways to write and read sessions.
+//! A disk that fails on demand, and helpers to write and read sessions.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,16 +13,16 @@ use edn_bridge::store::{
     SystemFiles,
 };
 
-/// What the disk does at one of its calls.
+/// The disk's behaviour in one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// What it should.
+    /// Success.
     Well,
-    /// Writes that many bytes and says so.
+    /// Writes that many bytes and reports that.
     Short(usize),
     /// Writes that many bytes, then is full.
     Full(usize),
-    /// Fails with an error of the system's.
+    /// Fails with an error of the system.
     Errno(i32),
 }
 
@@ -31,7 +31,7 @@ pub const EACCES: i32 = 13;
 pub const ENOSPC: i32 = 28;
 pub const EROFS: i32 = 30;
 
-/// One call to the disk.
+/// One call of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Folder,
@@ -45,7 +45,7 @@ pub enum Call {
     Lock,
 }
 
-/// The system's files, with a plan of what goes wrong: each entry is for the next call of its kind.
+/// The system's files with planned faults: each applies to the next call of its kind.
 #[derive(Debug, Clone, Default)]
 pub struct FaultyDisk(Arc<Mutex<Plan>>);
 
@@ -53,17 +53,17 @@ pub struct FaultyDisk(Arc<Mutex<Plan>>);
 struct Plan {
     acts: VecDeque<(Call, Act)>,
     done: Vec<Call>,
-    /// Length of each file when it was last synced: what a power failure leaves for sure.
+    /// Length of each file at its last sync: the part that certainly survives a power failure.
     synced: Vec<(PathBuf, u64)>,
 }
 
 impl FaultyDisk {
-    /// Plans an act for the next call of that kind that has none.
+    /// Plans the behaviour of the next unplanned call of that kind.
     pub fn plan(&self, call: Call, act: Act) {
         self.0.lock().unwrap().acts.push_back((call, act));
     }
 
-    /// Forgets what is planned.
+    /// Drops the plan.
     pub fn heal(&self) {
         self.0.lock().unwrap().acts.clear();
     }
@@ -73,7 +73,7 @@ impl FaultyDisk {
         self.0.lock().unwrap().done.clone()
     }
 
-    /// How much of a file is certain to outlive a power failure.
+    /// The part of a file that certainly survives a power failure.
     pub fn synced(&self, path: &Path) -> u64 {
         let plan = self.0.lock().unwrap();
         plan.synced.iter().rev().find(|(known, _)| known == path).map_or(0, |(_, length)| *length)
@@ -154,7 +154,7 @@ impl LogFile for FaultyFile {
     fn sync(&self) -> io::Result<()> {
         self.disk.check(Call::Sync)?;
         self.file.sync()?;
-        // A file that got another name meanwhile is asked for under that one.
+        // A renamed file is looked up by its new name.
         let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
         let length = metadata.len();
         self.disk.0.lock().unwrap().synced.push((self.path.clone(), length));
@@ -172,7 +172,7 @@ impl LogFile for FaultyFile {
     }
 }
 
-/// A store in a folder of its own, on a disk that can fail.
+/// A store in a separate folder, on a disk that can fail.
 pub struct Place {
     pub folder: tempfile::TempDir,
     pub disk: FaultyDisk,
@@ -245,7 +245,7 @@ pub fn ids(entries: &[Arc<Entry>]) -> Vec<String> {
     entries.iter().map(|entry| entry.id.to_string()).collect()
 }
 
-/// Numbers that look random and are the same in every run.
+/// Numbers that look random and are identical in every run.
 pub struct Dice(pub u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! A runtime inside the test or benchmark, with a client that wants nothing.
+//! A runtime inside the test or benchmark, with a client that wants no events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use edn_bridge::store::Store;
 /// How long anything that is awaited may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runtime on that state folder, and what its tasks run on.
+/// A runtime on that state folder, and its executor.
 pub fn process(state: &Path, store: Store, threads: usize) -> (Runtime, tokio::runtime::Runtime) {
     let executor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
@@ -37,7 +37,7 @@ pub fn call(session: &SessionId) -> Call {
     Call { connection: 1, request: "r".into(), session: session.clone() }
 }
 
-/// The answer that will come.
+/// The future answer.
 pub fn asked<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Receiver<Result<T, ApiError>> {
     let (sender, receiver) = channel();
     ask(Reply::new(move |result| {
@@ -51,7 +51,7 @@ pub fn wait<T>(answer: Receiver<Result<T, ApiError>>) -> T {
     answer.recv_timeout(PATIENCE).unwrap().unwrap()
 }
 
-/// A client that wants nothing.
+/// A client that wants no events.
 pub struct Nobody;
 
 impl Client for Nobody {

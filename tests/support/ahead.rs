@@ -1,4 +1,4 @@
-//! What a client was sent and no test has come to yet.
+//! Frames that a client has received and no test has read yet.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -8,21 +8,21 @@ use edn_bridge::value::Owned;
 
 use super::{is_answer, kind};
 
-/// A line, and the frame that it is.
+/// A line and its frame.
 pub struct Received {
-    /// As it came.
+    /// The received text.
     pub line: String,
-    /// As it was read.
+    /// The parsed frame.
     pub frame: Owned,
 }
 
-/// Frames that came while something else was awaited. They are kept for as long as the test lives, or until
-/// it passes over them.
+/// Frames that arrived during other waits. They are kept for the life of the test, or until the test discards
+/// them.
 #[derive(Default)]
 pub struct Ahead {
-    /// What came before an answer that was awaited, in order.
+    /// Frames that arrived before an awaited answer, in order.
     frames: VecDeque<Received>,
-    /// Answers that came before an event that was awaited.
+    /// Answers that arrived before an awaited event.
     answers: Vec<Owned>,
 }
 
@@ -32,12 +32,12 @@ impl Ahead {
         self.frames.pop_front()
     }
 
-    /// Keeps a frame behind the others.
+    /// Appends a frame.
     pub fn keep(&mut self, received: Received) {
         self.frames.push_back(received);
     }
 
-    /// Takes the answer to a request, wherever it stands.
+    /// Takes the answer to a request, wherever it is.
     pub fn take(&mut self, id: &str) -> Option<Owned> {
         if let Some(place) = self.answers.iter().position(|frame| is_answer(frame, id)) {
             return Some(self.answers.remove(place));
@@ -46,21 +46,21 @@ impl Ahead {
         self.frames.remove(place).map(|received| received.frame)
     }
 
-    /// Passes over a frame. An event is gone with that, an answer is not.
+    /// Discards a frame if it is an event; keeps it if it is an answer.
     pub fn pass(&mut self, frame: Owned) {
         if kind(&frame) != "event" {
             self.answers.push(frame);
         }
     }
 
-    /// Passes over all frames.
+    /// Discards all frames.
     pub fn pass_all(&mut self) {
         while let Some(received) = self.next() {
             self.pass(received.frame);
         }
     }
 
-    /// Drops answers that nobody asked for, so that the next request may have their id.
+    /// Drops unrequested answers, so that the next request may use their id.
     pub fn forget(&mut self, id: &str) {
         self.answers.retain(|frame| !is_answer(frame, id));
         self.frames.retain(|received| !is_answer(&received.frame, id));

@@ -1,4 +1,4 @@
-//! A client on the socket beside the pipe.
+//! A client on the socket, in addition to the one on the pipe.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -14,13 +14,14 @@ use edn_bridge::value::Owned;
 use super::ahead::{Ahead, Received};
 use super::{PATIENCE, is_answer};
 
-/// Waits for the socket of a bridge that was just started, which listens beside the first handshake.
+/// Waits for the socket of a bridge that was just started. It listens at about the time of the first
+/// handshake.
 pub fn socket(state: &Path) -> PathBuf {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let entries = std::fs::read_dir(state.join("run")).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
-            // The permissions are set after the socket is bound; before, the folder keeps others out.
+            // The permissions are set after the socket is bound; until then the folder excludes others.
             let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777);
             if mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(&path).is_ok() {
                 return path;
@@ -33,20 +34,20 @@ pub fn socket(state: &Path) -> PathBuf {
 
 /// The client.
 pub struct Guest {
-    /// What it writes to.
+    /// Its output.
     pub stream: UnixStream,
-    /// What it reads from.
+    /// Its input.
     pub lines: BufReader<UnixStream>,
     ahead: Ahead,
 }
 
 impl Guest {
-    /// One that agreed on version 1.0, without features.
+    /// A client with version 1.0 and no features.
     pub fn at(path: &Path) -> Self {
         Self::with(path, "")
     }
 
-    /// One that answers questions, subscribed to everything.
+    /// A client that answers questions and is subscribed to everything.
     pub fn interactor(path: &Path) -> Self {
         let mut guest = Self::with(path, "\"interactor\"");
         guest.ask("s", "subscribe", "{}");
@@ -79,7 +80,7 @@ impl Guest {
         Received { frame: edn::read_one(line.as_bytes()).unwrap().into_owned(), line }
     }
 
-    /// The first frame that fits; events before it are passed over.
+    /// The first matching frame; discards the events before it.
     pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
         loop {
             let frame = self.frame();
@@ -96,7 +97,7 @@ impl Guest {
         writeln!(self.stream, "{{:id {id:?} :kind :request :op {op:?} :params {params}}}").unwrap();
     }
 
-    /// Sends a request and waits for its answer. What comes before it stays ahead.
+    /// Sends a request and waits for its answer. Earlier frames stay available.
     pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
         self.send(id, op, params);
         loop {
@@ -108,7 +109,7 @@ impl Guest {
         }
     }
 
-    /// Passes over the events that came before the last answer: waits after this see none of them.
+    /// Discards the events before the last answer: later waits see none of them.
     pub fn skip_to_now(&mut self) {
         self.ahead.pass_all();
     }

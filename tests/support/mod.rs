@@ -1,9 +1,8 @@
 //! The real binary over real pipes, for tests: start it, send lines, wait for frames with a deadline.
 //!
-//! A test stands somewhere in what the bridge sends. A wait for an event moves it on to that event. An answer
-//! may come before or after what else a request brings about, so asking moves a test nowhere: what comes
-//! before the answer stays ahead, and the waits after it look there first. Who wants only what comes after the
-//! last answer says `skip_to_now`.
+//! A test has a position in the bridge's output. A wait for an event moves it to that event. An answer may
+//! arrive before or after the other effects of its request, so waiting for an answer does not move it: the
+//! frames before the answer stay available, and later waits search them first. `skip_to_now` discards them.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -23,18 +22,18 @@ pub mod server;
 
 use ahead::{Ahead, Received};
 
-/// How long anything that is awaited may take. Generous: a loaded machine is slow, not wrong.
+/// The deadline of every wait. Generous, because a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a bridge is started.
+/// The configuration of a bridge.
 pub struct Setup {
-    /// Holds the state folder and the project folder, until neither the setup nor a bridge of it is left.
+    /// Contains the state folder and the project folder. Lives as long as the setup or one of its bridges.
     pub dir: Arc<tempfile::TempDir>,
-    /// The scripted provider's script.
+    /// The script of the scripted provider.
     pub script: Option<String>,
     /// Further arguments.
     pub arguments: Vec<String>,
-    /// Variables of the environment.
+    /// Environment variables.
     pub environment: Vec<(String, String)>,
 }
 
@@ -46,25 +45,25 @@ impl Setup {
         Self { dir: Arc::new(dir), script: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
-    /// The scripted provider's script, as EDN.
+    /// Sets the script of the scripted provider, as EDN.
     pub fn script(mut self, script: &str) -> Self {
         self.script = Some(script.to_owned());
         self
     }
 
-    /// A further argument.
+    /// Adds an argument.
     pub fn arg(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// A variable of the environment.
+    /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Time stands still and identifiers are counted.
+    /// Stops the clock and counts identifiers.
     pub fn fixed(self) -> Self {
         self.env("EDN_BRIDGE_FIXED_CLOCK", "1")
     }
@@ -74,12 +73,12 @@ impl Setup {
         self.dir.path().join("state")
     }
 
-    /// The folder that sessions work in.
+    /// The working folder of sessions.
     pub fn project(&self) -> PathBuf {
         self.dir.path().join("project")
     }
 
-    /// The program with everything but its command.
+    /// The program with everything except its command.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
         for name in
@@ -87,7 +86,7 @@ impl Setup {
         {
             command.env_remove(name);
         }
-        // What whoever runs the tests has configured is no part of them.
+        // The configuration of the person who runs the tests must not matter.
         command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--state-dir").arg(self.state()).arg("--cwd").arg(self.project());
@@ -115,7 +114,7 @@ impl Setup {
         bridge
     }
 
-    /// Starts `serve` as a client that answers typed questions, and subscribes to everything.
+    /// Starts `serve` with a client that answers typed questions, and subscribes to everything.
     pub fn interactor(&self) -> Bridge {
         let mut bridge = self.serve();
         let hello =
@@ -129,12 +128,12 @@ impl Setup {
 /// A running bridge.
 pub struct Bridge {
     child: Child,
-    /// Its setup's folders, which it works in.
+    /// The folders of its setup.
     dir: Option<Arc<tempfile::TempDir>>,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Receiver<String>,
-    /// Everything that was sent (`> `) and received (`< `), for messages of failed tests.
+    /// All sent (`> `) and received (`< `) lines, for messages of failed tests.
     pub transcript: Vec<String>,
     /// The seq of the last event.
     seq: u64,
@@ -187,7 +186,7 @@ impl Bridge {
         self.write(format!("{line}\n").as_bytes());
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes verbatim.
     pub fn write(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("standard input is open");
         stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the bridge reads");
@@ -213,7 +212,7 @@ impl Bridge {
         self.line_or_end().unwrap_or_else(|| self.ended())
     }
 
-    /// The next line, or `None` when the bridge closed its output.
+    /// The next line, or `None` at the end of the bridge's output.
     pub fn line_or_end(&mut self) -> Option<String> {
         match self.ahead.next() {
             Some(Received { line, .. }) => Some(line),
@@ -221,7 +220,7 @@ impl Bridge {
         }
     }
 
-    /// The next line that nobody has seen, or `None` when the bridge closed its output.
+    /// The next unread line, or `None` at the end of the bridge's output.
     fn receive(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => {
@@ -234,7 +233,7 @@ impl Bridge {
         }
     }
 
-    /// Every event of a connection is numbered from 1 without a gap, whatever a test looks at.
+    /// Every event of a connection is numbered from 1 without a gap, even those that a test does not read.
     fn check_seq(&mut self, line: &str) {
         let Some((_, rest)) =
             line.split_once(":kind :event ").and_then(|(_, rest)| rest.split_once(" :seq "))
@@ -259,7 +258,7 @@ impl Bridge {
         }
     }
 
-    /// The first frame that fits; events before it are passed over, answers can still be asked for.
+    /// The first matching frame; discards the events before it, but keeps the answers.
     pub fn until(&mut self, fits: impl Fn(&Owned) -> bool) -> Owned {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -272,7 +271,7 @@ impl Bridge {
         }
     }
 
-    /// The answer to a request: a response or an error with its id. What comes before it stays ahead.
+    /// The answer to a request: a response or an error with its id. Earlier frames stay available.
     pub fn answer(&mut self, id: &str) -> Owned {
         let deadline = Instant::now() + PATIENCE;
         if let Some(answer) = self.ahead.take(id) {
@@ -288,13 +287,13 @@ impl Bridge {
         }
     }
 
-    /// Sends a request and waits for its answer. What comes before it stays ahead.
+    /// Sends a request and waits for its answer. Earlier frames stay available.
     pub fn ask(&mut self, id: &str, op: &str, params: &str) -> Owned {
         self.request(id, op, params);
         self.answer(id)
     }
 
-    /// Passes over the events that came before the last answer: waits after this see none of them.
+    /// Discards the events before the last answer: later waits see none of them.
     pub fn skip_to_now(&mut self) {
         self.ahead.pass_all();
     }
@@ -304,7 +303,7 @@ impl Bridge {
         self.until(|frame| is_event(frame, topic))
     }
 
-    /// Waits until nothing came for a while. Only for recording transcripts, never for checking.
+    /// Waits until nothing has arrived for a while. Only for recording transcripts, never for checking.
     pub fn settle(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(400)) {
@@ -318,8 +317,8 @@ impl Bridge {
         self.stdin = None;
     }
 
-    /// Closes the bridge's input, reads to its end, and returns how it ended, what was left to read and
-    /// what it said on standard error.
+    /// Closes the bridge's input, reads to its end, and returns its status, the remaining lines and its
+    /// standard error.
     pub fn finish(mut self) -> (ExitStatus, Vec<String>, String) {
         self.close_input();
         let mut rest = Vec::new();
@@ -342,13 +341,13 @@ impl Bridge {
         }
     }
 
-    /// Ends the process without warning.
+    /// Kills the process.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Fails a test whose bridge closed its output, with how the process ended and what it said of that.
+    /// Fails a test whose bridge closed its output, with the process's status and standard error.
     fn ended(&mut self) -> ! {
         let status = self.wait();
         let said = self.stderr.recv_timeout(PATIENCE).unwrap_or_default();
@@ -367,7 +366,7 @@ impl Drop for Bridge {
     }
 }
 
-/// Accepts a typed question, with the `rest` of the answer's params.
+/// Accepts a typed question, with the `rest` of the params.
 pub fn accept(bridge: &mut Bridge, question: &Owned, rest: &str) {
     let id = data(question, "interaction-id");
     bridge.ask(
@@ -377,12 +376,12 @@ pub fn accept(bridge: &mut Bridge, question: &Owned, rest: &str) {
     );
 }
 
-/// The last message of the turn that runs.
+/// The last message of the running turn.
 pub fn end_of_turn(bridge: &mut Bridge) -> Owned {
     bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
 }
 
-/// Whether a frame is a response or an error to the request of that id.
+/// Whether a frame is the response or error to the request with that id.
 pub fn is_answer(frame: &Owned, id: &str) -> bool {
     matches!(kind(frame), "response" | "error") && text(frame, "id") == id
 }
@@ -397,17 +396,17 @@ pub fn kind(frame: &Owned) -> &str {
     frame.get("kind").and_then(|kind| kind.as_keyword()).unwrap_or("")
 }
 
-/// A text of the frame; empty where there is none.
+/// A text of the frame; empty if it is missing.
 pub fn text<'v>(frame: &'v Owned, key: &str) -> &'v str {
     frame.get(key).and_then(|text| text.as_str()).unwrap_or("")
 }
 
-/// A text of the frame's data; empty where there is none.
+/// A text of the frame's data; empty if it is missing.
 pub fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
     at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
 }
 
-/// A frame's error code; empty where it is no error.
+/// A frame's error code; empty if it is not an error.
 pub fn code(frame: &Owned) -> &str {
     text(frame, "error-code")
 }
@@ -417,7 +416,7 @@ pub fn at<'v>(frame: &'v Owned, path: &[&str]) -> Option<&'v Owned> {
     path.iter().try_fold(frame, |value, key| value.get(key))
 }
 
-/// All files below a folder, for looking at what was written.
+/// All files below a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! A small HTTP server on loopback: it answers what a test lays down, piece by piece, and keeps what it was asked.
+//! A small HTTP server on loopback. It sends the answers of a test, piece by piece, and records the requests.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -9,21 +9,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The method.
     pub method: String,
-    /// The path, with what follows a question mark.
+    /// The path, with its query.
     pub path: String,
-    /// The head's lines, their names in lower case.
+    /// The header lines, with lower-case names.
     pub head: Vec<(String, String)>,
     /// The body.
     pub body: String,
 }
 
 impl Asked {
-    /// A line of the head; empty where there is none.
+    /// A header line; empty if it is missing.
     pub fn line(&self, name: &str) -> &str {
         self.head.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
@@ -34,14 +34,14 @@ impl Asked {
     }
 }
 
-/// How an answer ends.
+/// The end of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As it should.
+    /// A proper end.
     Well,
     /// The connection is closed in the middle.
     Dropped,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more is sent, and the connection stays open.
     Silent,
 }
 
@@ -50,48 +50,48 @@ pub enum End {
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The head's lines.
+    /// The header lines.
     pub head: Vec<(String, String)>,
-    /// The body; each part is sent on its own.
+    /// The body; each part is sent separately.
     pub parts: Vec<Vec<u8>>,
-    /// How it ends.
+    /// Its end.
     pub end: End,
 }
 
 impl Answer {
-    /// A stream of events as one part.
+    /// A stream of events in one part.
     pub fn events(body: impl Into<Vec<u8>>) -> Self {
         let head = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
         Self { status: 200, head, parts: vec![body.into()], end: End::Well }
     }
 
-    /// A piece of JSON.
+    /// A JSON document.
     pub fn json(status: u16, body: &str) -> Self {
         let head = vec![("content-type".to_owned(), "application/json".to_owned())];
         Self { status, head, parts: vec![body.as_bytes().to_vec()], end: End::Well }
     }
 
-    /// A further line of the head.
+    /// Adds a header line.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.head.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The same body in pieces of that many bytes, wherever that cuts it.
+    /// The same body in pieces of that many bytes, cut anywhere.
     pub fn cut(mut self, size: usize) -> Self {
         let whole = self.parts.concat();
         self.parts = whole.chunks(size).map(<[u8]>::to_vec).collect();
         self
     }
 
-    /// The same, with another end.
+    /// The same with another end.
     pub fn end(mut self, end: End) -> Self {
         self.end = end;
         self
     }
 }
 
-/// A running server. Ends with the process.
+/// A running server. It ends with the process.
 pub struct Server {
     port: u16,
     asked: Receiver<Asked>,
@@ -100,7 +100,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that gives these answers, one to each request, and the last of them again and again.
+    /// A server with these answers, one per request; it repeats the last one.
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -123,17 +123,17 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Adds answers to come.
+    /// Adds further answers.
     pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
         self.answers.lock().unwrap().extend(answers);
     }
 
-    /// The next request that came.
+    /// The next request.
     pub fn asked(&self) -> Asked {
         self.asked.recv_timeout(super::PATIENCE).expect("nothing was asked")
     }
 
-    /// The requests that came already.
+    /// The requests so far.
     pub fn all_asked(&self) -> Vec<Asked> {
         self.asked.try_iter().collect()
     }
@@ -195,7 +195,7 @@ fn write(writer: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
     }
     writer.write_all(format!("{head}\r\n").as_bytes())?;
     for part in &answer.parts {
-        // In one write with its frame, so that it is a part of its own on the other side too.
+        // In one write with its frame, so that it arrives as a separate part.
         let framed = [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat();
         writer.write_all(&framed)?;
         writer.flush()?;
@@ -206,7 +206,7 @@ fn write(writer: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
     writer.flush()
 }
 
-/// Asks a server and returns the answer's head and body: a browser's part in a login.
+/// Requests a page and returns the response's head and body: the browser's part of a login.
 pub fn get(url: &str) -> String {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
