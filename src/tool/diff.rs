@@ -1,15 +1,14 @@
-//! Unified diffs of texts, as `diff -u` and `git diff` write them.
+//! Unified diffs of texts, in the format of `diff -u` and `git diff`. Knows no files.
 
 use std::ops::Range;
 
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
-/// The unchanged lines that are shown around a change.
+/// The unchanged lines around a change.
 const AROUND: u32 = 3;
 
-/// A unified diff with three lines around each change, or the empty string where nothing differs. The time
-/// grows with the texts' length, whatever they hold: where the shortest diff would take long, a longer one is
-/// given.
+/// A unified diff with three lines around each change; empty if the texts are equal. The time is linear in
+/// the texts' length, for any content: if the shortest diff would take long, the result is a longer one.
 pub(super) fn unified(old: &str, new: &str, name: &str) -> String {
     if old == new {
         return String::new();
@@ -21,7 +20,7 @@ pub(super) fn unified(old: &str, new: &str, name: &str) -> String {
     let mut text = format!("--- {before}\n+++ b/{name}\n");
     let mut group: Vec<Hunk> = Vec::new();
     for change in diff.hunks() {
-        // Changes whose surroundings would touch stand together.
+        // Changes with overlapping context share a hunk.
         if group.last().is_some_and(|last| change.before.start - last.before.end > 2 * AROUND) {
             write_group(&mut text, &input, &group);
             group.clear();
@@ -56,7 +55,7 @@ fn place(lines: &Range<u32>) -> String {
     format!("{},{count}", start + u32::from(count > 0))
 }
 
-/// A last line without a line feed is marked as such, or the diff could not be applied.
+/// A last line without a line feed is marked; otherwise the diff could not be applied.
 fn write_lines(
     text: &mut String,
     sign: char,

@@ -1,8 +1,8 @@
-//! Every glob of the program: those of tools, of permission rules and of ignore files.
+//! All globs of the program: those of tools, of permission rules and of ignore files.
 //!
-//! A glob comes from a model, a project or a guest, and the library that reads it recurses for each open brace.
-//! So its length and its groups are bounded here, before the library sees it. Knows text and paths; not what a
-//! glob is for. No other module calls the library (`tests/layering.rs` looks for that).
+//! A glob comes from a model, a project or a guest, and the library recurses for each open brace. So this
+//! module bounds its length and its groups before the library sees it. Knows text and paths, but not the
+//! purpose of a glob. No other module calls the library (`tests/layering.rs` checks that).
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::limits::{GLOB_BYTES, GLOB_GROUPS, IGNORE_LINES};
 
 /// Checks that a glob is within bounds.
 ///
-/// All opening braces count, also escaped ones: nesting cannot be deeper than that, however the rest is read.
+/// All opening braces count, including escaped ones, because the nesting cannot be deeper than their number.
 fn check(glob: &str) -> Result<(), String> {
     if glob.len() > GLOB_BYTES {
         return Err(format!("a glob has at most {GLOB_BYTES} bytes"));
@@ -25,8 +25,8 @@ fn check(glob: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A glob for paths. `*` stays within a folder, and `x/**` matches the folder `x` itself too: who may not see what
-/// is in it may not list it.
+/// A glob for paths. `*` stays within a folder. `x/**` also matches the folder `x` itself, because a denied
+/// content must not be listed either.
 #[derive(Debug, Clone)]
 pub struct PathGlob {
     glob: GlobMatcher,
@@ -34,10 +34,10 @@ pub struct PathGlob {
 }
 
 impl PathGlob {
-    /// Reads a glob.
+    /// Parses a glob.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
+    /// The error, for a person.
     pub fn new(glob: &str) -> Result<Self, String> {
         check(glob)?;
         let matcher = |glob: &str| {
@@ -55,15 +55,15 @@ impl PathGlob {
     }
 }
 
-/// A glob that matches this text alone. The library leaves a backslash as it is, and reads it as an escape.
+/// A glob that matches only this text. The library keeps a backslash and reads it as an escape.
 pub fn escape(text: &str) -> String {
     text.split('\\').map(globset::escape).collect::<Vec<_>>().join("\\\\")
 }
 
-/// A glob of a searching tool, relative to the folder that is searched.
+/// A glob of a search tool, relative to the searched folder.
 ///
 /// # Errors
-/// What is wrong with it, for the model.
+/// The error, for the model.
 pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
     let Some(glob) = glob else { return Ok(Override::empty()) };
     let wrong = |error: &dyn std::fmt::Display| format!("The glob cannot be used: {error}.");
@@ -73,7 +73,7 @@ pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
     only.build().map_err(|error| wrong(&error))
 }
 
-/// The lines of an ignore file that stands in a folder. A line that cannot be used is skipped.
+/// The lines of an ignore file in a folder. Skips unusable lines.
 pub fn ignored(folder: &Path, lines: &str) -> Gitignore {
     let mut builder = GitignoreBuilder::new(folder);
     for line in lines.strip_prefix('\u{feff}').unwrap_or(lines).lines().take(IGNORE_LINES) {

@@ -1,6 +1,6 @@
-//! Where a path really leads: `..` and symbolic links are followed before anything is judged.
+//! Resolves a path: follows `..` and symbolic links before anything is judged.
 //!
-//! Knows the file system. Does not know who may go where ([`super::permission`] does).
+//! Knows the file system. Does not know permissions ([`super::permission`] does).
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -8,23 +8,22 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::limits::PATH_LINKS;
 
-/// Why a path leads nowhere.
+/// Why a path cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Too many symbolic links, or links in a circle.
+    /// Too many symbolic links, or a cycle of links.
     #[error("{} goes through more than {PATH_LINKS} symbolic links", .0.display())]
     Links(PathBuf),
-    /// `..` after something that is not there: what it would mean depends on what is made later.
+    /// `..` after something that does not exist: its meaning would depend on what is created later.
     #[error("{} has `..` after a folder that does not exist", .0.display())]
     ParentOfNothing(PathBuf),
-    /// A NUL byte, which no file name has.
+    /// A NUL byte, which no file name may contain.
     #[error("the path has a NUL character")]
     Nul,
 }
 
-/// The path without `.`, `..` and symbolic links, absolute. What does not exist yet may be named: the
-/// part of the path that exists is followed, a link that leads to nothing included, and the rest is
-/// taken as it is.
+/// The absolute path without `.`, `..` and symbolic links. The path may name something that does not exist
+/// yet: the existing part is followed, including dangling links, and the rest is kept.
 ///
 /// # Errors
 /// See [`PathError`].
@@ -70,12 +69,12 @@ pub fn resolve(cwd: &Path, path: &str) -> Result<PathBuf, PathError> {
     Ok(resolved)
 }
 
-/// Whether a resolved path is the folder or stands in it.
+/// Whether a resolved path is the folder or inside it.
 pub fn within(path: &Path, folder: &Path) -> bool {
     path.starts_with(folder)
 }
 
-/// The path as a person reads it: relative to the folder where it stands in it.
+/// The path for people: relative to the folder if it is inside it.
 pub fn shown(path: &Path, folder: &Path) -> String {
     match path.strip_prefix(folder) {
         Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
@@ -94,7 +93,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
         .collect()
 }
 
-/// `~` and `~/…` mean the home folder, as a shell would have it.
+/// `~` and `~/…` are the home folder, as in a shell.
 fn expand_home(path: &str) -> PathBuf {
     match (path.strip_prefix('~'), dirs::home_dir()) {
         (Some(""), Some(home)) => home,

@@ -1,7 +1,7 @@
-//! Whether a tool call may run, has to be asked about, or is refused.
+//! Decides whether a tool call runs, needs approval, or is refused.
 //!
-//! Pure judgement: a mode, rules and what a call would touch go in, a verdict comes out. Paths come in
-//! resolved ([`super::path`]), commands as they would run. Who asks the person, and how, is not known here.
+//! Pure: a mode, rules and the effects of a call go in, a verdict comes out. Paths arrive resolved
+//! ([`super::path`]), commands as they would run. Does not know how a person is asked.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,10 @@ mod programs;
 
 pub use guarded::{Ground, reason as guarded};
 
-/// What a call would touch.
+/// The effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing outside the session.
+    /// None outside the session.
     Nothing,
     /// Reads a file or folder.
     Read(PathBuf),
@@ -29,23 +29,23 @@ pub enum Access {
     Run(String),
 }
 
-/// A rule of the configuration, or one that the person made by an answer.
+/// A permission rule, from the configuration or from a person's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it says of a call that it fits.
+    /// The decision about matching calls.
     pub decision: Decision,
     /// The tool; `None` for any.
     pub tool: Option<String>,
-    /// A glob for the path, absolute or relative to the workspace; `None` for any. Where it allows, a relative
-    /// one reaches nothing outside the workspace.
+    /// A glob for the path, absolute or relative to the workspace; `None` for any. A relative glob that
+    /// allows does not match outside the workspace.
     pub path: Option<String>,
-    /// The words that a command begins with; `None` for any.
+    /// The first words of the command; `None` for any.
     pub command: Option<String>,
-    /// Whether `command` is the whole command, character for character.
+    /// Whether `command` is the whole command, verbatim.
     pub exact: bool,
 }
 
-/// What a rule says.
+/// The decision of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Run without asking.
@@ -56,13 +56,13 @@ pub enum Decision {
     Deny,
 }
 
-/// What a session is free to do before any rule is looked at.
+/// The permissions of a session before any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leave {
-    /// What the mode says.
+    /// The session's mode.
     pub mode: Mode,
-    /// A person agreed to this tool beforehand, for a subagent or a stage: edits and commands within the
-    /// workspace are not asked about again. What leaves it is.
+    /// A person granted this tool to a subagent or a stage: edits and commands inside the workspace need no
+    /// further approval. Calls that leave it do.
     pub agreed: bool,
 }
 
@@ -72,14 +72,14 @@ impl From<Mode> for Leave {
     }
 }
 
-/// What is to become of a call.
+/// The verdict on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It runs.
     Allow,
-    /// The person decides. With the rule that would make it run from now on, where one can be made.
+    /// A person decides. Contains the rule that would allow the call from now on, if there is one.
     Ask(Option<Rule>),
-    /// It is refused, with the reason that the model is given.
+    /// It is refused; contains the reason for the model.
     Deny(String),
 }
 
@@ -87,8 +87,7 @@ impl Rule {
     /// Reads `{:decision :allow :tool "bash" :path "src/**" :command "cargo test"}`.
     ///
     /// # Errors
-    /// What is wrong, for a person. A rule that is not understood in every part is none: a part that is
-    /// left out makes a rule wider.
+    /// The error, for a person. A rule with any error is refused, because ignoring a part makes a rule wider.
     pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
         let map = value.as_map().ok_or_else(|| format!("a rule is a map, not {}", value.kind_name()))?;
         let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None, exact: false };
@@ -127,7 +126,7 @@ impl Rule {
         Ok(rule)
     }
 
-    /// The rule as configuration writes it.
+    /// The rule in the notation of a configuration.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
         let decision = match self.decision {
@@ -145,8 +144,8 @@ impl Rule {
         Value::from(map)
     }
 
-    /// Whether it fits a call. A rule that allows fits only what it covers whole; one that denies fits
-    /// what it covers in any part.
+    /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
+    /// any part of it.
     fn fits(&self, tool: &str, access: &Access, workspace: &Path) -> bool {
         if self.tool.as_deref().is_some_and(|name| name != tool) {
             return false;
@@ -177,7 +176,7 @@ impl Rule {
     }
 }
 
-/// Judges a call. `rules` stand in order: those of the configuration, then those that the person made.
+/// Judges a call. The order of `rules`: those of the configuration, then those from answers.
 pub fn judge(
     leave: impl Into<Leave>,
     rules: &[Rule],
@@ -191,7 +190,7 @@ pub fn judge(
     if let Some(rule) = rules.iter().filter(|rule| rule.decision == Decision::Deny).find(fits) {
         return Verdict::Deny(format!("A rule denies it: {}.", rule.to_value()));
     }
-    // What a rule denies must not come back in a command that cannot be looked through.
+    // A denied command must not return inside a command that cannot be analysed.
     let denies = |rule: &Rule| {
         rule.decision == Decision::Deny
             && rule.command.is_some()
@@ -217,7 +216,7 @@ pub fn judge(
         Access::Run(command) => pieces_allowed(rules, workspace, tool, command),
         _ => false,
     };
-    // The person saw the whole of an exact command; what another rule would let through, nobody did.
+    // The person saw the whole of an exact command; nobody saw what another rule would allow.
     let seen = |rule: &&Rule| rule.decision == Decision::Ask || !veiled || rule.exact;
     match rules.iter().filter(|rule| rule.decision != Decision::Deny).filter(seen).find(fits) {
         Some(rule) if rule.decision == Decision::Allow => return Verdict::Allow,
@@ -237,7 +236,7 @@ pub fn judge(
     }
 }
 
-/// Whether every simple command of a plain command is allowed by a rule of its own.
+/// Whether a rule allows every simple command of a plain command.
 fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -> bool {
     let Analysis::Plain(commands) = shell::analyse(command) else { return false };
     let asked = rules.iter().any(|rule| {
@@ -258,13 +257,14 @@ fn pieces_allowed(rules: &[Rule], workspace: &Path, tool: &str, command: &str) -
         })
 }
 
-/// Whether a simple command begins with the words of a rule that allows, and stays what they say.
+/// Whether a simple command starts with the words of a rule that allows, and its later words do not change
+/// its meaning.
 fn allows(prefix: &[String], command: &[String], workspace: &Path) -> bool {
     shell::begins_with(command, prefix) && programs::stays(command, prefix.len(), workspace)
 }
 
-/// Whether a glob covers a path: as a whole, or from the workspace on. What is denied or asked about is so
-/// wherever it stands; a relative glob that allows ends at the workspace.
+/// Whether a glob covers a path: the whole path, or the part below the workspace. A glob that denies or asks
+/// applies everywhere; a relative glob that allows ends at the workspace.
 fn covers(decision: Decision, glob: &str, path: &Path, workspace: &Path) -> bool {
     let Ok(matcher) = PathGlob::new(glob) else { return false };
     let inside = || path.strip_prefix(workspace).is_ok_and(|inside| matcher.is_match(inside));
@@ -302,7 +302,7 @@ fn suggestion(tool: &str, access: &Access, workspace: &Path) -> Option<Rule> {
     }
 }
 
-/// Whether a rule that was kept by an earlier version is no wider than one that is suggested now.
+/// Whether a rule from an earlier version is no wider than a rule that is suggested now.
 pub fn is_narrow(rule: &Rule, workspace: &Path) -> bool {
     match &rule.command {
         Some(command) if !rule.exact => {

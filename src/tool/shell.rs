@@ -1,31 +1,31 @@
-//! What a shell command would run, as far as that can be told without running it.
+//! Determines what a shell command would run, as far as possible without running it.
 //!
-//! A command is cut into its simple commands only where every character has one plain meaning. Anything
-//! else (substitutions, variables, redirections, compound commands, escapes, here-documents) makes it
-//! [`Analysis::Opaque`]: it can be shown to a person, but no rule may allow it. What runs text of its own, or
-//! another program in a way that hides it, is [`veiled`]. Knows no rules.
+//! A command is split into its simple commands only if every character has one plain meaning. Anything else
+//! (substitutions, variables, redirections, compound commands, escapes, here-documents) makes it
+//! [`Analysis::Opaque`]: a person may see it, but no rule may allow it. A command that runs its own text, or
+//! hides another program, is [`veiled`]. Knows no rules.
 
 mod veil;
 
 pub use veil::veiled;
 
-/// What a command consists of.
+/// The parts of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Analysis {
-    /// Simple commands, joined by `&&`, `||`, `;`, `|` or line ends; each a list of words.
+    /// Simple commands, joined by `&&`, `||`, `;`, `|` or line ends; each is a list of words.
     Plain(Vec<Vec<String>>),
-    /// Something that only a shell can work out.
+    /// A command that only a shell can interpret.
     Opaque,
 }
 
-/// Words that begin a compound command or run text as a command: what follows is not the command's name.
+/// Words that start a compound command or run text as a command: the next word is not the command's name.
 const RESERVED: &[&str] = &[
     "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "eval", "exec", "fi", "for",
     "function", "if", "in", "select", "source", ".", "then", "time", "trap", "until", "while", "alias",
     "command", "builtin", "enable",
 ];
 
-/// Cuts a command into its simple commands.
+/// Splits a command into its simple commands.
 pub fn analyse(command: &str) -> Analysis {
     split(command).map_or(Analysis::Opaque, Analysis::Plain)
 }
@@ -59,13 +59,13 @@ fn split(command: &str) -> Option<Vec<Vec<String>>> {
             ' ' | '\t' => words.extend(word.take()),
             ';' | '\n' => {
                 words.extend(word.take());
-                // `;;` ends a case, and nothing before `;` is an error.
+                // `;;` ends a case, and an empty command before `;` is an error.
                 end_command(&mut commands, &mut words, c == '\n')?;
             }
             '|' | '&' => {
                 words.extend(word.take());
                 let doubled = chars.next_if_eq(&c).is_some();
-                // A lone `&` leaves a process behind; `|&` and `&|` are other things again.
+                // A single `&` leaves a process behind; `|&` and `&|` have other meanings.
                 if (c == '&' && !doubled) || matches!(chars.peek(), Some('|' | '&')) {
                     return None;
                 }
@@ -98,15 +98,14 @@ fn end_command(commands: &mut Vec<Vec<String>>, words: &mut Vec<String>, may_be_
     }
 }
 
-/// Whether a simple command begins with the words of a prefix.
+/// Whether a simple command starts with the words of a prefix.
 pub fn begins_with(command: &[String], prefix: &[String]) -> bool {
     !prefix.is_empty() && command.starts_with(prefix)
 }
 
-/// Whether the words of a prefix stand anywhere in the text of a command, whatever is around them: behind
-/// `sudo`, `env`, `xargs` or `sh -c`, in a substitution, with the path of the program or its version written
-/// out, with options before a subcommand. For what is denied, where a wrong alarm costs a question and a miss
-/// costs a file.
+/// Whether the words of a prefix occur anywhere in a command, in any context: after `sudo`, `env`, `xargs` or
+/// `sh -c`, in a substitution, with the program's path or version, with options before a subcommand. For
+/// rules that deny, where a false alarm costs a question and a miss costs a file.
 pub fn mentions(command: &str, prefix: &[String]) -> bool {
     let Some((name, rest)) = prefix.split_first() else { return false };
     let words: Vec<String> = command
@@ -115,14 +114,14 @@ pub fn mentions(command: &str, prefix: &[String]) -> bool {
         .filter(|word| !word.is_empty())
         .collect();
     words.iter().enumerate().any(|(place, word)| {
-        // A file system may see no difference between letters of two sizes.
+        // A file system may ignore the case of letters.
         let same = |word: &str| word.eq_ignore_ascii_case(name);
         (same(word) || same(base(word)) || same(stem(word)))
             && words.get(place.saturating_add(1)..).is_some_and(|after| follow(after, rest))
     })
 }
 
-/// Whether words follow one another, with options before each, and a value behind such an option.
+/// Whether words follow one another, with options before each and a value after such an option.
 fn follow(words: &[String], wanted: &[String]) -> bool {
     let Some((first, rest)) = wanted.split_first() else { return true };
     let mut at = 0_usize;
@@ -145,19 +144,19 @@ fn is_option(word: &str) -> bool {
     word.starts_with('-')
 }
 
-/// The name of a program without the folders before it.
+/// The name of a program without its folders.
 pub(super) fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// The same without a version behind it: `python` for `/usr/bin/python3.11`.
+/// The same without a version: `python` for `/usr/bin/python3.11`.
 pub(super) fn stem(word: &str) -> &str {
     let base = base(word);
     let stem = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     if stem.is_empty() { base } else { stem }
 }
 
-/// A prefix, as a rule writes it, in words.
+/// A rule's prefix, as words.
 pub fn words(prefix: &str) -> Vec<String> {
     prefix.split_whitespace().map(str::to_owned).collect()
 }

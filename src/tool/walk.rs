@@ -1,9 +1,9 @@
-//! The walk over a folder that the searching tools do: ignore files hold, hidden files are left out, links are not
-//! followed, and what a rule denies is not seen.
+//! Walks a folder for the search tools: respects ignore files, skips hidden files, does not follow links, and
+//! skips paths that a rule denies.
 //!
-//! Every folder and file is opened relative to the folder that it stands in, so that nothing that changes meanwhile
-//! leads out of the folder that was judged. Ignore files are a project's: they are read as regular files and within
-//! bounds. Knows the file system and the rules that deny; not what is looked for.
+//! Every folder and file is opened relative to its parent, so that no concurrent change leads out of the
+//! judged folder. Ignore files belong to a project: they are read as regular files and within bounds. Knows
+//! the file system and the rules that deny; does not know what is searched for.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,7 +24,7 @@ use super::permission::{Decision, Rule};
 use crate::files;
 use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, WALK_DEPTH};
 
-/// The paths that rules deny to tools that read, compiled once for a call.
+/// The paths that rules deny to reading tools, compiled once per call.
 #[derive(Debug, Default)]
 pub struct Barred {
     globs: Vec<PathGlob>,
@@ -34,7 +34,7 @@ pub struct Barred {
 }
 
 impl Barred {
-    /// What the rules deny to a tool. A rule that denies `read` holds for the tools that read many files as well.
+    /// The denials for a tool. A rule that denies `read` also applies to tools that read many files.
     pub fn new(rules: &[Rule], workspace: &Path, tool: &str) -> Self {
         let mut barred = Self { workspace: workspace.to_owned(), ..Self::default() };
         let holds = |rule: &&Rule| {
@@ -46,7 +46,7 @@ impl Barred {
             match rule.path.as_deref().map(PathGlob::new) {
                 Some(Ok(glob)) => barred.globs.push(glob),
                 None => barred.all = true,
-                // No such rule is made: it was checked when it was read.
+                // No such rule exists, because rules are checked when they are read.
                 Some(Err(_)) => {}
             }
         }
@@ -63,22 +63,22 @@ impl Barred {
     }
 }
 
-/// A file that a walk came to, of any kind but a folder.
+/// A file that a walk found, of any kind except a folder.
 pub(super) struct Found {
-    /// Where it stands.
+    /// Its path.
     pub path: PathBuf,
     folder: Arc<OwnedFd>,
     name: OsString,
 }
 
 impl Found {
-    /// Opens the file that was found, and no other, where it is a regular one.
+    /// Opens exactly the found file, if it is a regular one.
     pub fn open(&self) -> io::Result<File> {
         regular(&*self.folder, Path::new(&self.name))
     }
 }
 
-/// Opens a regular file that stands in a folder. A link is not followed, and nothing is waited for.
+/// Opens a regular file in a folder. Follows no link and never waits.
 fn regular(folder: impl AsFd, name: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
@@ -93,7 +93,7 @@ fn folder(above: impl AsFd, name: &Path) -> io::Result<OwnedFd> {
 /// The ignore files of one folder: `.ignore`, `.gitignore`, `.git/info/exclude`.
 type Ignores = [Gitignore; 3];
 
-/// A folder on the way down.
+/// A folder on the current path.
 struct Level {
     folder: Arc<OwnedFd>,
     path: PathBuf,
@@ -101,26 +101,26 @@ struct Level {
     ahead: std::vec::IntoIter<(OsString, bool)>,
 }
 
-/// See the module. Files come sorted by their paths.
+/// See the module. Returns files sorted by path.
 pub(super) struct Walk<'c> {
     only: Override,
     barred: &'c Barred,
     stop: &'c CancellationToken,
-    /// The ignore files of the folders above, the outermost first.
+    /// The ignore files of the parent folders, outermost first.
     above: Vec<Ignores>,
-    /// The user's own, for every repository.
+    /// The user's own ignore file, for every repository.
     global: Gitignore,
     levels: Vec<Level>,
     first: Option<Found>,
-    /// Folders of which something was left out: they are too deep, or have too many entries.
+    /// Folders that were visited only in part: too deep, or with too many entries.
     pub cut: usize,
 }
 
 impl<'c> Walk<'c> {
-    /// A walk over a folder, or over one file. `path` has no links.
+    /// A walk of a folder, or of one file. `path` has no links.
     ///
     /// # Errors
-    /// What is wrong with the path or the glob, for the model.
+    /// The error in the path or the glob, for the model.
     pub fn new(
         path: &Path,
         glob: Option<&str>,
@@ -165,7 +165,7 @@ impl<'c> Walk<'c> {
     }
 
     fn enter(&mut self, folder: OwnedFd, path: PathBuf) {
-        // What cannot be read is passed over, as it would be by a person.
+        // Skips unreadable entries.
         let mut names = files::entries(&folder, FOLDER_ENTRIES).unwrap_or_default();
         if names.len() >= FOLDER_ENTRIES {
             self.cut = self.cut.saturating_add(1);
@@ -177,8 +177,8 @@ impl<'c> Walk<'c> {
         self.levels.push(Level { folder: Arc::new(folder), path, ignores, ahead: names.into_iter() });
     }
 
-    /// Whether something is left out, as Git and its users have it: the tool's glob decides first, then the ignore
-    /// files, the nearest first; hidden files are left out where none says otherwise.
+    /// Whether an entry is skipped, as in Git: the tool's glob decides first, then the ignore files, nearest
+    /// first; hidden files are skipped unless one of them says otherwise.
     fn leaves_out(&self, path: &Path, name: &OsString, is_folder: bool) -> bool {
         if self.barred.bars(path) {
             return true;
@@ -247,7 +247,7 @@ fn ignores(folder: &OwnedFd, path: &Path, has: impl Fn(&str) -> bool) -> Ignores
     [read(".ignore", ".ignore"), read(".gitignore", ".gitignore"), read(".git", ".git/info/exclude")]
 }
 
-/// The whole lines of an ignore file, as far as they are read. Without one there are none.
+/// The complete lines of an ignore file within the bound; none if there is no file.
 fn lines(file: io::Result<File>) -> String {
     let mut bytes = Vec::new();
     let Ok(file) = file else { return String::new() };
@@ -368,7 +368,7 @@ mod tests {
         let inside = root.join("in");
         let mut walk = Walk::new(&inside, None, &none, &stop).unwrap();
         let a = walk.next().unwrap();
-        // After it was seen, the file and then its folder become links.
+        // After the walk saw them, the file and then its folder are replaced by links.
         std::fs::remove_file(inside.join("a")).unwrap();
         symlink(root.join("out/secret"), inside.join("a")).unwrap();
         assert!(a.open().is_err());

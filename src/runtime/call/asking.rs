@@ -1,5 +1,5 @@
-//! What a person decides about a call: a grant for one outside its stage's tools, an approval where no rule
-//! settles it, an answer to what the model wants to know. Knows the rules and the questions, not how a call runs.
+//! Asks the person about a call: a grant for a call outside its stage's tools, an approval if no rule
+//! decides, or an answer for the model. Knows the rules and the questions; does not know how a call runs.
 
 use std::sync::{Arc, PoisonError};
 
@@ -20,8 +20,8 @@ use crate::value::{Map, Value};
 use crate::visible;
 
 impl Batch<'_> {
-    /// Asks for a grant where a call is outside its stage's tools: before anything else is asked or judged.
-    /// What is returned has to be used when the call is about to run.
+    /// Asks for a grant if a call is outside its stage's tools, before any other question or verdict. The
+    /// returned grant must be used when the call is about to run.
     pub(super) async fn grant(
         &self,
         call: &ToolCall,
@@ -33,7 +33,7 @@ impl Batch<'_> {
         };
         let runs = matches!(&*call.name, tool::ASK_USER | tool::DELEGATE);
         match plan {
-            // What cannot run is not worth a question.
+            // A call that cannot run causes no question.
             Some(Err(_)) => return Ok(None),
             None if !runs => return Ok(None),
             Some(Ok(plan)) => {
@@ -57,7 +57,7 @@ impl Batch<'_> {
             "reason",
             format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
         );
-        // The summary may be short of what runs.
+        // The summary may be shorter than the call.
         let mut warnings =
             plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
         warnings.extend(warning::of("An argument of the call", &call.parsed));
@@ -90,8 +90,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Waits until it is this call's turn to ask, and nobody else asks. `None` where no call is started
-    /// any more.
+    /// Waits until it is this call's turn to ask and no other question is open. `None` if no further call is
+    /// started.
     pub(in crate::runtime) async fn turn_to_ask(
         &self,
         place: &mut Option<Place>,
@@ -109,8 +109,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Lets a call pass, with the plan that was allowed, or says what the model is told instead of a
-    /// result.
+    /// Lets a call pass with the approved plan, or returns the text for the model in place of a result.
     pub(super) async fn allow(
         &self,
         tool: &'static dyn Tool,
@@ -121,12 +120,12 @@ impl Batch<'_> {
         match self.judge(call, &plan) {
             Verdict::Allow => return Ok(plan),
             Verdict::Deny(reason) => return Err(denied(&reason)),
-            // A person was shown this very call, and granted it.
+            // A person saw this very call and granted it.
             Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(plan),
             Verdict::Ask(_) => {}
         }
         let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
-        // What is shown is what would happen now, and an answer to an earlier call may have settled it.
+        // The question shows the current effects, and an answer about an earlier call may have decided it.
         let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
         let suggested = match self.judge(call, plan) {
             Verdict::Allow => return Ok(plan.clone()),
@@ -151,11 +150,11 @@ impl Batch<'_> {
         }
     }
 
-    /// What the rules and the mode say about a call.
+    /// The verdict of the rules and the mode on a call.
     pub(super) fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
         let facts = self.turn.session.snapshot().facts.clone();
-        // A stage's tools, and what a person gave to a subagent, are not asked about again within the workspace.
-        // Rules and guarded files are what they are everywhere else.
+        // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
+        // Rules and guarded files apply as everywhere.
         let agreed = self.turn.execution.is_some()
             || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name));
         let leave = Leave { mode: facts.mode, agreed };
@@ -163,8 +162,8 @@ impl Batch<'_> {
         permission::judge(leave, &rules, &self.turn.shared.ground(&self.cwd), &call.name, &plan.access)
     }
 
-    /// What the person is shown of a call before it runs. Of a long diff that is the beginning; all of it is
-    /// kept under a handle, so that it can be read before the answer.
+    /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
+    /// diff, which can be read before the answer.
     async fn approval(&self, call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
         let mut payload = Map::new();
         payload.put("tool", call.name.to_string());
@@ -203,7 +202,7 @@ impl Batch<'_> {
         payload
     }
 
-    /// A warning where a call's path is outside the workspace, or what is written there runs later.
+    /// A warning if a call's path is outside the workspace, or if the written file is guarded.
     fn leaves(&self, plan: &Plan) -> Vec<String> {
         match &plan.access {
             Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
@@ -217,7 +216,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Keeps a diff as the output of a tool is kept; `None` where the disk does not take it.
+    /// Stores a diff like a tool's output; `None` if the disk is full.
     async fn keep_diff(&self, diff: &str) -> Option<String> {
         let outputs = Outputs::new(&self.turn.shared.settings.state_dir, self.turn.session.id.as_str());
         let (handle, diff) = (self.turn.shared.clock.id("o-"), diff.to_owned());
@@ -225,7 +224,7 @@ impl Batch<'_> {
         kept.ok().and_then(|kept| kept.handle)
     }
 
-    /// What the rules deny to a tool that reads more than the path that was judged.
+    /// The rules' denials for a tool that reads more than the judged path.
     pub(in crate::runtime) fn barred(&self, tool: &str) -> Barred {
         if !matches!(tool, "read" | "search" | "find") {
             return Barred::default();
@@ -234,7 +233,7 @@ impl Batch<'_> {
         Barred::new(&rules, &self.cwd, tool)
     }
 
-    /// Keeps what the person allowed beyond this call.
+    /// Keeps permissions from an answer that go beyond this call.
     fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
         let scope = answer.get_keyword("scope").and_then(Value::as_str);
         let given = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
@@ -251,7 +250,7 @@ impl Batch<'_> {
         self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
-    /// Asks the person, for as long as the turn goes on.
+    /// Asks the person, until the turn ends.
     pub(in crate::runtime) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
         let snapshot = self.turn.session.snapshot();
         let question = Question {
@@ -269,7 +268,7 @@ impl Batch<'_> {
         };
         let ended = self.halt.child_token();
         let asked = async {
-            // One question at a time, of this session and of all that work for it or it works for.
+            // One question at a time, among this session, its parents and its children.
             let asking = self.turn.session.asking.lock();
             tokio::select! {
                 biased;
@@ -288,7 +287,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Runs a call of `ask-user`: what the model wants to know.
+    /// Runs a call of `ask-user`: a question from the model.
     pub(super) async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
         let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
             return Outcome::failed("The argument question must be a string.");
@@ -333,7 +332,7 @@ impl Batch<'_> {
     }
 }
 
-/// What a grant for this call is bound to.
+/// The binding of a grant for this call.
 fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
     Binding {
         stage_execution: stage.id.clone(),
@@ -344,7 +343,7 @@ fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
     }
 }
 
-/// The rule that allows this call again, where no wider one was suggested.
+/// The rule that allows this call again, if no wider one was suggested.
 fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
     let (path, command) = match &plan.access {
         Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),

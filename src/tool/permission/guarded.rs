@@ -1,21 +1,21 @@
-//! Files that run later, or decide what does: nobody may write one without being asked, wherever it stands.
+//! Guarded files run later, or decide what runs. Writing one always needs approval.
 //!
-//! A file is guarded where a program acts on it by itself: when the folder is opened or entered, at a commit,
-//! on a server, at the next start. What a person starts by hand (a Makefile, a script) is not. Knows names and
-//! the folders that it is given; no rules and no modes.
+//! A file is guarded if a program acts on it automatically: when the folder is opened or entered, at a
+//! commit, on a server, at the next start. A file that a person runs by hand (a Makefile, a script) is not
+//! guarded. Knows names and the given folders; knows neither rules nor modes.
 
 use std::path::{Path, PathBuf};
 
 use crate::tool::path::within;
 
-/// Where a session works, and what stands there that is no part of a project. All paths are resolved.
+/// The folders of a session: its workspace, and folders that belong to no project. All paths are resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ground {
     /// The workspace.
     pub workspace: PathBuf,
     /// The user's home folder.
     pub home: Option<PathBuf>,
-    /// The program's own files and folders: its configuration, its state.
+    /// The program's own files and folders: its configuration and its state.
     pub own: Vec<PathBuf>,
 }
 
@@ -25,8 +25,8 @@ impl From<&Path> for Ground {
     }
 }
 
-/// Names of files and folders that are guarded, in small letters, each with who acts on it. A name with a
-/// slash is the end of a path or of one of its folders; one with `*` ends so.
+/// The guarded names of files and folders, in lower case, each with the program that acts on it. A name with
+/// a slash is a suffix of a path or of one of its folders; a name with `*` is a suffix.
 const NAMES: &[(&str, &str)] = &[
     (".agents", "agents take skills and commands from it"),
     (".aider.conf.yml", "an agent's settings, commands among them"),
@@ -93,7 +93,7 @@ const NAMES: &[(&str, &str)] = &[
     ("usercustomize.py", "every Python that starts there runs it"),
 ];
 
-/// Who acts on a file that is to be written without a question; `None` where nobody does.
+/// The program that acts on a file to be written; `None` if the file is not guarded.
 pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     if ground.own.iter().any(|own| within(path, own)) {
         return Some("this program's own settings and state");
@@ -107,7 +107,7 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
             return Some("a hidden file of the home folder");
         }
     }
-    // Some file systems see no difference between letters of two sizes, and pass over characters without width.
+    // Some file systems ignore the case of letters and characters without width.
     let names: Vec<String> = inside
         .components()
         .map(|part| {
@@ -180,7 +180,7 @@ mod tests {
             assert!(is_guarded(path, &ground), "{path}");
         }
         assert!(!is_guarded("/home/u/notes/a.txt", &ground));
-        // A project within a home folder is a project, also where the program's own files stand in it.
+        // A project in a home folder is a project, even if it contains the program's own files.
         ground.workspace = "/home/u/p".into();
         ground.own = vec!["/home/u/p/state".into()];
         assert!(!is_guarded("/home/u/p/.clang-format", &ground));

@@ -1,27 +1,28 @@
-//! Programs that a rule may name by their first words, and the later words that make them another program.
+//! The programs that a rule may name by their first words, and the later words that would change their
+//! effect.
 //!
-//! A rule that begins a command (`cargo test`) lets any later word through, so it is suggested for the
-//! programs of this table alone: no word that is let through here runs another program, or writes a file that
-//! it names. For whatever is not in the table, the exact command is suggested. Knows no rules and no modes.
+//! A rule for the start of a command (`cargo test`) permits any later word, so it is suggested only for the
+//! programs of this table. No later word that is permitted here runs another program or writes a file that it
+//! names. For all other programs, the exact command is suggested. Knows neither rules nor modes.
 
 use std::path::Path;
 
 use crate::tool::path::within;
 
-/// Which options may follow.
+/// The permitted options.
 enum Options {
-    /// Any but these, and what abbreviates them.
+    /// All except these and their abbreviations.
     But(&'static [&'static str]),
-    /// These alone.
+    /// Only these.
     Only(&'static [&'static str]),
 }
 
 use Options::{But, Only};
 
-/// The options of `git log` and its like that write a file, run a program or leave the repository.
+/// The options of `git log` and similar commands that write a file, run a program or leave the repository.
 const GIT_DIFF: Options = But(&["--output", "--ext-diff", "--textconv", "--no-index"]);
 
-/// The options that choose what of a package is built or tested, and how it is told.
+/// The options that select what is built or tested in a package, and the output format.
 const CARGO: Options = Only(&[
     "-p",
     "--package",
@@ -71,7 +72,7 @@ const CARGO: Options = Only(&[
     "--duplicates",
     "-e",
     "--edges",
-    // For the tests themselves, behind `--`.
+    // Options of the tests themselves, after `--`.
     "--nocapture",
     "--no-capture",
     "--show-output",
@@ -83,7 +84,7 @@ const CARGO: Options = Only(&[
     "--run-ignored",
     "--list",
     "-E",
-    // For the lints.
+    // Options of the lints.
     "-D",
     "-W",
     "-A",
@@ -164,7 +165,7 @@ const GH: Options = Only(&[
 const PACKAGES: Options =
     Only(&["-a", "--all", "-l", "--long", "-g", "--global", "--json", "--depth", "--outdated", "--format"]);
 
-/// The first words of a command, and what may follow.
+/// The first words of a command, and its permitted options.
 const KNOWN: &[(&str, Options)] = &[
     ("basename", But(&[])),
     ("cargo bench", CARGO),
@@ -197,7 +198,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("expand", But(&[])),
     ("false", But(&[])),
     ("fgrep", But(&[])),
-    // It compiles what it knows, changes times, and unpacks with other programs.
+    // It compiles its database, changes times, and unpacks with other programs.
     ("file", But(&["-C", "--compile", "-p", "--preserve-date", "-z", "-Z", "--uncompress"])),
     ("fold", But(&[])),
     ("free", But(&[])),
@@ -209,7 +210,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("gh pr view", GH),
     ("gh run list", GH),
     ("gh run view", GH),
-    // Those that are left out start an editor.
+    // The forbidden ones start an editor.
     ("git add", But(&["-e", "--edit", "-i", "--interactive", "-p", "--patch"])),
     ("git blame", But(&["--contents", "--textconv"])),
     ("git cat-file", But(&["--textconv", "--filters", "--batch-command"])),
@@ -262,7 +263,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("pwd", But(&[])),
     ("readlink", But(&[])),
     ("realpath", But(&[])),
-    // They run a program for each file, for the host's name, and for what is packed.
+    // They run a program for each file, for the host's name, and for packed files.
     ("rg", But(&["--pre", "--hostname-bin", "-z", "--search-zip"])),
     ("ruff check", Only(&["-q", "--quiet", "-v", "--diff", "--select", "--ignore", "--statistics"])),
     ("ruff format", Only(&["-q", "--quiet", "-v", "--diff", "--check"])),
@@ -287,7 +288,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("whoami", But(&[])),
 ];
 
-/// The row of a command. A name with a slash is another program, whatever it is called.
+/// The row of a command. A name with a slash is another program, whatever its name.
 fn row(command: &[String]) -> Option<(usize, &'static str, &'static Options)> {
     let fits = |words: &str| {
         let mut count = 0_usize;
@@ -301,17 +302,17 @@ fn row(command: &[String]) -> Option<(usize, &'static str, &'static Options)> {
     KNOWN.iter().find_map(|(words, options)| Some((fits(words)?, *words, options)))
 }
 
-/// The first words that a rule for this command may name, if no later word speaks against it.
+/// The first words for a rule about this command, unless a later word forbids it.
 pub fn prefix(command: &[String], workspace: &Path) -> Option<&'static str> {
     let (_, words, _) = row(command)?;
     stays(command, 0, workspace).then_some(words)
 }
 
-/// Whether a command of a known program stays what its first words say. The first `given` words were named
-/// by whoever allowed it. Of a program that is not known nothing is said.
+/// Whether the later words of a known command keep its effect. The rule names the first `given` words. An
+/// unknown program always passes.
 pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
     let Some((count, _, options)) = row(command) else {
-        // Options before the subcommand choose what is run (`git -c`, `cargo --config`).
+        // Options before the subcommand decide what runs (`git -c`, `cargo --config`).
         let name = command.first().map_or("", String::as_str);
         let has_subcommands =
             KNOWN.iter().any(|(words, _)| words.split_once(' ').is_some_and(|w| w.0 == name));
@@ -335,7 +336,7 @@ impl Options {
             }
             But(known) => !known.iter().any(|option| match name.starts_with("--") {
                 true => option.starts_with(name),
-                // Letters stand together, and a value may follow its letter.
+                // Letters may be combined, and a value may follow its letter.
                 false => {
                     option.len() == 2 && option.chars().nth(1).is_some_and(|letter| name.contains(letter))
                 }

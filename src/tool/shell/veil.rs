@@ -1,12 +1,12 @@
-//! Commands that run what they do not show: text for a shell or an interpreter, and programs that take a
-//! command as text.
+//! Commands that hide what they run: text for a shell or an interpreter, and programs that take a command as
+//! text.
 //!
-//! For rules that deny: what may hide a denied command cannot be checked against them. This is a guard rail,
-//! not a wall: a file that was written before, or a program that is not listed, hides whatever it wants.
+//! For rules that deny, because a hidden command cannot be checked against them. This is a guard rail, not a
+//! wall: an existing file, or an unlisted program, can hide anything. Knows no rules.
 
 use super::{Analysis, analyse, base, stem};
 
-/// Shells and languages: what they are given is a program.
+/// Shells and languages: their input is a program.
 const INTERPRETERS: &[&str] = &[
     "ash",
     "awk",
@@ -74,7 +74,7 @@ const INTERPRETERS: &[&str] = &[
     "zsh",
 ];
 
-/// Programs that run another one, which stands in their words, or in a text among them.
+/// Programs that run another one, named in their words or in a text among them.
 const WRAPPERS: &[&str] = &[
     "at",
     "batch",
@@ -172,10 +172,10 @@ const WRAPPERS: &[&str] = &[
     "zip",
 ];
 
-/// What git runs a command of its own from.
+/// The subcommands of git that run another command.
 const GIT: &[&str] = &["bisect", "config", "difftool", "filter-branch", "mergetool", "submodule"];
 
-/// Whether a command may run what its words do not show.
+/// Whether a command may run something that its words do not show.
 pub fn veiled(command: &str) -> bool {
     match analyse(command) {
         Analysis::Opaque => true,
@@ -209,7 +209,7 @@ fn hides(words: &[String]) -> bool {
         })
 }
 
-/// Whether what an interpreter is given is the name of a file and no more.
+/// Whether an interpreter's input is only the name of a file.
 fn runs_a_file(later: &[String]) -> bool {
     match later {
         // Modules that run the project's tests.
@@ -219,9 +219,9 @@ fn runs_a_file(later: &[String]) -> bool {
     }
 }
 
-/// Whether git is told to run a command, or what a word of it means.
+/// Whether git is told to run a command, or one of its words may be one.
 fn git(later: &[String]) -> bool {
-    // An option before the subcommand may have a value behind it.
+    // An option before the subcommand may have a value after it.
     let begin = later.iter().enumerate().position(|(place, word)| {
         let before = place.checked_sub(1).and_then(|before| later.get(before));
         !word.starts_with('-')
@@ -243,7 +243,7 @@ fn is_setting(word: &str) -> bool {
         .any(|known| word.starts_with(known))
 }
 
-/// Whether a word is more than a name: what another program would read as a command or a pattern.
+/// Whether a word is more than a name: another program could read it as a command or a pattern.
 fn is_text(word: &str) -> bool {
     word.chars().any(|c| c.is_whitespace() || "$`*?[]{}()<>|&;\\'\"!".contains(c))
 }
