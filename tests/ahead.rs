@@ -1,4 +1,4 @@
-//! The client that the other tests use loses nothing of what it is sent, in whatever order it comes.
+//! The test client loses no frame, in whatever order frames arrive.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,7 +14,7 @@ const ANSWER: &str = "{:id \"x\" :kind :response :op \"ping\" :ok true :data {:n
 const SECOND: &str = "{:id \"x\" :kind :response :op \"ping\" :ok true :data {:n \"second\"}}";
 const OTHER: &str = "{:id \"y\" :kind :response :op \"ping\" :ok true :data {:n \"other\"}}";
 
-/// A program that says these lines and no more, whatever it is asked.
+/// A program that writes these lines and nothing else.
 fn saying(lines: &[&str]) -> Bridge {
     let script = "printf '%s\\n' \"$@\"; exec >/dev/null; exec cat";
     Bridge::start(Command::new("sh").args(["-c", script, "sh"]).args(lines))

@@ -1,5 +1,5 @@
-//! Secrets stay where they belong. A canary is planted everywhere a secret can enter, everything is done that
-//! could carry one out, and every place that can be read afterwards is searched for each of them.
+//! Secrets stay where they belong. The test plants a canary wherever a secret can enter, does everything that
+//! could carry one out, and searches every readable place for each of them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stdout, reason = "the report of what was searched")]
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use support::server::{Answer, Server};
 use support::{Bridge, Setup, at, data, end_of_turn, files, is_event};
-/// Where a secret enters, and the canary there.
+/// The entrance of a secret, and its canary.
 const CANARIES: [(&str, &str); 11] = [
     ("a key in the environment", "canary-environment-0001"),
     ("a key in a variable that the configuration names", "canary-variable-0002"),
@@ -36,7 +36,7 @@ fn ask(bridge: &mut Bridge, provider: &str) {
     end_of_turn(bridge);
 }
 
-/// What was found, place by place: how many bytes were searched, and which canaries were there.
+/// The findings by place: the number of searched bytes, and the canaries that were found.
 #[derive(Default)]
 struct Report(BTreeMap<String, (usize, Vec<String>)>);
 

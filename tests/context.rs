@@ -1,5 +1,5 @@
-//! What the model is told beside the conversation, over the real wire: instructions, skills, templates,
-//! files that a prompt refers to, what the editor shows, notes.
+//! The context of a model over the real wire: instructions, skills, templates, attached files, the editor's
+//! view, notes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

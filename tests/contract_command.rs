@@ -1,4 +1,4 @@
-//! `edn-bridge contract` as a person runs it: what it prints, in each format, and how it ends.
+//! `edn-bridge contract` as a person runs it: its output in each format, and its exit status.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ use edn_bridge::value::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_edn-bridge");
 
-/// Holds a server against two checks of the contract and the rules that they touch.
+/// Checks a server with two checks of the contract and the rules that apply.
 fn contract(format: &str, server: &[&str]) -> Output {
     let only = ["--only", "ping", "--only", "hook.guards-allow", "--only", "frame"];
     let patience = ["--patience", "20", "--format", format, "--"];
@@ -23,7 +23,7 @@ fn contract(format: &str, server: &[&str]) -> Output {
     Command::new(PROGRAM).arg("contract").args(words).output().unwrap()
 }
 
-/// This server with all that a check may choose.
+/// This server with all that a check may set.
 const SERVER: [&str; 10] = [
     PROGRAM,
     "serve",
@@ -73,7 +73,7 @@ fn unsupported_feature_makes_check_not_applicable() {
     assert!(told.contains("n/a  hook.guards-allow") && told.contains("no {config}"), "{told}");
 }
 
-/// Nothing can be chosen, and no model answers: what is left of the contract holds all the same.
+/// Without any choices and without a model, the rest of the contract still passes.
 #[test]
 fn server_without_model_passes() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The contract runner is fair: a server that does only what the seed asks of any server, and says so,
-//! holds. What it does not offer is not applicable, not wrong.
+//! The contract runner is fair: a server that does only what the seed requires of every server, and reports
+//! that, passes. Checks for what it does not offer do not apply.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,8 +21,8 @@ use edn_bridge::edn;
 use edn_bridge::limits::{MAX_DEPTH, MAX_LINE_BYTES};
 use edn_bridge::value::Value;
 
-/// The smallest server: it shakes hands, answers pings and keeps subscriptions of three topics, of which
-/// it never has anything to say. It makes its errors with the seed's keys and nothing beside them.
+/// The smallest server: it shakes hands, answers pings and keeps subscriptions of three topics, without ever
+/// sending an event. Its errors have only the seed's keys.
 const OPS: [&str; 4] = ["handshake", "ping", "subscribe", "unsubscribe"];
 const TOPICS: [&str; 3] = ["session/updated", "assistant/delta", "assistant/message"];
 

@@ -1,8 +1,8 @@
-//! The contract runner bites: a server that breaks one thing is caught, by the check that is about it.
+//! The contract runner is strict: it catches a server with one fault by the check for that fault.
 //!
-//! The wrong server is the real one with its output changed on the way: for each error code, each key of
-//! each topic and each rule on envelopes, one change. Before a change is tried, the checks that are to
-//! catch it must pass without it.
+//! The faulty server is the real one with modified output: one change for each error code, each key of each
+//! topic and each rule for envelopes. Before a change is tried, the checks that should catch it must pass
+//! without it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

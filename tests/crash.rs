@@ -1,8 +1,8 @@
-//! The real process, killed without warning under load: every entry that was acknowledged is there
-//! afterwards, in order, once, and the file is whole or is made whole when it is opened.
+//! Kills the real process under load: afterwards every acknowledged entry exists, in order, once, and the
+//! file is intact or is repaired when it is opened.
 //!
-//! `EDN_BRIDGE_CRASH_KILLS` says how many times (`make crash`: 200), `EDN_BRIDGE_CRASH_SEED` makes other
-//! random choices.
+//! `EDN_BRIDGE_CRASH_KILLS` sets the number of kills (`make crash`: 200), `EDN_BRIDGE_CRASH_SEED` the seed of
+//! the random choices.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,7 @@
-//! The release binary with a real model in it: an answer streamed over the wire, and an answer cut
-//! short.
+//! The release binary with a real model: an answer streamed over the wire, and an answer that is cut short.
 //!
-//! Left out unless asked for, because it needs the release binary (`EDN_BRIDGE_RELEASE`) and the
-//! model that `edn-bridge models fetch` brings; `make test` sees to both.
+//! Ignored by default, because it needs the release binary (`EDN_BRIDGE_RELEASE`) and the model of
+//! `edn-bridge models fetch`; `make test` provides both.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

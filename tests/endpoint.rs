@@ -1,4 +1,4 @@
-//! One connection by itself: an endpoint in memory, over a session API that answers when the test says.
+//! One connection alone: an endpoint in memory, over a session API that answers when the test says so.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -24,7 +24,7 @@ use endpoint_support::{PATIENCE, check, connect, lines};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// A connection whose client reads on a thread of its own.
+/// A connection whose client reads on a separate thread.
 struct Peer {
     double: Arc<Double>,
     connection: Arc<Connection>,

@@ -1,5 +1,5 @@
-//! Hooks over the real wire: guards, transforms and observers, their failures, trust, and reading the
-//! configuration again.
+//! Hooks over the real wire: guards, transforms and observers, their failures, trust, and reloading the
+//! configuration.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,4 @@
-//! Hosted models over real HTTP: what servers send in their own formats, however it is cut, and whatever
-//! goes wrong on the way.
+//! Hosted models over real HTTP: the formats of real servers, cut anywhere, and all kinds of failures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Typed questions over the real wire: dialogs, headless ends, withdrawal, audit.
+//! Typed questions over the real wire: dialogs, runs without an interactor, withdrawal, audit.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! Races for one question: answers in the same instant, interactors that leave and come, a turn that ends;
-//! thousands of schedules made from seeds, and some with real threads.
+//! Races for one question: simultaneous answers, interactors that leave and return, a turn that ends.
+//! Thousands of schedules come from seeds, and some use real threads.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

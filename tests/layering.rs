@@ -1,14 +1,14 @@
-//! The direction of the house: a module uses only what stands below it.
+//! The direction of the house: a room uses only rooms below it.
 //!
-//! Reads every `use` and path of the library and compares the rooms that it names with the table, which
-//! is the table of the design. A room that is not in the table fails too, so that the table stays whole.
+//! Reads every `use` and path of the library and compares the rooms in them with the table. A room that is
+//! missing from the table fails too, so that the table stays complete.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Room, and what it may use directly. Rooms at the bottom first.
+/// Each room, and the rooms that it may use directly; the lowest first.
 const TABLE: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("value", &[]),
@@ -328,10 +328,10 @@ fn room_of(file: &Path) -> Option<String> {
     (!matches!(room, "lib" | "main" | "cli")).then(|| room.to_owned())
 }
 
-/// The text with paths that climb out of their module (`super::`) written from the top: a file at depth
-/// `n` reaches the rooms with `n` of them.
+/// The text with paths that leave their module (`super::`) rewritten from the root: a file at depth `n`
+/// reaches the rooms with `n` of them.
 fn absolute(file: &Path, text: &str) -> String {
-    // A module's own tests may look at what it made with whatever reads it.
+    // A module's own tests may use any room to inspect results.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let depth = file.components().count() - 1;
     text.replace(&"super::".repeat(depth), "crate::")

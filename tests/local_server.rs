@@ -1,4 +1,4 @@
-//! A real server of models on this machine, opt-in: see CONTRIBUTING.md for how one is started.
+//! A real model server on this machine, opt-in; CONTRIBUTING.md says how to start one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

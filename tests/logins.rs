@@ -1,5 +1,5 @@
 //! Logins over the real wire, against an authorisation server on loopback: a page with PKCE and a callback, a
-//! pasted code, a code for a device, a pasted key; renewing, and logging out.
+//! pasted code, a device code, a pasted key; renewal and logout.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

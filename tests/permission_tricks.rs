@@ -1,6 +1,6 @@
-//! What a model may do without being asked, one trick a row, over the real wire.
+//! What a model may do without approval, one trick per row, over the real wire.
 //!
-//! `make tricks` prints the tables with what came of each row.
+//! `make tricks` prints the tables with the result of each row.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! The example for Clojure, run by Clojure where it is installed.
+//! The Clojure example, run by Clojure if it is installed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The engine on a graph of its own: ways of several steps, alternatives, batches, failures, cycles, bounds.
+//! The engine on a graph of its own: multi-step ways, alternatives, batches, failures, cycles, bounds.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The graph on a live session: every attribute, by the example that the graph itself gives.
+//! The graph on a live session: every attribute, with the graph's own example query.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! What the graph tells of the process: its connections, its model calls, its counters, its configuration.
+//! The graph's facts about the process: connections, model calls, counters, configuration.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

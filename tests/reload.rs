@@ -1,5 +1,5 @@
-//! `/reload` over the real wire: what is read again beside hooks and workflows (tests/hooks.rs), and that no
-//! stage changes in its middle.
+//! `/reload` over the real wire: everything that it reads except hooks and workflows (tests/hooks.rs), and
+//! that it changes no running stage.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

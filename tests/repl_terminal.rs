@@ -1,5 +1,5 @@
-//! The REPL and the commands that print on a terminal: a pseudo terminal of our own, whose keys are pressed and
-//! whose screen is read.
+//! The REPL and other commands on a terminal: a pseudo terminal whose keys the test presses and whose screen
+//! it reads.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

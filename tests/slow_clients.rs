@@ -1,5 +1,5 @@
-//! Clients that stop reading, over real sockets and pipes: nobody else waits for them, what they are owed is
-//! bounded, and when they read again they are shown what they missed.
+//! Clients that stop reading, over real sockets and pipes: nobody else waits for them, their outboxes are
+//! bounded, and they see what they missed when they read again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -21,7 +21,7 @@ fn number(frame: &Owned, path: &[&str]) -> i64 {
     at(frame, path).and_then(Value::as_i64).unwrap_or_else(|| panic!("{path:?} in {frame}"))
 }
 
-/// A guest that was sent a part of what it subscribed to, and has not read it.
+/// A guest that received a part of its events and has not read it.
 fn stopped(setup: &Setup) -> Guest {
     let mut guest = Guest::interactor(&socket(&setup.state()));
     // It knows the session as it is; from here on it does not read.
@@ -31,7 +31,7 @@ fn stopped(setup: &Setup) -> Guest {
 
 /// What a guest sees when it reads again.
 struct Resumed {
-    /// How many events were left out.
+    /// The number of skipped events.
     missed: i64,
     /// Outcomes of slash commands before it was told so.
     commands: usize,

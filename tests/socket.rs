@@ -1,4 +1,4 @@
-//! The socket beside the pipe: further clients on the sessions that an editor uses.
+//! The socket: further clients on an editor's sessions.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,6 +1,5 @@
-//! Races for one question over the socket, with real connections: answers in the same instant, one that
-//! leaves in mid-question, one that does not read. The seeded ones, in memory, are in
-//! `interaction_races.rs`.
+//! Races for one question over the socket, with real connections: simultaneous answers, a client that leaves
+//! during a question, one that does not read. `interaction_races.rs` has the seeded ones, in memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The specs against the catalogue, and the obligations of the specs against the checks.
+//! Compares the specs with the catalogue, and the obligations of the specs with the checks.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

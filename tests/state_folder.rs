@@ -1,4 +1,4 @@
-//! What is kept in the state folder is the user's alone, whatever it is.
+//! Everything in the state folder belongs to the user alone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 

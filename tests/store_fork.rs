@@ -1,4 +1,4 @@
-//! A fork: its cost is what it copies, and nobody waits for it but who asked.
+//! Forks: the cost of one is what it copies, and only its caller waits for it.
 
 #![allow(
     clippy::unwrap_used,

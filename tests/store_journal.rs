@@ -1,5 +1,5 @@
-//! What a journal promises: what was acknowledged is there, in order, once; what failed is not; nothing
-//! is overwritten; and each damage is named.
+//! The guarantees of a journal: acknowledged entries exist, in order, once; failed ones do not; nothing is
+//! overwritten; and each fault is named.
 
 #![allow(
     clippy::unwrap_used,

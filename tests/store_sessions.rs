@@ -1,4 +1,4 @@
-//! Sessions over the real program: lists, searches, forks, ways in, figures, exports, notes.
+//! Sessions with the real program: lists, searches, forks, ways to open them, figures, exports, notes.
 
 #![allow(
     clippy::unwrap_used,

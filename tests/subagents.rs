@@ -1,5 +1,5 @@
-//! Subagents over the real wire: one question at the start, a session of their own, labelled questions one
-//! at a time, an end with their parent's turn.
+//! Subagents over the real wire: one question at the start, their own sessions, labelled questions one at a
+//! time, and an end with their parent's turn.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! The tools over the real wire: what they do, what they refuse, what they show and keep.
+//! The tools over the real wire: effects, refusals, displayed and stored output.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

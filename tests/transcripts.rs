@@ -1,10 +1,9 @@
-//! Golden transcripts: what is sent and what comes back, line by line, with the real binary.
+//! Golden transcripts: requests and answers, line by line, with the real binary.
 //!
-//! `tests/transcripts/*.edn` hold lines that begin with `> ` (sent) or `< ` (received, in this order).
-//! A line `; script: …` gives the scripted provider's script, `; file: name "text"` a file of the project,
-//! the text as EDN. Folders of the run are written as `STATE`
-//! and `PROJECT`. `UPDATE_TRANSCRIPTS=1` records anew what is received; the difference is then reviewed
-//! like code.
+//! `tests/transcripts/*.edn` contain lines that start with `> ` (sent) or `< ` (received, in this order). A
+//! line `; script: …` gives the scripted provider's script, and `; file: name "text"` a file of the project,
+//! with the text as EDN. `STATE` and `PROJECT` stand for the folders of the run. `UPDATE_TRANSCRIPTS=1`
+//! records the received lines again; review the difference like code.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Turns over the real wire: stages, tool calls, steering, queueing, ending, retrying, compacting.
+//! Turns over the real wire: stages, tool calls, steering, queueing, ending, retries, compaction.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,6 +1,6 @@
-//! Output that is too long to show: kept in full on disk under a handle, shown in a bounded excerpt.
+//! Stores output that is too long to show: the whole on disk under a handle, a bounded excerpt in the result.
 //!
-//! Knows the folder that outputs are kept in. Does not know who made them.
+//! Knows the folder of outputs. Does not know the tools.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -16,12 +16,12 @@ pub struct Outputs {
     folder: PathBuf,
 }
 
-/// A part of a kept output.
+/// A part of a stored output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The text from the offset on.
+    /// The text from the offset.
     pub text: String,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub offset: u64,
     /// The whole output's size in bytes.
     pub size: u64,
@@ -30,7 +30,7 @@ pub struct Part {
 impl Outputs {
     /// The outputs of a session below a state folder. Touches nothing on disk.
     pub fn new(state_dir: &Path, session: &str) -> Self {
-        // A session id that is no plain file name gets no folder outside.
+        // A session id that is not a plain file name must not name a folder elsewhere.
         let name: String =
             session.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
         Self { folder: state_dir.join("outputs").join(name) }
@@ -41,7 +41,7 @@ impl Outputs {
         plain.then(|| self.folder.join(format!("{handle}.txt")))
     }
 
-    /// A place for an output that will be written in pieces.
+    /// A collector for an output that arrives in pieces.
     pub fn collect(&self, handle: String) -> Collector {
         Collector {
             outputs: self.clone(),
@@ -55,17 +55,17 @@ impl Outputs {
         }
     }
 
-    /// Keeps a whole output if it is too long to show, and returns what is shown.
+    /// Stores a whole output if it is too long to show, and returns the excerpt.
     pub fn keep(&self, handle: String, text: &str) -> Kept {
         let mut collector = self.collect(handle);
         collector.push(text.as_bytes());
         collector.finish()
     }
 
-    /// Reads a part of a kept output; `None` where there is none of that handle.
+    /// Reads a part of a stored output; `None` if there is no such handle.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(&self, handle: &str, offset: u64, limit: usize) -> io::Result<Option<Part>> {
         let Some(path) = self.path(handle) else { return Ok(None) };
         let mut file = match File::open(path) {
@@ -78,7 +78,7 @@ impl Outputs {
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         file.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
-        // What was kept is UTF-8; an offset within a character moves on to the next one.
+        // Stored output is UTF-8; an offset within a character moves to the next one.
         let inside = bytes.iter().take_while(|byte| (**byte & 0b1100_0000) == 0b1000_0000).count();
         bytes.drain(..inside);
         offset = offset.saturating_add(u64::try_from(inside).unwrap_or(0));
@@ -95,37 +95,37 @@ impl Outputs {
     }
 }
 
-/// An output that is being written.
+/// An output that is still being written.
 #[derive(Debug)]
 pub struct Collector {
     outputs: Outputs,
     handle: String,
-    /// The first part, up to half of what a result shows; all of it while that is little.
+    /// The first part, up to half of a result; everything while that is short.
     head: String,
-    /// The newest part after the head, at most twice as long as it is shown.
+    /// The latest part after the head, at most twice as long as it is shown.
     tail: String,
     size: u64,
     file: Option<File>,
     broken: Option<String>,
-    /// Bytes of a character whose rest has not come.
+    /// Bytes of an incomplete character.
     partial: Vec<u8>,
 }
 
-/// An output that is complete.
+/// A complete output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// What is shown: all, or the beginning and the end with a line in between that says what is missing.
+    /// The excerpt: everything, or the start and the end with a line about the missing part in between.
     pub text: String,
-    /// Whether not all is shown.
+    /// Whether a part is missing from the excerpt.
     pub cut: bool,
-    /// The handle of the whole, where not all is shown and the disk took it.
+    /// The handle of the whole, if a part is missing and the disk accepted it.
     pub handle: Option<String>,
     /// The whole output's size in bytes.
     pub size: u64,
 }
 
 impl Collector {
-    /// Adds bytes. What is no UTF-8 is replaced.
+    /// Adds bytes. Replaces invalid UTF-8.
     pub fn push(&mut self, bytes: &[u8]) {
         let joined;
         let mut rest = if self.partial.is_empty() {
@@ -180,14 +180,14 @@ impl Collector {
         let (first, rest) = if self.tail.is_empty() { text.split_at(room) } else { ("", text) };
         self.head.push_str(first);
         self.tail.push_str(rest);
-        // Dropping the old part only when it has grown as long again keeps this linear.
+        // Dropping the old part only when it has doubled keeps this linear.
         if self.tail.len() > TOOL_RESULT_BYTES.saturating_mul(2) {
             let from = ceil(&self.tail, self.tail.len().saturating_sub(TOOL_RESULT_BYTES));
             self.tail.drain(..from);
         }
     }
 
-    /// Goes on without a file. What is of no use takes no room on a disk that may be full.
+    /// Continues without a file. A useless file must not take room on a disk that may be full.
     fn give_up(&mut self, error: &io::Error) {
         self.broken = Some(error.to_string());
         if self.file.take().is_some()
@@ -197,7 +197,7 @@ impl Collector {
         }
     }
 
-    /// The file, with what was held so far in it. Only called while nothing was dropped.
+    /// The file, with everything so far. Called only while nothing was dropped.
     fn begin_file(&self) -> io::Result<File> {
         private::make_folder(&self.outputs.folder)?;
         let path = self
@@ -211,7 +211,7 @@ impl Collector {
         })
     }
 
-    /// The newest part, short enough for a progress event.
+    /// The latest part, short enough for a progress event.
     pub fn excerpt(&self) -> &str {
         let newest = if self.tail.is_empty() { &self.head } else { &self.tail };
         newest.get(ceil(newest, newest.len().saturating_sub(TOOL_EXCERPT_BYTES))..).unwrap_or_default()
@@ -249,12 +249,12 @@ impl Collector {
     }
 }
 
-/// The last place at or before `at` where a character begins.
+/// The last start of a character at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The first place at or after `at` where a character begins.
+/// The first start of a character at or after `at`.
 fn ceil(text: &str, at: usize) -> usize {
     (at..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }

@@ -1,4 +1,4 @@
-//! A clock that jumps.
+//! Faults: a clock that jumps.
 
 use edn_bridge::value::Owned;
 

@@ -1,4 +1,4 @@
-//! Descriptors that run out.
+//! Faults: descriptors run out.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};

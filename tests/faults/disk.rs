@@ -1,4 +1,4 @@
-//! A disk that is full.
+//! Faults: a full disk.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

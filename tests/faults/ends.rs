@@ -1,4 +1,4 @@
-//! Signals, and pipes that were closed or are not read.
+//! Faults: signals, and pipes that are closed or not read.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdout, Stdio};

@@ -1,5 +1,5 @@
-//! What befalls a process: signals, ends, pipes that nobody reads, a disk and descriptors that run out,
-//! clocks that jump, providers that die or never end. Each has one outcome, over the real binary.
+//! Faults of a process: signals, closed streams, unread pipes, missing disk space and descriptors, jumping
+//! clocks, providers that die or never end. Each fault has one outcome, shown with the real binary.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Providers that die, never end, or never say anything.
+//! Faults: providers that die, never end, or never send content.
 
 use edn_bridge::limits::{HTTP_QUIET_BYTES, MAX_ANSWER_BYTES};
 

@@ -1,4 +1,4 @@
-//! The end of input, whatever the bridge is doing.
+//! Faults: the end of input in every state of the bridge.
 
 use std::io::Read as _;
 

@@ -1,5 +1,5 @@
-//! Hosted models through the whole program: turns with tools and images, retries, compaction, aborts, which models
-//! are usable, and which keys commands see.
+//! Hosted models through the whole program: turns with tools and images, retries, compaction, aborts, usable
+//! models, and the keys that commands see.
 
 use edn_bridge::value::Value;
 
