@@ -142,7 +142,14 @@ The transcript is above, the draft below the line.
 \\{edn-bridge-chat-mode-map}"
   :group 'edn-bridge
   (setq-local truncate-lines nil
+              ;; The chat stands beside other windows: its lines are wrapped
+              ;; however narrow it is, between Chinese characters too, and
+              ;; without an arrow for each.
+              truncate-partial-width-windows nil
               word-wrap t
+              word-wrap-by-category t
+              fringe-indicator-alist (cons '(continuation nil nil)
+                                           fringe-indicator-alist)
               scroll-conservatively 101
               header-line-format '(:eval (edn-bridge-chat--header-line))
               ;; Every line has its own direction: a heading in English
@@ -152,6 +159,8 @@ The transcript is above, the draft below the line.
               bidi-paragraph-separate-re "^")
   (edn-bridge-visible-setup)
   (buffer-enable-undo)
+  (add-hook 'window-size-change-functions
+            #'edn-bridge-transcript-fill-windows nil t)
   (add-hook 'kill-buffer-query-functions
             #'edn-bridge-chat--confirm-kill nil t)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)
@@ -566,7 +575,8 @@ that waits for its end."
 (defun edn-bridge-chat--on-batch (conn)
   "Show what came on CONN and is not shown yet."
   (edn-bridge-chat-with-buffer conn
-    (edn-bridge-chat-settle)))
+    (edn-bridge-chat-settle)
+    (edn-bridge-transcript-fill-windows)))
 
 (defun edn-bridge-chat-settle (&optional end)
   "Have shown what was collected of events and is not shown yet.

@@ -94,6 +94,7 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
                            (selected-window)
                          (get-buffer-window nil t))))
       (set-window-point window (point-max)))
+    (edn-bridge-transcript-fill-windows)
     (unless (or command running)
       (setq edn-bridge-chat--last-prompt text))
     (edn-bridge-rpc-request

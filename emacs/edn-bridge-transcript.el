@@ -148,6 +148,20 @@ A rule comes after them."
     (overlay-put edn-bridge-transcript--footer 'face
                  (and graphic 'edn-bridge-transcript-rule))))
 
+(defun edn-bridge-transcript-fill-windows (&rest _)
+  "Have no window at the draft be empty at its end while there is text above.
+A window that was smaller, or text that got shorter, can leave that."
+  (dolist (window (get-buffer-window-list nil nil t))
+    (when (and (>= (window-point window) edn-bridge-transcript--draft)
+               (> (window-start window) (point-min)))
+      (let ((start (window-start window))
+            (top (save-excursion
+                   (goto-char (point-max))
+                   (vertical-motion (- 1 (window-body-height window)) window)
+                   (point))))
+        (when (< top start)
+          (set-window-start window top t))))))
+
 (defun edn-bridge-transcript-draft ()
   "Return the text of the draft."
   (buffer-substring-no-properties edn-bridge-transcript--draft (point-max)))

@@ -87,24 +87,26 @@ such characters is not meant to be read, and each costs time.")
 What holds an emoji together is left alone, but not with STRICT non-nil:
 where a person is asked to allow something, every character counts.  So is
 what is invisible by a text property, which no one but this package adds."
-  (save-excursion
+  (let ((count 0)
+        ;; No `save-excursion': a marker for each piece would cost.
+        (before (point)))
     (goto-char start)
-    (let ((count 0))
-      (while (re-search-forward edn-bridge-visible--regexp end t)
-        (let* ((place (match-beginning 0))
-               (char (char-after place)))
-          (unless (or (get-text-property place 'invisible)
-                      (and (not strict)
-                           (edn-bridge-visible--in-emoji-p place char)))
-            (cl-incf count)
-            (if (<= count edn-bridge-visible--limit)
-                (edn-bridge-visible--put place (1+ place)
-                                         (edn-bridge-visible-code char))
-              (edn-bridge-visible--put
-               place end
-               (format "[%d more characters, many of which cannot be seen]"
-                       (- end place)))
-              (goto-char end))))))))
+    (while (re-search-forward edn-bridge-visible--regexp end t)
+      (let* ((place (match-beginning 0))
+             (char (char-after place)))
+        (unless (or (get-text-property place 'invisible)
+                    (and (not strict)
+                         (edn-bridge-visible--in-emoji-p place char)))
+          (cl-incf count)
+          (if (<= count edn-bridge-visible--limit)
+              (edn-bridge-visible--put place (1+ place)
+                                       (edn-bridge-visible-code char))
+            (edn-bridge-visible--put
+             place end
+             (format "[%d more characters, many of which cannot be seen]"
+                     (- end place)))
+            (goto-char end)))))
+    (goto-char before)))
 
 (defun edn-bridge-visible--put (start end text)
   "Have TEXT shown in the place of what stands between START and END."

@@ -158,6 +158,44 @@
       (should (equal (edn-bridge-test-transcript)
                      (concat "Assistant\n" text))))))
 
+(ert-deftest edn-bridge-looks-narrow-window-wraps-everything ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask conn "approve" '(:tool "bash" :command "x"
+                                          :suggested-rule "r"))
+    (save-window-excursion
+      (delete-other-windows)
+      (set-window-buffer nil (current-buffer))
+      (let ((window (split-window nil 30 'left)))
+        (set-window-buffer window (current-buffer))
+        (should (< (window-width window) 50))
+        (goto-char (point-min))
+        (search-forward "[Allow once")
+        (should (> (count-screen-lines (line-beginning-position)
+                                       (line-end-position) nil window)
+                   1))
+        (should word-wrap-by-category)))))
+
+(ert-deftest edn-bridge-looks-window-is-filled-to-its-end ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
+                           :text (mapconcat #'number-to-string
+                                            (number-sequence 1 200) "\n"))
+    (save-window-excursion
+      (delete-other-windows)
+      (set-window-buffer nil (current-buffer))
+      (goto-char (point-max))
+      (set-window-point nil (point-max))
+      ;; As after a window below it went away.
+      (set-window-start nil (edn-bridge-transcript-draft-start))
+      (edn-bridge-test-event conn "session/updated" :session-id "s1")
+      (should (> (count-screen-lines (window-start) (point-max))
+                 (/ (window-body-height) 2)))
+      ;; Who reads further up is left there.
+      (set-window-point nil (point-min))
+      (set-window-start nil (point-min))
+      (edn-bridge-test-event conn "session/updated" :session-id "s1")
+      (should (= (window-start) (point-min))))))
+
 (provide 'edn-bridge-looks-tests)
 
 ;;; edn-bridge-looks-tests.el ends here
