@@ -62,7 +62,7 @@ settled.")
   agent                       ; label of who asks, where it is not this session
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
-  allowed                     ; non-nil if that allows what was asked for
+  decided                     ; non-nil if that decides about a call
   answer)                     ; function of status, value and note
 
 (defvar-local edn-bridge-interact--questions nil
@@ -153,7 +153,7 @@ A refusal is shown; where the answer came too late, that is all."
      (edn-bridge-chat-with-buffer conn
        (when-let ((question (edn-bridge-interact--find id)))
          (setf (edn-bridge-interact--question-chosen question) nil
-               (edn-bridge-interact--question-allowed question) nil))
+               (edn-bridge-interact--question-decided question) nil))
        (if (member (plist-get frame :error-code)
                    '("request/interaction-already-answered"
                      "request/no-active-dialog" "request/not-found"))
@@ -342,15 +342,15 @@ model is seen as it comes."
 
 (defun edn-bridge-interact--settle (id outcome)
   "Show OUTCOME in the place of the buttons of question ID, if it waits.
-Of a call that was allowed, whose own line shows what it does, only the
-title stays."
+Of a call that was decided about, whose own line shows what it does, only
+the title stays."
   (when-let ((question (edn-bridge-interact--find id)))
     (setq edn-bridge-interact--questions
           (delq question edn-bridge-interact--questions))
     (let* ((start (edn-bridge-interact--question-start question))
            (end (edn-bridge-interact--question-end question))
            (top (edn-bridge-interact--beginning (marker-position start)))
-           (short (and (edn-bridge-interact--question-allowed question)
+           (short (and (edn-bridge-interact--question-decided question)
                        (edn-bridge-tools-shown-p
                         (plist-get (edn-bridge-interact--question-payload
                                     question)
@@ -381,9 +381,12 @@ title stays."
   (unless (memq question edn-bridge-interact--questions)
     (user-error "This question was answered"))
   (setf (edn-bridge-interact--question-chosen question)
-        (or edn-bridge-interact--label "answered")
-        (edn-bridge-interact--question-allowed question)
-        (equal (plist-get value :outcome) "approve"))
+        (concat (or edn-bridge-interact--label "answered")
+                (if (member note '(nil ""))
+                    ""
+                  (concat ": " note)))
+        (edn-bridge-interact--question-decided question)
+        (and (plist-get value :outcome) t))
   (funcall (edn-bridge-interact--question-answer question)
            "accepted" value
            (and note (not (equal note "")) note)))

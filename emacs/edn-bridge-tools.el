@@ -301,13 +301,30 @@ A marker that is kept would make every later insertion slower."
       ('proposed (propertize "…" 'face 'edn-bridge-tools-state))
       ('running (propertize "running" 'face 'edn-bridge-tools-state))
       (state
-       (propertize (concat (if (eq state 'failed) "failed" "done")
-                           (and elapsed
-                                (> elapsed 0.05)
-                                (format " %.1fs" elapsed)))
-                   'face (if (eq state 'failed)
-                             'edn-bridge-tools-failed
-                           'edn-bridge-tools-state))))))
+       (let ((outcome (edn-bridge-tools--outcome call)))
+         (propertize (concat outcome
+                             (and elapsed
+                                  (> elapsed 0.05)
+                                  (format " %.1fs" elapsed)))
+                     'face (if (and (eq state 'failed)
+                                    (not (member outcome
+                                                 '("rejected" "stopped"))))
+                               'edn-bridge-tools-failed
+                             'edn-bridge-tools-state)))))))
+
+(defun edn-bridge-tools--outcome (call)
+  "Return in a word or two how CALL, which is over, went.
+What the user rejected or stopped did not fail."
+  (let* ((details (edn-bridge-tools--call-details call))
+         (details (and (consp details) details))
+         (code (edn-bridge-chat-word (plist-get details :code)))
+         (status (plist-get details :exit-code)))
+    (cond ((edn-bridge-edn-true-p (plist-get details :denied)) "rejected")
+          ((and code (string-match-p "abort\\|cancel\\|interrupt" code))
+           "stopped")
+          ((and (integerp status) (/= status 0)) (format "exit %d" status))
+          ((eq (edn-bridge-tools--call-state call) 'failed) "failed")
+          (t "done"))))
 
 (defun edn-bridge-tools-summarize (id summary)
   "Have SUMMARY shown of the tool call ID, where that is in this chat.
@@ -379,23 +396,40 @@ The call was shown when its arguments had not come yet."
 
 (defun edn-bridge-tools--insert-output (text)
   "Insert TEXT, an output, bounded, with its places to follow marked."
-  (let ((start (point))
-        (shown (if (> (length text) edn-bridge-tools-output-limit)
-                   (substring text 0 edn-bridge-tools-output-limit)
-                 text)))
-    (insert (if (equal shown "")
-                "(no output)"
-              (edn-bridge-visible-break shown 0)))
-    (unless (bolp) (insert "\n"))
-    (put-text-property start (point) 'face 'edn-bridge-tools-output)
-    (edn-bridge-tools--mark-places start (point))
-    (when (< (length shown) (length text))
-      (insert-text-button (format "[%d more characters]"
-                                  (- (length text) (length shown)))
+  (pcase-let ((`(,head . ,tail) (edn-bridge-tools--cut text)))
+    (edn-bridge-tools--insert-part (if (equal text "") "(no output)" head))
+    (when tail
+      (insert-text-button (format "[%d characters between]"
+                                  (- (length text) (length head)
+                                     (length tail)))
                           'follow-link t
                           'action (lambda (_button)
                                     (edn-bridge-tools--view text)))
-      (insert "\n"))))
+      (insert "\n")
+      (edn-bridge-tools--insert-part tail))))
+
+(defun edn-bridge-tools--cut (text)
+  "Return what is shown of TEXT, an output: its beginning and its end.
+The end, nil where all is shown, is the longer part: there stands why a
+build failed.  Both are cut where a line ends, if one does nearby."
+  (if (<= (length text) edn-bridge-tools-output-limit)
+      (list text)
+    (let* ((first (/ edn-bridge-tools-output-limit 4))
+           (last (- (length text) (- edn-bridge-tools-output-limit first)))
+           (newline (string-search "\n" text last)))
+      (cons (let ((line (cl-position ?\n text :end first :from-end t)))
+              (substring text 0 (if line (1+ line) first)))
+            (substring text (if (and newline (< newline (1- (length text))))
+                                (1+ newline)
+                              last))))))
+
+(defun edn-bridge-tools--insert-part (text)
+  "Insert TEXT, a part of an output, with its places to follow marked."
+  (let ((start (point)))
+    (insert (edn-bridge-visible-break text 0))
+    (unless (bolp) (insert "\n"))
+    (put-text-property start (point) 'face 'edn-bridge-tools-output)
+    (edn-bridge-tools--mark-places start (point))))
 
 (defun edn-bridge-tools--view (text)
   "Show TEXT, an output, in a buffer of its own, and return that."

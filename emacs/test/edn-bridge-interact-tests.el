@@ -101,11 +101,11 @@
                         (append '(:interaction-id "i1" :status "accepted")
                                 params))))))))
 
-(ert-deftest edn-bridge-interact-does-not-show-twice-what-was-allowed ()
+(ert-deftest edn-bridge-interact-does-not-show-twice-what-was-decided ()
   (pcase-dolist
       (`(,button ,shown)
        '(("Allow once" "▸ bash     rm x …\n\nAllow bash? → Allow once\n")
-         ("Reject" "▸ bash     rm x …\n\nAllow bash?\nrm x\n→ Reject\n")
+         ("Reject" "▸ bash     rm x …\n\nAllow bash? → Reject: no\n")
          ("Cancel" "▸ bash     rm x …\n\nAllow bash?\nrm x\n→ cancelled\n")))
     (edn-bridge-test-with-chat (conn sent)
       (edn-bridge-transcript-set-draft "draft")
@@ -113,7 +113,7 @@
                              :tool-name "bash" :call-summary "rm x")
       (edn-bridge-test-ask conn "approve"
                            '(:tool "bash" :tool-id "c1" :command "rm x"))
-      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "")))
+      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "no")))
         (edn-bridge-test-push button))
       ;; Who answered goes on in the draft.
       (should (= (point) (point-max)))

@@ -84,10 +84,11 @@
                              :tool-name "bash" :call-summary "x"
                              :is-error :false :result-text "0123456789abcdef")
       (edn-bridge-tools-toggle)
-      (should (string-match-p "^0123456789\n\\[6 more characters\\]"
+      ;; The end is what one needs.
+      (should (string-match-p "^01\n\\[6 characters between\\]\n89abcdef\n"
                               (edn-bridge-test-transcript)))
       (save-window-excursion
-        (edn-bridge-test-push "6 more")
+        (edn-bridge-test-push "6 char")
         (with-current-buffer (window-buffer)
           (should (equal (buffer-string) "0123456789abcdef"))
           (kill-buffer)))))
@@ -103,6 +104,34 @@
           (should (derived-mode-p 'diff-mode))
           (should (= (buffer-size) (length diff)))
           (kill-buffer))))))
+
+(ert-deftest edn-bridge-tools-output-is-cut-where-lines-end ()
+  (let ((edn-bridge-tools-output-limit 40))
+    (should (equal (edn-bridge-tools--cut
+                    (mapconcat (lambda (n) (format "line %02d\n" n))
+                               (number-sequence 1 20) ""))
+                   (cons "line 01\n" "line 18\nline 19\nline 20\n")))))
+
+(ert-deftest edn-bridge-tools-outcome-says-how-a-call-ended ()
+  (pcase-dolist (`(,details ,failed ,outcome ,bad)
+                 '(((:exit-code 0) :false "done" nil)
+                   ((:exit-code 2) t "exit 2" t)
+                   ((:code "denied-tool-call" :denied t) t "rejected" nil)
+                   ((:code "aborted") t "stopped" nil)
+                   (nil t "failed" t)))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                             :tool-name "bash" :call-summary "x"
+                             :is-error failed :result-text ""
+                             :details details)
+      (ert-info (outcome)
+        (should (equal (edn-bridge-test-transcript)
+                       (format "▸ bash     x %s\n" outcome)))
+        (goto-char (point-min))
+        (search-forward outcome)
+        (should (eq (and bad t)
+                    (eq (get-text-property (1- (point)) 'face)
+                        'edn-bridge-tools-failed)))))))
 
 (ert-deftest edn-bridge-tools-follows-places ()
   (edn-bridge-test-with-chat (conn _sent)
