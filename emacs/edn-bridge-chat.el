@@ -16,6 +16,7 @@
 
 (require 'cl-lib)
 (require 'subr-x)
+(require 'text-property-search)
 (require 'edn-bridge-edn)
 (require 'edn-bridge-rpc)
 (require 'edn-bridge-program)
@@ -131,6 +132,8 @@ block and the message that has it."
     (define-key map (kbd "C-c C-r") #'edn-bridge-chat-reconnect)
     (define-key map (kbd "TAB") #'edn-bridge-chat-complete-or-next)
     (define-key map (kbd "<backtab>") #'edn-bridge-chat-previous-button)
+    (define-key map (kbd "C-c <up>") #'edn-bridge-chat-previous-message)
+    (define-key map (kbd "C-c <down>") #'edn-bridge-chat-next-message)
     map)
   "Keymap of `edn-bridge-chat-mode'.")
 
@@ -159,6 +162,7 @@ The transcript is above, the draft below the line.
               bidi-paragraph-separate-re "^")
   (edn-bridge-visible-setup)
   (buffer-enable-undo)
+  (add-hook 'pre-command-hook #'edn-bridge-chat--type-in-draft nil t)
   (add-hook 'window-size-change-functions
             #'edn-bridge-transcript-fill-windows nil t)
   (add-hook 'kill-buffer-query-functions
@@ -178,6 +182,29 @@ The transcript is above, the draft below the line.
   "Go to the button before point."
   (interactive nil edn-bridge-chat-mode)
   (backward-button 1 t))
+
+(defun edn-bridge-chat-previous-message (count)
+  "Go to the COUNTth message before point."
+  (interactive "p" edn-bridge-chat-mode)
+  (edn-bridge-chat-next-message (- count)))
+
+(defun edn-bridge-chat-next-message (count)
+  "Go to the COUNTth message after point, and behind the last to the draft."
+  (interactive "p" edn-bridge-chat-mode)
+  (dotimes (_ (abs count))
+    (let ((match (if (> count 0)
+                     (text-property-search-forward 'edn-bridge-heading t t t)
+                   (text-property-search-backward 'edn-bridge-heading t t))))
+      (cond (match (goto-char (prop-match-beginning match)))
+            ((> count 0) (goto-char (point-max)))
+            (t (goto-char (point-min)))))))
+
+(defun edn-bridge-chat--type-in-draft ()
+  "Have what is typed above the draft come into the draft.
+The keys of questions, buttons and tool calls are other commands."
+  (when (and (memq this-command '(self-insert-command yank yank-pop))
+             (not (edn-bridge-transcript-in-draft-p)))
+    (goto-char (point-max))))
 
 (defun edn-bridge-chat--confirm-kill ()
   "Return non-nil if the current chat buffer may be killed."
@@ -356,7 +383,7 @@ They replace those that were set under KEY, a symbol, before."
   "Begin a message with TITLE in FACE at the end of the transcript."
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize title 'face face) "\n")))
+    (insert (propertize title 'face face 'edn-bridge-heading t) "\n")))
 
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.

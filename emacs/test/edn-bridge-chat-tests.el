@@ -184,6 +184,47 @@
       (push (button-label (button-at (point))) visited)
       (should (equal (nreverse visited) '("[A]" "[B]" "[A]" "[B]"))))))
 
+(ert-deftest edn-bridge-chat-typing-above-the-draft-goes-there ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")
+    (edn-bridge-transcript-set-draft "dra")
+    (save-window-excursion
+      (set-window-buffer nil (current-buffer))
+      (goto-char (point-min))
+      (execute-kbd-macro "ft"))
+    (should (equal (edn-bridge-transcript-draft) "draft"))
+    (should (equal (edn-bridge-test-transcript) "Assistant\nabc"))
+    ;; A question's keys are its own.
+    (let ((chosen nil))
+      (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
+      (cl-letf (((symbol-function 'edn-bridge-interact--answer)
+                 (lambda (_question value &rest _) (setq chosen value))))
+        (save-window-excursion
+          (set-window-buffer nil (current-buffer))
+          (edn-bridge-interact-next)
+          (execute-kbd-macro "y")))
+      (should (equal chosen '(:ok t))))
+    (should (equal (edn-bridge-transcript-draft) "draft"))))
+
+(ert-deftest edn-bridge-chat-goes-from-message-to-message ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages [(:id "e1" :role "user" :content "one")
+                (:id "e2" :role "assistant" :content "two")
+                (:id "e3" :role "user" :content "three")])
+    (let ((seen nil))
+      (cl-flet ((note () (push (buffer-substring-no-properties
+                                (line-beginning-position 2)
+                                (line-end-position 2))
+                               seen)))
+        (goto-char (point-max))
+        (dotimes (_ 3) (edn-bridge-chat-previous-message 1) (note))
+        (edn-bridge-chat-next-message 1) (note)
+        (edn-bridge-chat-next-message 2)
+        (should (= (point) (point-max))))
+      (should (equal (nreverse seen) '("three" "two" "one" "two"))))))
+
 (ert-deftest edn-bridge-chat-has-an-index-of-what-the-user-said ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event

@@ -362,7 +362,8 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
    ;; On a button, Emacs 30 has a command of its own for the second key.
-   '("M-<") "Earlier messages" '("Tab" "M->" "BTab"))
+   '("M-<") "Earlier messages" '("Tab" "M->" "BTab")
+   '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
                                      "Ran five"))
 
