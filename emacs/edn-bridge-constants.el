@@ -72,6 +72,7 @@
     "assistant/delta"
     "assistant/thinking-delta"
     "assistant/message"
+    "user/message"
     "tool/start"
     "tool/delta"
     "tool/executing"
@@ -88,6 +89,7 @@
     "interaction/requested"
     "interaction/answered"
     "turn/stage"
+    "turn/ended"
     "diagnostic"
     "job/updated"
     "error")

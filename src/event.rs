@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::catalogue::{Class, ErrorCode, Topic};
 use crate::facts::{JobFacts, SessionFacts, SessionList};
-use crate::message::{Block, EntryId, Message, SessionId, ThinkingLevel, TurnId};
+use crate::message::{Block, EntryId, Message, SessionId, StopReason, ThinkingLevel, TurnId, Usage};
 use crate::value::{Map, Value};
 use stage::{Point, Stage};
 
@@ -68,6 +68,10 @@ pub enum Body {
     ThinkingDelta(Arc<str>),
     /// A message of the model is complete, or failed.
     AssistantMessage(Arc<Message>),
+    /// A message was put into the session, by whomever.
+    UserMessage(Arc<UserMessage>),
+    /// A turn ended, and the session is free.
+    TurnEnded(Arc<TurnEnded>),
     /// A tool call was proposed.
     ToolStart(Arc<ToolCall>),
     /// New text of a call's arguments.
@@ -114,6 +118,80 @@ pub enum Body {
         /// What happened and what to do.
         message: Arc<str>,
     },
+}
+
+/// A message that a turn answers.
+#[derive(Debug, Clone)]
+pub struct UserMessage {
+    /// The message, as the journal has it.
+    pub message: Arc<Message>,
+    /// Its sender.
+    pub from: Sender,
+}
+
+/// The sender of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sender {
+    /// A connection of this process.
+    Client {
+        /// The connection's number.
+        connection: u64,
+        /// The name that the client gave in its handshake.
+        name: Option<Box<str>>,
+    },
+    /// A workflow of the same session, or the session that delegated to this one.
+    Runtime,
+    /// A client of an earlier process, whose message waited.
+    Earlier,
+}
+
+impl Sender {
+    /// The name of the kind on every wire.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Client { .. } => "client",
+            Self::Runtime => "runtime",
+            Self::Earlier => "earlier",
+        }
+    }
+}
+
+/// The end of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnEnded {
+    /// How it ended.
+    pub outcome: TurnOutcome,
+    /// The stop reason of its last message.
+    pub stop: Option<StopReason>,
+    /// What failed, for a person.
+    pub error: Option<Arc<str>>,
+    /// The sum over its model calls; `None` for the run of a workflow, whose stages are turns of their own.
+    pub usage: Option<Usage>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnOutcome {
+    /// The model finished.
+    Completed,
+    /// A person ended it at once.
+    Aborted,
+    /// A person ended it after the tool calls that ran.
+    Interrupted,
+    /// The model, the disk, a hook or the bridge failed.
+    Failed,
+}
+
+impl TurnOutcome {
+    /// The name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// A boundary of a turn.
@@ -526,6 +604,8 @@ impl Body {
             Self::AssistantDelta(_) => Topic::AssistantDelta,
             Self::ThinkingDelta(_) => Topic::AssistantThinkingDelta,
             Self::AssistantMessage(_) => Topic::AssistantMessage,
+            Self::UserMessage(_) => Topic::UserMessage,
+            Self::TurnEnded(_) => Topic::TurnEnded,
             Self::ToolStart(_) => Topic::ToolStart,
             Self::ToolDelta { .. } => Topic::ToolDelta,
             Self::ToolExecuting(_) => Topic::ToolExecuting,
@@ -565,6 +645,7 @@ impl Body {
         };
         match self {
             Self::AssistantMessage(message) => blocks(message),
+            Self::UserMessage(sent) => blocks(&sent.message),
             Self::SessionRehydrated(history) => {
                 let result = |past: &PastCall| past.result.as_deref().map_or(VALUE_WEIGHT, blocks);
                 let calls = history.tool_calls.iter().map(result).fold(0, usize::saturating_add);
@@ -597,7 +678,7 @@ impl Body {
                 Diagnostic::Repaired { message } | Diagnostic::HookFailed { message, .. } => message.len(),
                 Diagnostic::Behind { .. } | Diagnostic::Coalesced { .. } => VALUE_WEIGHT,
             },
-            Self::StagePassed(_) | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
+            Self::StagePassed(_) | Self::TurnEnded(_) | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
             Self::ContextUpdated { sessions, .. } => sessions.weight(),
             Self::Error { message: text, .. }
             | Self::AssistantDelta(text)

@@ -253,7 +253,8 @@ fn an_abort_ends_a_running_tool_and_all_that_it_started() {
     for pid in std::fs::read_to_string(setup.project().join("pid")).unwrap().lines() {
         assert!(!alive(pid), "{pid} is left running");
     }
-    idle(&mut bridge);
+    let end = bridge.event("turn/ended");
+    assert_eq!((data(&end, "outcome"), data(&end, "turn-id")), ("aborted", data(&turn, "turn-id")));
     bridge.request("ping", "ping", "{}");
     bridge.until(|frame| {
         assert_eq!(data(frame, "turn-id"), "", "an event after the end: {frame}");
@@ -569,11 +570,11 @@ fn once_aborted(bridge: &mut Bridge, stage: &str) {
         assert_eq!(kind(&bridge.answer(id)), "response", "{stage}");
     }
     assert_eq!(data(&end_of_turn(bridge), "stop-reason"), "aborted", "{stage}");
-    idle(bridge);
+    assert_eq!(data(&bridge.event("turn/ended"), "outcome"), "aborted", "{stage}");
     // One more, with nothing left to end.
     assert_eq!(kind(&bridge.ask("a3", "abort", "{}")), "response", "{stage}");
     let told = bridge.told();
-    for end in [":event \"assistant/message\"", "\"aborted\""] {
+    for end in [":event \"assistant/message\"", ":event \"turn/ended\""] {
         let ends = told.lines().filter(|line| line.contains(end) && !line.contains("\"tool-use\""));
         assert_eq!(ends.count(), 1, "{stage}: {end}\n{told}");
     }

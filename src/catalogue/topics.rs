@@ -105,6 +105,7 @@ impl Topic {
                 | Self::FrontendActionRequested
                 | Self::Notification
                 | Self::CommandResult
+                | Self::TurnEnded
                 | Self::Diagnostic
                 | Self::JobUpdated
                 | Self::Error
@@ -140,6 +141,10 @@ topics! {
     AssistantMessage "assistant/message" Lossless false
         ["session-id" "role" "content"] ["text" "stop-reason" "error-message" "usage"]
         "A message of the model is complete or failed.";
+    UserMessage "user/message" Lossless false
+        ["session-id" "role" "content" "from"] ["text"]
+        "A message was put into the conversation: by a client, from the queue, by a workflow or by the session that \
+         delegated. `:from` says by whom: {:kind \"client\", \"runtime\" or \"earlier\", :connection, :client}.";
     ToolStart "tool/start" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
         "The model proposed a tool call.";
@@ -182,6 +187,10 @@ topics! {
         "A question was answered or withdrawn.";
     TurnStage "turn/stage" Lossless false ["session-id" "turn-id" "stage" "point"] ["hook" "outcome" "reason" "tool-id"]
         "A turn passed a boundary, or a hook ran there.";
+    TurnEnded "turn/ended" Lossless false
+        ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "usage"]
+        "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
+         \"interrupted\" or \"failed\"; `:entry-id` names its last message.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "A condition worth reporting: repairs, failed hooks, merged events.";
     JobUpdated "job/updated" Latest true ["job"] []

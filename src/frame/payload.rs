@@ -5,8 +5,8 @@
 
 use crate::event::stage::{Point, Stage};
 use crate::event::{
-    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, StagePassed, ToolCall,
-    ToolOutput,
+    About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, Sender, StagePassed,
+    ToolCall, ToolOutput,
 };
 use crate::message::{Message, count};
 use crate::projection;
@@ -44,6 +44,23 @@ fn body(body: &Body) -> Map<'_> {
         Body::SessionRehydrated(history) => rehydration(history),
         Body::AssistantDelta(text) | Body::ThinkingDelta(text) => Map::new().with("text", text.as_ref()),
         Body::AssistantMessage(message) => assistant_message(message),
+        Body::UserMessage(sent) => {
+            let mut map = message_head(&sent.message);
+            let mut from = Map::new().with("kind", sent.from.as_str());
+            if let Sender::Client { connection, name } = &sent.from {
+                from.put("connection", count(*connection));
+                from.put_some("client", name.as_deref());
+            }
+            map.put("from", from);
+            map
+        }
+        Body::TurnEnded(ended) => {
+            let mut map = Map::new().with("outcome", ended.outcome.as_str());
+            map.put_some("stop-reason", ended.stop.map(|reason| reason.as_str()));
+            map.put_some("error-message", ended.error.as_deref());
+            map.put_some("usage", ended.usage.as_ref().map(|usage| usage.to_value()));
+            map
+        }
         Body::ToolStart(call) | Body::ToolExecuting(call) => tool_call(call),
         Body::ToolDelta { tool_id, arguments } => {
             Map::new().with("tool-id", tool_id.as_ref()).with("arguments", arguments.as_ref())
@@ -120,11 +137,16 @@ fn rehydration(history: &Rehydration) -> Map<'_> {
     map
 }
 
-fn assistant_message(message: &Message) -> Map<'_> {
+fn message_head(message: &Message) -> Map<'_> {
     let mut map = Map::new();
     map.put("role", message.role.as_str());
     map.put("content", message.content_value());
     map.put("text", message.text());
+    map
+}
+
+fn assistant_message(message: &Message) -> Map<'_> {
+    let mut map = message_head(message);
     map.put_some("stop-reason", message.stop_reason.map(|reason| reason.as_str()));
     map.put_some("error-message", message.error_message.as_deref());
     map.put_some("usage", message.usage.as_ref().map(|usage| usage.to_value()));

@@ -31,11 +31,12 @@ use crate::runtime::subagent::Kin;
 use crate::runtime::turn::{Control, End};
 use crate::runtime::unload::PutAway;
 use crate::runtime::workflow::{self, Begun};
-use crate::session::{ApiError, Call, Reply};
+use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::tool::sandbox;
 use crate::value::Value;
 use crate::visible;
+use crate::workflow::Workflow;
 
 /// A session's state.
 pub struct Live {
@@ -51,8 +52,8 @@ pub struct Live {
     branch: imbl::Vector<Arc<Entry>>,
     facts: SessionFacts,
     turn: Option<Running>,
-    /// The turn that is over but for showing its last message.
-    released: Option<Running>,
+    /// What came while the turn was about to end, and waits for its end.
+    after_turn: Vec<AfterTurn>,
     /// What the editor shows.
     editor: Editor,
     /// What of it the model was told last, on this branch.
@@ -82,6 +83,17 @@ struct Running {
     cause: Option<Cause>,
     stop: CancellationToken,
     control: Arc<Control>,
+    /// Its last message is written; the message and the last stage are about to be shown.
+    is_ending: bool,
+    /// Its last message, once it is written.
+    last: Option<Arc<Entry>>,
+}
+
+/// What waits for the end of a turn that is about to end.
+enum AfterTurn {
+    Prompt(Call, Prompt, Reply<Prompted>),
+    Compact(Call, Option<String>, Reply<Option<String>>),
+    Workflow(Call, Arc<Workflow>, String, Reply<String>),
 }
 
 impl Live {
@@ -134,7 +146,7 @@ impl Live {
             branch: imbl::Vector::new(),
             facts,
             turn: None,
-            released: None,
+            after_turn: Vec::new(),
             editor: Editor::default(),
             told_editor: None,
             queue: Queue::default(),
@@ -192,7 +204,6 @@ impl Live {
     /// as one is known, the session stays.
     fn is_at_rest(&self) -> bool {
         self.turn.is_none()
-            && self.released.is_none()
             && self.bash.is_none()
             && !self.jobs.any_running()
             && self.until_idle.is_empty()
@@ -234,9 +245,9 @@ impl Live {
         &self.facts
     }
 
-    /// Whether a turn runs, or is about to show its last message.
+    /// Whether a turn runs.
     pub(super) fn is_running(&self) -> bool {
-        self.turn.is_some() || self.released.is_some()
+        self.turn.is_some()
     }
 
     /// The first line of its file.

@@ -329,7 +329,8 @@ impl Turn {
         let written = self.session.ask(move |live| {
             Box::pin(async move {
                 let written = live.append(bodies).await;
-                live.release(&turn);
+                let last = written.as_ref().ok().and_then(|entries| entries.last().cloned());
+                live.ending(&turn, last);
                 written
             })
         });

@@ -250,7 +250,8 @@ impl Run {
         }
         let id = TurnId::from(self.shared.clock.id("t-"));
         let turn = id.clone();
-        let said = self.session.ask(move |live| Box::pin(live.stage_begins(turn, message))).await;
+        let cause = self.cause.clone();
+        let said = self.session.ask(move |live| Box::pin(live.stage_begins(turn, message, cause))).await;
         if let Err(error) = said.and_then(std::convert::identity) {
             return Ok((String::new(), Some(error.message)));
         }

@@ -227,6 +227,12 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "hook.turns-do-not-overlap",
+        about: "A prompt that is sent as soon as the answer is seen begins a turn when the last one's stages are over, however slow a hook is.",
+        needs: HOOKS,
+        run: no_overlap,
+    },
+    Check {
         name: "hook.reload",
         about: "A reloaded configuration applies from the next stage on; the running stage keeps the old one.",
         needs: &[Need::Script, Need::Config, Need::Op("prompt"), Need::Op("set_mode"), Need::Op("command")],
@@ -337,6 +343,32 @@ fn told_as_failed(events: &[Value<'static>], hook: &str, why: &str) -> Result<()
     let diagnostics = events.iter().filter(|event| topic(event) == "diagnostic");
     let mut texts = diagnostics.map(|event| text(payload(event), "message"));
     ensure(texts.any(|message| message.contains(hook)), || format!("no diagnostic names the hook that {why}"))
+}
+
+/// Prompts behind a slow hook at the last boundary, each sent as soon as the answer before is seen.
+fn no_overlap(probe: &Probe<'_>) -> Result<(), Stop> {
+    const TURNS: usize = 3;
+    let head = ":id \"slow\" :stage :render :point :post :kind :observer";
+    let mut peer = hooked(probe, ECHO, &hooks(&[(head, "cat >/dev/null; sleep 0.2")]))?;
+    for number in 0..TURNS {
+        peer.ask_ok("prompt", &format!("{{:message \"{number}\"}}"))?;
+        peer.event("the answer", |topic, payload| {
+            topic == "assistant/message" && text(payload, "role") == "assistant"
+        })?;
+    }
+    idle(&mut peer)?;
+    peer.barrier()?;
+    let mut turns: Vec<String> = Vec::new();
+    for event in peer.take_events().iter().filter(|event| topic(event) == "turn/stage") {
+        let turn = text(payload(event), "turn-id");
+        if turns.last().is_none_or(|last| last != turn) {
+            ensure(!turns.iter().any(|known| known == turn), || {
+                format!("the turn {turn:?} goes on after another began")
+            })?;
+            turns.push(turn.to_owned());
+        }
+    }
+    ensure(turns.len() == TURNS, || format!("{} turns told their stages", turns.len()))
 }
 
 fn guard_ends_a_call(probe: &Probe<'_>) -> Result<(), Stop> {

@@ -177,6 +177,34 @@ pub(super) const CHECKS: &[Check] = &[
         run: stages,
     },
     Check {
+        name: "prompt.ended",
+        about: "turn/ended follows every other event of its turn, says how the turn ended, and finds the session idle.",
+        needs: &[Need::Op("prompt"), Need::Op("get_state")],
+        run: ended,
+    },
+    Check {
+        name: "prompt.user-message",
+        about: "A message is told to everybody before the answer to it, with its text and its sender.",
+        needs: &[Need::Script, Need::Op("prompt"), Need::Op("follow_up")],
+        run: |probe| {
+            let mut peer = probe.subscribed(Some(PIECES))?;
+            let first = peer.ask_ok("prompt", "{:message \"first\"}")?;
+            let second = peer.ask_ok("follow_up", "{:message \"second\"}")?;
+            for (expected, answer) in [("first", first), ("second", second)] {
+                let event = peer.event("user/message before the answer", |topic, payload| {
+                    ["user/message", "assistant/delta"].contains(&topic)
+                        && text(payload, "turn-id") == text(&answer, "turn-id")
+                })?;
+                let sender = payload(&event).get("from").map(|from| text(from, "kind").to_owned());
+                ensure(topic(&event) == "user/message" && words(payload(&event)) == expected, || {
+                    format!("{:?} came with {:?}", topic(&event), words(payload(&event)))
+                })?;
+                ensure(sender.as_deref() == Some("client"), || format!("its sender is {sender:?}"))?;
+            }
+            Ok(())
+        },
+    },
+    Check {
         name: "sessions.side-by-side",
         about: "A turn of one session delays no turn of another.",
         needs: &[Need::Script, Need::Op("prompt"), Need::Op("new_session"), Need::Op("abort")],
@@ -568,7 +596,7 @@ fn abort_running(probe: &Probe<'_>) -> Result<(), Stop> {
         after
             && !turn.is_empty()
             && text(payload(event), "turn-id") == turn
-            && topic(event) != "session/updated"
+            && !["session/updated", "turn/ended"].contains(&topic(event))
     });
     ensure(late.is_none(), || {
         format!("{:?} of the turn came after its end", late.as_ref().map(|event| topic(event)))
@@ -576,6 +604,30 @@ fn abort_running(probe: &Probe<'_>) -> Result<(), Stop> {
     let kept = messages(&mut peer, "{}")?;
     let last = kept.last().map(|message| text(message, "stop-reason").to_owned());
     ensure(last.as_deref() == Some("aborted"), || format!("the stop reason is kept as {last:?}"))
+}
+
+fn ended(probe: &Probe<'_>) -> Result<(), Stop> {
+    let mut peer = probe.subscribed(None)?;
+    let turn = text(&peer.ask_ok("prompt", "{:message \"hello\"}")?, "turn-id").to_owned();
+    let (_, said) = answer(&mut peer, "assistant/delta")?;
+    let end = peer.topic("turn/ended")?;
+    let state = state(&mut peer)?;
+    ensure(state.get("is-streaming") == Some(&Value::Bool(false)), || {
+        "the session is not idle when turn/ended has come".to_owned()
+    })?;
+    let of_turn = text(payload(&end), "turn-id");
+    ensure(of_turn == turn, || format!("it is about the turn {of_turn:?}, not {turn:?}"))?;
+    let failed = !text(payload(&said), "error-message").is_empty();
+    let (outcome, expected) = (text(payload(&end), "outcome"), if failed { "failed" } else { "completed" });
+    ensure(outcome == expected, || format!("the outcome is {outcome:?}, not {expected:?}"))?;
+    let (last, named) = (text(payload(&said), "entry-id"), text(payload(&end), "entry-id"));
+    ensure(last == named, || format!("its last message is {named:?}, not {last:?}"))?;
+    peer.barrier()?;
+    let late = peer.take_events().into_iter().find(|event| {
+        let after = event.get("seq").and_then(Value::as_i64) > end.get("seq").and_then(Value::as_i64);
+        after && text(payload(event), "turn-id") == turn
+    });
+    ensure(late.is_none(), || format!("{:?} came after it", late.as_ref().map(|event| topic(event))))
 }
 
 fn stages(probe: &Probe<'_>) -> Result<(), Stop> {

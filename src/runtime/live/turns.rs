@@ -8,24 +8,27 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Live, Running, user_message};
+use super::{AfterTurn, Live, Running, user_message};
 use crate::catalogue::ErrorCode;
-use crate::event::{Body, Cause};
+use crate::event::{Body, Cause, Event, Sender, TurnEnded, TurnOutcome, UserMessage};
 use crate::facts::Phase;
 use crate::limits::{IDEMPOTENCY_KEYS, QUEUED_MESSAGES};
-use crate::message::{Block, TurnId};
+use crate::message::{Block, StopReason, TurnId, Usage};
 use crate::runtime::compaction::{self, Why};
 use crate::runtime::execution::Execution;
 use crate::runtime::queue::{self, Until, Waiting};
 use crate::runtime::turn::{self, Control, End};
 use crate::runtime::workflow::Run;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
-use crate::store::EntryBody;
+use crate::store::{Entry, EntryBody};
 
 impl Live {
     /// Starts a turn with the user's message. The answer comes when the message is on disk.
     pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         let Some(reply) = self.first_time(&prompt, reply) else { return };
+        if self.is_ending() {
+            return self.after_turn.push(AfterTurn::Prompt(call, prompt, reply));
+        }
         if self.turn.is_some() {
             let message = "A turn is running: steer it, queue the message with follow_up, or abort the turn.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
@@ -33,21 +36,25 @@ impl Live {
         let turn = TurnId::from(self.shared.clock.id("t-"));
         let key = prompt.idempotency_key.clone();
         let gathered = self.gather(queue::content(prompt), &turn).await;
-        if let Err(error) = self.append(gathered.bodies).await {
-            return reply.fail(error);
-        }
+        let written = match self.append(gathered.bodies).await {
+            Ok(written) => written,
+            Err(error) => return reply.fail(error),
+        };
         self.remember(key, Some(turn.clone()));
         // Who has the answer sees the session at work.
         self.facts.phase = Phase::Streaming;
         self.publish();
         reply.ok(Prompted { turn: Some(turn.clone()) });
         self.tell_failures(gathered.failures, Some(&call.cause()));
+        self.tell_messages(&written, Some(&call.cause()), false);
         self.begin_turn(turn, Some(call.cause()), None);
     }
 
     /// Adds a message to the running turn, or queues it for after; without a turn, starts one with what
     /// waits longest.
     pub async fn enqueue(&mut self, call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted>) {
+        // A turn that is about to end makes no further model call.
+        let until = if self.is_ending() { Until::TurnEnd } else { until };
         if self.turn.is_none() && self.queue.len() == 0 {
             return self.prompt(call, prompt, reply).await;
         }
@@ -105,13 +112,50 @@ impl Live {
         }
     }
 
+    /// Whether the turn's last message is written, and the turn is about to end.
+    fn is_ending(&self) -> bool {
+        let room = self.after_turn.len() < QUEUED_MESSAGES;
+        room && self.turn.as_ref().is_some_and(|running| running.is_ending)
+    }
+
+    /// Tells everyone the messages that were put into the conversation.
+    fn tell_messages(&self, written: &[Arc<Entry>], cause: Option<&Cause>, by_runtime: bool) {
+        let from = match cause {
+            _ if by_runtime => Sender::Runtime,
+            Some(cause) => {
+                let client = self.shared.hub.client(cause.connection);
+                let name = client.and_then(|client| Some(client.peer().agreed?.name.clone()));
+                Sender::Client { connection: cause.connection, name }
+            }
+            None => Sender::Earlier,
+        };
+        for entry in written {
+            let EntryBody::Message(message) = &entry.body else { continue };
+            let body =
+                Body::UserMessage(Arc::new(UserMessage { message: message.clone(), from: from.clone() }));
+            let event = Event {
+                turn: message.turn_id.clone(),
+                entry: Some(entry.id.clone()),
+                ..self.event(body, cause.cloned())
+            };
+            let _ = self.handle.show(&self.shared.hub, event);
+        }
+    }
+
     /// Takes hold of the session.
     fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
         let stop = CancellationToken::new();
         let control = Arc::new(Control::default());
         self.handle.stop.store(Some(Arc::new(stop.clone())));
         self.facts.phase = phase;
-        self.turn = Some(Running { id, cause: cause.clone(), stop: stop.clone(), control: control.clone() });
+        self.turn = Some(Running {
+            id,
+            cause: cause.clone(),
+            stop: stop.clone(),
+            control: control.clone(),
+            is_ending: false,
+            last: None,
+        });
         self.changed(cause.clone());
         self.shared.announce_context(cause);
         (stop, control)
@@ -147,7 +191,7 @@ impl Live {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        self.stage_begins(turn.clone(), task).await?;
+        self.stage_begins(turn.clone(), task, cause.clone()).await?;
         let (sender, receiver) = oneshot::channel();
         self.worked = Some((turn.clone(), sender));
         self.begin_turn(turn, cause, execution);
@@ -162,10 +206,13 @@ impl Live {
         &mut self,
         turn: TurnId,
         message: String,
+        cause: Option<Cause>,
     ) -> Result<(), ApiError> {
         let message = user_message(vec![Block::Text(message.into())], &turn);
         let bodies = self.with_adopted(vec![EntryBody::Message(message)]);
-        self.append(bodies).await.map(drop)
+        let written = self.append(bodies).await?;
+        self.tell_messages(&written, cause.as_ref(), true);
+        Ok(())
     }
 
     /// Notes with which configuration the session goes on: at once in a turn, else with the next message. A
@@ -192,6 +239,10 @@ impl Live {
         arguments: &str,
         reply: Reply<String>,
     ) {
+        if self.is_ending() {
+            let arguments = arguments.to_owned();
+            return self.after_turn.push(AfterTurn::Workflow(call, workflow, arguments, reply));
+        }
         if self.turn.is_some() {
             let message = "A turn is running: wait for its end, or abort it.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
@@ -251,8 +302,9 @@ impl Live {
         let mut gathered = self.gather(next.content.clone(), &turn).await;
         gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next)));
         match self.append(gathered.bodies).await {
-            Ok(_) => {
+            Ok(written) => {
                 self.tell_failures(gathered.failures, next.cause.as_ref());
+                self.tell_messages(&written, next.cause.as_ref(), false);
                 self.begin_turn(turn, next.cause, None);
             }
             Err(error) => {
@@ -285,7 +337,12 @@ impl Live {
             failures.extend(gathered.failures);
         }
         bodies.push(queue::dequeued(&self.handle.id, &waiting));
-        self.append(bodies).await?;
+        let written = self.append(bodies).await?;
+        // Messages and what waited stand in the same order.
+        let mut senders = waiting.iter().map(|waiting| waiting.cause.clone());
+        for entry in written.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_))) {
+            self.tell_messages(std::slice::from_ref(entry), senders.next().flatten().as_ref(), false);
+        }
         let cause = self.turn.as_ref().and_then(|running| running.cause.clone());
         self.tell_failures(failures, cause.as_ref());
         self.changed(cause);
@@ -294,15 +351,32 @@ impl Live {
 
     /// The turn's task has ended.
     pub(in crate::runtime) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
-        self.release(turn);
-        let Some(running) = self.released.take_if(|running| running.id == *turn) else { return };
-        if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
-            let _ = worked.send(end);
-        }
+        let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
+        let was_compaction = self.facts.phase == Phase::Compacting;
+        self.handle.stop.store(None);
+        self.facts.phase = Phase::Idle;
+        self.facts.interrupt_pending = false;
+        self.facts.retry_attempt = 0;
+        self.facts.retry_deadline_ms = None;
         // A command of the turn may have changed it.
         self.look_at_branch();
         self.changed(running.cause.clone());
+        if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
+            let _ = worked.send(end);
+        }
+        if !was_compaction {
+            self.tell_end(&running, end);
+        }
         self.adopt_between_turns().await;
+        for waiting in std::mem::take(&mut self.after_turn) {
+            match waiting {
+                AfterTurn::Prompt(call, prompt, reply) => self.prompt(call, prompt, reply).await,
+                AfterTurn::Compact(call, wishes, reply) => self.compact(call, wishes, reply),
+                AfterTurn::Workflow(call, workflow, arguments, reply) => {
+                    self.begin_workflow(call, workflow, &arguments, reply);
+                }
+            }
+        }
         // What was to come after the turn comes now, however the turn ended. What was only meant for its next
         // model call waits for one. A child whose parent ended it is not to begin again.
         let follows = match end {
@@ -319,22 +393,56 @@ impl Live {
         self.check_idle();
     }
 
-    /// Lets go of the session when the turn's last message is written, before it is shown: who sees that
-    /// message may send the next prompt at once.
-    pub(in crate::runtime) fn release(&mut self, turn: &TurnId) {
-        let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
-        self.released = Some(running);
-        self.handle.stop.store(None);
-        self.facts.phase = Phase::Idle;
-        self.facts.interrupt_pending = false;
-        self.facts.retry_attempt = 0;
-        self.facts.retry_deadline_ms = None;
-        self.publish();
+    /// The turn's last message is written. The session stays the turn's until the last stage was shown; what comes
+    /// meanwhile waits for that, so that a client may send the next prompt as soon as it sees the message.
+    pub(in crate::runtime) fn ending(&mut self, turn: &TurnId, last: Option<Arc<Entry>>) {
+        if let Some(running) = self.turn.as_mut().filter(|running| running.id == *turn) {
+            running.is_ending = true;
+            running.last = last;
+        }
+    }
+
+    /// The sum over the model calls of the newest turn.
+    fn usage_of(&self, turn: &TurnId) -> Usage {
+        let mut usage = Usage::default();
+        let snapshot = self.handle.snapshot();
+        let of_turn = snapshot.messages().rev().take_while(|message| message.turn_id.as_ref() == Some(turn));
+        for each in of_turn.filter_map(|message| message.usage.as_ref()) {
+            usage.add(each);
+        }
+        usage
+    }
+
+    /// Tells everyone that a turn, or a workflow's run, ended.
+    fn tell_end(&self, running: &Running, end: End) {
+        let last = running.last.as_ref().and_then(|entry| match &entry.body {
+            EntryBody::Message(message) => Some(message),
+            _ => None,
+        });
+        let stop = last.and_then(|message| message.stop_reason);
+        let outcome = match (stop, end) {
+            (Some(StopReason::Aborted), _) => TurnOutcome::Aborted,
+            (Some(StopReason::Interrupted), _) => TurnOutcome::Interrupted,
+            (Some(StopReason::Error), _) => TurnOutcome::Failed,
+            (_, End::Finished) => TurnOutcome::Completed,
+            (_, End::Stopped) if running.stop.is_cancelled() => TurnOutcome::Aborted,
+            (_, End::Stopped) if running.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
+            (_, End::Stopped) => TurnOutcome::Failed,
+        };
+        let usage = last.is_some().then(|| self.usage_of(&running.id));
+        let error = last.and_then(|message| message.error_message.clone());
+        let ended = TurnEnded { outcome, stop, error, usage };
+        let event = Event {
+            turn: Some(running.id.clone()),
+            entry: running.last.as_ref().map(|entry| entry.id.clone()),
+            ..self.event(Body::TurnEnded(Arc::new(ended)), running.cause.clone())
+        };
+        let _ = self.handle.show(&self.shared.hub, event);
     }
 
     /// Answers who waits for the session to be idle, if it is.
     pub(in crate::runtime) fn check_idle(&mut self) {
-        if self.turn.is_none() && self.released.is_none() && self.bash.is_none() && !self.jobs.any_running() {
+        if self.turn.is_none() && self.bash.is_none() && !self.jobs.any_running() {
             for reply in self.until_idle.drain(..) {
                 reply.ok(());
             }
@@ -351,10 +459,6 @@ impl Live {
     /// Ends all that runs in the session.
     pub fn stop_all(&mut self) {
         self.abort();
-        // One whose answer is on disk may wait for a client that is to see it.
-        if let Some(released) = &self.released {
-            released.stop.cancel();
-        }
         self.jobs.stop_all();
         if let Some(bash) = &self.bash {
             bash.cancel();
@@ -425,6 +529,9 @@ impl Live {
 
     /// Summarises the older part of the conversation, as the user asked.
     pub fn compact(&mut self, call: Call, wishes: Option<String>, reply: Reply<Option<String>>) {
+        if self.is_ending() {
+            return self.after_turn.push(AfterTurn::Compact(call, wishes, reply));
+        }
         if self.turn.is_some() {
             let message = "A turn is running: wait for its end, or abort it.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
