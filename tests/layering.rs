@@ -54,7 +54,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
         ],
     ),
-    ("hook", &["edn", "event", "value", "limits", "descriptors"]),
+    ("hook", &["edn", "event", "value", "limits", "files", "descriptors"]),
     ("workflow", &["edn", "value", "limits"]),
     (
         "tool",
