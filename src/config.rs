@@ -18,6 +18,10 @@ use crate::message::Mode;
 use crate::private;
 use crate::value::{Map, Value};
 
+mod trust;
+
+pub use trust::{Sealed, Trust};
+
 /// What was said outside the files: it stands, whatever they say.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
@@ -157,6 +161,17 @@ pub struct Sourced {
     pub from: PathBuf,
 }
 
+/// A hook as a file writes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookValue {
+    /// What is written.
+    pub value: Value<'static>,
+    /// The project that it belongs to; `None` for one of the user's.
+    pub root: Option<PathBuf>,
+    /// The files of the project that its command names, with the digests that they were trusted with.
+    pub sealed: Vec<(PathBuf, String)>,
+}
+
 /// What the files say together.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
@@ -173,7 +188,11 @@ pub struct Layers {
     /// How long a question waits for somebody when the last one who was shown it has left.
     pub orphan_grace: Duration,
     /// Commands at the boundaries of turns, the user's first.
-    pub hooks: Vec<Value<'static>>,
+    pub hooks: Vec<HookValue>,
+    /// What the project was trusted with, where it is.
+    pub sealed: Option<Sealed>,
+    /// Why the project is not trusted though it was, for a person.
+    pub distrust: Option<String>,
     /// Further models.
     pub models: Vec<Value<'static>>,
     /// Further servers of models, or changes to those that are known.
@@ -225,11 +244,27 @@ impl Files {
             layers.take_choice(path, choice);
         }
         if let Some(path) = &self.project {
-            // A project's file that cannot be used keeps nobody from working.
-            match read(path) {
-                Ok(Some(map)) => layers.take_project(path, &map, self.is_trusted()),
+            // What is looked at is what is used, and a file that cannot be used keeps nobody from working.
+            let bytes = contents(path);
+            let trust = self.trust_with(bytes.as_ref().ok().map(Vec::as_slice));
+            layers.distrust = trust.note().map(|note| format!("{}: {note}", path.display()));
+            layers.passed_over.extend(layers.distrust.clone());
+            if matches!(trust, Trust::Changed(_)) {
+                // Where the rules and guards that were trusted still hold, they go on doing so.
+                layers.broken.extend(layers.distrust.clone());
+            }
+            let (trusted, before) = (trust.is_given(), layers.hooks.len());
+            match parse(path, bytes) {
+                Ok(Some(map)) => layers.take_project(path, &map, trusted),
                 Ok(None) => {}
-                Err(error) => layers.pass_over(&error, self.is_trusted()),
+                Err(error) => layers.pass_over(&error, trusted),
+            }
+            if let (Trust::Given(sealed), Some(root)) = (trust, self.root()) {
+                for hook in layers.hooks.iter_mut().skip(before) {
+                    hook.sealed = sealed.named_by(&root, &hook.value);
+                    hook.root = Some(root.clone());
+                }
+                layers.sealed = Some(sealed);
             }
         }
         if let (Some(path), Some(folder), Some(projects)) =
@@ -273,30 +308,62 @@ impl Files {
         replace(path, &Value::from(chosen))
     }
 
+    /// The files of another project, for the same user.
+    #[must_use]
+    pub fn of_project(&self, cwd: &Path) -> Self {
+        Self { project: Some(cwd.join(".edn-bridge").join("config.edn")), ..self.clone() }
+    }
+
+    /// The folder of the project that the files are for, resolved.
+    fn root(&self) -> Option<PathBuf> {
+        self.project.as_ref()?.parent()?.parent()?.canonicalize().ok()
+    }
+
     /// The project that the files are for.
     fn folder(&self) -> Option<String> {
-        let folder = self.project.as_ref()?.parent()?.parent()?;
-        Some(folder.canonicalize().ok()?.to_str()?.to_owned())
+        Some(self.root()?.to_str()?.to_owned())
     }
 
-    /// Whether the user trusts the project.
+    /// Whether the user trusts the project as it is now.
     pub fn is_trusted(&self) -> bool {
-        let (Some(folder), Some(trust)) = (self.folder(), &self.trust) else { return false };
-        trusted(trust).contains(&folder)
+        self.trust().is_given()
     }
 
-    /// Trusts the project, or no longer.
+    /// Whether the user trusts the project, and if no longer, why not.
+    pub fn trust(&self) -> Trust {
+        let bytes = self.project.as_deref().and_then(|path| contents(path).ok());
+        self.trust_with(bytes.as_deref())
+    }
+
+    /// The same with the project's configuration as it was read.
+    fn trust_with(&self, configuration: Option<&[u8]>) -> Trust {
+        let (Some(folder), Some(root), Some(list)) = (self.folder(), self.root(), &self.trust) else {
+            return Trust::None;
+        };
+        let entry = trusted(list).into_iter().find(|entry| trust::folder(entry) == Some(&folder));
+        entry.map_or(Trust::None, |entry| Trust::of(&entry, Sealed::of(&root, configuration)))
+    }
+
+    /// Trusts the project as it is now, or no longer.
     ///
     /// # Errors
-    /// When it cannot be written down.
+    /// When it cannot be written down, or what stands there cannot be read whole.
     pub fn set_trusted(&self, yes: bool) -> Result<(), ConfigError> {
-        let (Some(folder), Some(trust)) = (self.folder(), &self.trust) else { return Ok(()) };
-        let mut folders = trusted(trust);
-        folders.retain(|known| *known != folder);
+        let (Some(folder), Some(root), Some(list)) = (self.folder(), self.root(), &self.trust) else {
+            return Ok(());
+        };
+        let mut entries = trusted(list);
+        entries.retain(|entry| trust::folder(entry) != Some(&folder));
         if yes {
-            folders.push(folder);
+            let bytes = self.project.as_deref().and_then(|path| contents(path).ok());
+            let sealed = Sealed::of(&root, bytes.as_deref());
+            if let Some(wrong) = sealed.wrong() {
+                let source = std::io::Error::other(format!("it cannot be trusted: {wrong}"));
+                return Err(ConfigError::Io { path: root, source });
+            }
+            entries.push(sealed.entry(&folder));
         }
-        replace(trust, &Value::vector(folders.into_iter().map(Value::from)))
+        replace(list, &Value::vector(entries))
     }
 }
 
@@ -317,12 +384,11 @@ fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
         .map_err(failed)
 }
 
-/// The folders that the user trusts. A file that cannot be read trusts none.
-fn trusted(path: &Path) -> Vec<String> {
+/// The entries of the list of trusted projects. A file that cannot be read trusts none.
+fn trusted(path: &Path) -> Vec<Value<'static>> {
     let bytes = contents(path).unwrap_or_default();
     let Ok(value) = edn::read_one(&bytes) else { return Vec::new() };
-    let folders = value.as_slice().unwrap_or_default();
-    folders.iter().filter_map(|folder| folder.as_str().map(str::to_owned)).collect()
+    value.as_slice().unwrap_or_default().iter().cloned().map(Value::into_owned).collect()
 }
 
 /// A file's bytes. The user's files may be links, and so may a project's: they are followed to a regular file, and no
@@ -337,7 +403,12 @@ fn contents(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 fn read(path: &Path) -> Result<Option<Map<'static>>, ConfigError> {
-    let bytes = match contents(path) {
+    parse(path, contents(path))
+}
+
+/// The map of a file that was read; `None` where there is none.
+fn parse(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Map<'static>>, ConfigError> {
+    let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -448,7 +519,10 @@ impl Layers {
             "provider" => self.provider = Some(text()?),
             "model" => self.model = Some(text()?),
             "models" => self.models.extend(list(Some(value))?),
-            "hooks" => self.hooks.extend(list(Some(value))?),
+            "hooks" => {
+                let hooks = list(Some(value))?.into_iter();
+                self.hooks.extend(hooks.map(|value| HookValue { value, root: None, sealed: Vec::new() }));
+            }
             "providers" => {
                 let providers = value.as_map().ok_or_else(|| shape("a map of maps"))?;
                 for (name, provider) in providers.iter() {

@@ -13,6 +13,7 @@ use std::path::{Component, Path};
 
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
 
 /// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +60,11 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 /// As of [`open`], and for what is no folder.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open_as(path, READING | OFlags::DIRECTORY)
+}
+
+/// The SHA-256 of some bytes, in hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads at most `most` bytes of a regular file, opened as [`open_regular`] does.

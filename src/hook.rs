@@ -5,6 +5,7 @@
 //! turns: the runtime runs hooks and applies their outcomes.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,12 +54,32 @@ pub struct Hook {
     pub point: Point,
     /// Its kind.
     pub kind: Kind,
-    /// The program and its arguments.
+    /// The program and its arguments. A program of a project is named by its whole path.
     pub command: Vec<String>,
+    /// The files that its command names, with the digests that they must have when it runs.
+    pub sealed: Vec<(PathBuf, String)>,
     /// Its time-out.
     pub timeout: Duration,
     /// At `tool-call`: the tools for whose calls it runs; `None` for all.
     pub tools: Option<Vec<String>>,
+}
+
+/// A hook as a configuration writes it, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'s> {
+    /// What is written.
+    pub value: &'s Value<'s>,
+    /// The folder of the project that it belongs to; `None` for one of the user's.
+    pub root: Option<&'s Path>,
+    /// Files that its command names, with the digests that they must have when it runs.
+    pub sealed: &'s [(PathBuf, String)],
+}
+
+impl<'s> Source<'s> {
+    /// One of the user's.
+    pub fn users(value: &'s Value<'s>) -> Self {
+        Self { value, root: None, sealed: &[] }
+    }
 }
 
 impl Hook {
@@ -67,7 +88,8 @@ impl Hook {
     ///
     /// # Errors
     /// The error, for a person. A hook with any error is refused, because a skipped guard guards nothing.
-    pub fn from_value(value: &Value<'_>, place: usize) -> Result<Self, String> {
+    pub fn from_value(source: Source<'_>, place: usize) -> Result<Self, String> {
+        let value = source.value;
         let map = value.as_map().ok_or_else(|| format!("a hook is a map, not a {}", value.kind_name()))?;
         for (key, _) in map.iter() {
             let known = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
@@ -100,10 +122,24 @@ impl Hook {
             let stage = stage.as_str();
             return Err(format!("a transform has nothing to rewrite at {stage} {}", point.as_str()));
         }
-        let command = words("command")
+        let mut command = words("command")
             .filter(|words| words.first().is_some_and(|program| !program.is_empty()))
             .filter(|words| words.iter().all(|word| !word.contains('\0')))
             .ok_or_else(|| "a hook's :command must be a vector of strings, the program first".to_owned())?;
+        if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
+            // A relative program is the project's own. The user's file stands in no project, and what a session's
+            // folder has below that name may be anybody's.
+            *program = match source.root {
+                Some(root) => root.join(&*program).to_string_lossy().into_owned(),
+                None if program.starts_with('/') => program.clone(),
+                None => {
+                    return Err(format!(
+                        "the program {program:?} of a hook of yours must be an absolute path, or a name without a \
+                         slash that is found on the PATH: a session's folder may be anybody's"
+                    ));
+                }
+            };
+        }
         let timeout = match map.get_keyword("timeout-ms") {
             None => HOOK_MS,
             Some(value) => value
@@ -133,6 +169,7 @@ impl Hook {
             point,
             kind,
             command,
+            sealed: source.sealed.to_vec(),
             timeout: Duration::from_millis(timeout),
             tools,
         })
@@ -148,15 +185,15 @@ impl Hooks {
     ///
     /// # Errors
     /// The first error.
-    pub fn read(values: &[Value<'_>]) -> Result<Self, String> {
-        if values.len() > HOOKS {
-            return Err(format!("there are {} hooks; at most {HOOKS} are taken", values.len()));
+    pub fn read<'s>(sources: impl ExactSizeIterator<Item = Source<'s>>) -> Result<Self, String> {
+        if sources.len() > HOOKS {
+            return Err(format!("there are {} hooks; at most {HOOKS} are taken", sources.len()));
         }
-        let mut hooks = Vec::with_capacity(values.len());
+        let mut hooks = Vec::with_capacity(sources.len());
         let mut names = HashSet::new();
-        for (place, value) in values.iter().enumerate() {
+        for (place, source) in sources.enumerate() {
             let number = place.saturating_add(1);
-            let hook = Hook::from_value(value, place).map_err(|wrong| format!("hook {number}: {wrong}"))?;
+            let hook = Hook::from_value(source, place).map_err(|wrong| format!("hook {number}: {wrong}"))?;
             if !names.insert(hook.id.clone()) {
                 return Err(format!("hook {number}: there are two hooks {:?}", hook.id));
             }
@@ -201,7 +238,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Hooks, String> {
-        Hooks::read(&crate::edn::read_all(text.as_bytes()).unwrap())
+        Hooks::read(crate::edn::read_all(text.as_bytes()).unwrap().iter().map(Source::users))
     }
 
     #[test]
@@ -220,6 +257,28 @@ mod tests {
         assert_eq!(names("read"), ["b"]);
         assert!(hooks.any_at(Stage::Render, Point::Post) && !hooks.any_at(Stage::Render, Point::Pre));
         assert_eq!(hooks.iter().last().unwrap().id.as_ref(), "render-post-observer-3");
+    }
+
+    #[test]
+    fn a_relative_program_belongs_to_a_project_alone() {
+        let text = "{:stage :render :point :pre :kind :guard :command [\"PROGRAM\"]}";
+        for (program, root, expected) in [
+            ("./check", None, None),
+            ("scripts/check", None, None),
+            ("check", None, Some("check")),
+            ("/bin/check", None, Some("/bin/check")),
+            ("./check", Some("/p"), Some("/p/./check")),
+            ("/bin/check", Some("/p"), Some("/bin/check")),
+        ] {
+            let text = text.replace("PROGRAM", program);
+            let value = crate::edn::read_one(text.as_bytes()).unwrap();
+            let source = Source { root: root.map(Path::new), ..Source::users(&value) };
+            match (Hook::from_value(source, 0), expected) {
+                (Ok(hook), Some(expected)) => assert_eq!(hook.command[0], expected),
+                (Err(wrong), None) => assert!(wrong.contains("must be an absolute path"), "{wrong}"),
+                (found, _) => panic!("{program}: {found:?}"),
+            }
+        }
     }
 
     #[test]

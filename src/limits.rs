@@ -523,6 +523,12 @@ pub const STAGE_GATE_BYTES: usize = TOOL_RESULT_BYTES;
 /// Bytes of a failed assertion's output that the next attempt is told (4 KiB), from its end.
 pub const STAGE_OUTPUT_BYTES: usize = 4 * 1024;
 
+/// Files that trust in a project covers: its configuration, workflows and what its hooks name.
+pub const TRUSTED_FILES: usize = 1000;
+
+/// Bytes of a file that trust covers (16 MiB): a script or a small program. Each is read whole, to be compared.
+pub const TRUSTED_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Background jobs of a session that run at the same time.
 pub const RUNNING_JOBS: usize = 16;
 

@@ -32,7 +32,7 @@ mod turn;
 mod unload;
 mod workflow;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,6 +88,8 @@ pub(crate) struct Shared {
     board: Board,
     /// The newest reading of the configuration.
     manifest: ArcSwap<manifest::Manifest>,
+    /// The same for sessions of other folders.
+    others: Mutex<HashMap<Arc<str>, Arc<manifest::Manifest>>>,
     /// It is read by one at a time, so that revisions have an order.
     reloading: Mutex<()>,
     /// The provider and model of new sessions.
@@ -138,6 +140,7 @@ impl Runtime {
         let shared = Shared {
             board,
             manifest: ArcSwap::from_pointee(manifest),
+            others: Mutex::default(),
             reloading: Mutex::new(()),
             usual_model: ArcSwap::from_pointee((settings.provider.clone(), settings.model.clone())),
             started,

@@ -281,6 +281,52 @@ fn a_projects_hooks_run_only_where_the_project_is_trusted() {
     assert_eq!(outcomes(&bridge), ["mine observed"]);
 }
 
+/// A program of a project's, which makes a file.
+fn program(path: &Path, made: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, format!("#!/bin/sh\ntouch {made}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+const CHECK: &str =
+    r#"{:hooks [{:id "mine" :stage :render :point :post :kind :observer :command ["./scripts/check"]}]}"#;
+
+#[test]
+fn a_users_hook_with_a_relative_program_is_refused() {
+    let setup = Setup::new().script(ECHO);
+    // What a strange folder has below that name must not run.
+    program(&setup.project().join("scripts/check"), "ran");
+    let config = setup.dir.path().join("config.edn");
+    std::fs::write(&config, CHECK).unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let (status, _, errors) = setup.serve().finish();
+    assert!(!status.success());
+    assert!(errors.contains("must be an absolute path, or a name without a slash"), "{errors}");
+    assert!(!setup.project().join("ran").exists());
+}
+
+#[test]
+fn a_projects_program_runs_as_it_was_trusted_and_not_changed() {
+    let setup = Setup::new().script(ECHO);
+    let project = setup.project();
+    program(&project.join("scripts/check"), "ran");
+    std::fs::create_dir(project.join(".edn-bridge")).unwrap();
+    std::fs::write(project.join(".edn-bridge/config.edn"), CHECK).unwrap();
+    let mut bridge = setup.ready();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    say(&mut bridge, "one");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed"]);
+    assert!(project.join("ran").exists());
+    program(&project.join("scripts/check"), "evil");
+    say(&mut bridge, "two");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["mine observed", "mine failed"]);
+    assert!(bridge.told().contains("has changed since the project was trusted"));
+    assert!(!project.join("evil").exists());
+}
+
 #[test]
 fn what_is_read_again_holds_from_the_next_stage_on() {
     let script = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "touch began; while [ ! -e go ]; do sleep 0.01; done"}}}]}

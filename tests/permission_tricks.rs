@@ -414,3 +414,96 @@ fn a_suggested_rule_allows_its_program_and_no_other() {
     assert!(wrong.is_empty(), "{} of {count} pairs:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 500, "{count} pairs");
 }
+
+#[test]
+fn what_is_allowed_in_one_project_is_asked_about_in_another() {
+    let setup = calling(r#"{:name "bash" :arguments {:command "touch made"}}"#);
+    let (here, other) = (setup.project(), setup.dir.path().join("other"));
+    for (folder, config) in [
+        // This one is trusted, with all that a project can say.
+        (
+            &here,
+            r#"{:mode :accept-edits :permissions {:rules [{:decision :allow :tool "bash"}]}
+                :hooks [{:stage :tool-call :point :pre :kind :observer :command ["touch" "hook-ran"]}]}"#,
+        ),
+        (&other, r#"{:permissions {:rules [{:decision :deny :tool "write"}]}}"#),
+    ] {
+        std::fs::create_dir_all(folder.join(".edn-bridge")).unwrap();
+        std::fs::write(folder.join(".edn-bridge/config.edn"), config).unwrap();
+    }
+    // A session of the other folder, from a process there.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_edn-bridge"));
+    command.env("XDG_CONFIG_HOME", setup.dir.path().join("config"));
+    command.arg("--state-dir").arg(setup.state()).arg("--cwd").arg(&other).arg("serve");
+    command.arg("--script").arg(setup.dir.path().join("script.edn"));
+    std::fs::write(setup.dir.path().join("script.edn"), "{:turns [{:steps [{:delta \"hello\"}]}]}").unwrap();
+    let mut there = Bridge::start(&mut command);
+    there.handshake();
+    there.ask("all", "subscribe", "{}");
+    there.ask("p", "prompt", "{:message \"hi\"}");
+    there.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    let file = there.ask("q", "query_eql", "{:query \"[:psi.agent-session/session-file]\"}");
+    let file = at(&file, &["data", "result", "psi.agent-session/session-file"]).unwrap().to_string();
+    there.finish();
+
+    let mut bridge = interactor(&setup);
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    assert_eq!(word(&verdict(&mut bridge)), "run");
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    assert!(here.join("made").exists() && here.join("hook-ran").exists());
+    // A rule that was kept here holds here.
+    let kept = format!(
+        "{{:workspace {:?} :form 2 :rule {{:decision :allow :tool \"bash\" :command \"touch made\" :exact true}}}}\n",
+        here.canonicalize().unwrap()
+    );
+    std::fs::write(setup.state().join("rules.edn"), kept).unwrap();
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    bridge.event("command-result");
+    let opened = bridge.ask("s", "switch_session", &format!("{{:session-path {file}}}"));
+    assert_eq!(support::kind(&opened), "response", "{opened}");
+    let found = verdict(&mut bridge);
+    assert_eq!(word(&found), "ask", "{found}");
+    answer(&mut bridge, &found, "{:outcome \"deny\"}", "");
+    bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    let rules = "{:query \"[{:psi.agent-session/rules [:psi.rule/decision]} :psi.agent-session/mode]\"}";
+    println!("{}", bridge.ask("rules", "query_eql", rules));
+    assert!(!other.join("made").exists() && !other.join("hook-ran").exists());
+    // Trust is given to the session's own folder.
+    bridge.ask("t2", "trust_project", "{:trusted true}");
+    let list = std::fs::read_to_string(setup.state().join("trusted.edn")).unwrap();
+    assert!(list.contains(other.canonicalize().unwrap().to_str().unwrap()), "{list}");
+}
+
+#[test]
+fn a_home_folder_as_workspace_keeps_what_runs_later() {
+    let write = |path: &str| format!("{{:name \"write\" :arguments {{:path {path:?} :content \"x\"}}}}");
+    let rows = [
+        ("notes.txt", "run"),
+        (".bashrc", "ask"),
+        (".ssh/authorized_keys", "ask"),
+        (".config/autostart/x.desktop", "ask"),
+        ("settings/edn-bridge/config.edn", "ask"),
+        ("sub/.envrc", "ask"),
+    ];
+    let turns: String = rows
+        .iter()
+        .map(|(path, _)| {
+            format!("{{:steps [{{:tool-call {}}}]}} {{:steps [{{:delta \"end\"}}]}} ", write(path))
+        })
+        .collect();
+    let setup = Setup::new().script(&format!("{{:turns [{turns}]}}")).arg("--mode").arg("accept-edits");
+    let home = setup.project();
+    std::fs::create_dir_all(home.join("settings/edn-bridge")).unwrap();
+    let settings = home.join("settings").to_str().unwrap().to_owned();
+    let setup = setup.env("HOME", home.to_str().unwrap()).env("XDG_CONFIG_HOME", &settings);
+    let mut bridge = interactor(&setup);
+    for (path, expected) in rows {
+        let found = verdict(&mut bridge);
+        assert_eq!(word(&found), expected, "{path}\n{found}");
+        if expected == "ask" {
+            answer(&mut bridge, &found, "{:outcome \"deny\"}", "");
+        }
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    }
+    assert!(home.join("notes.txt").exists() && !home.join(".bashrc").exists());
+}

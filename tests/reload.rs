@@ -211,3 +211,70 @@ fn broken_file_of_a_trusted_project_is_not_taken() {
         assert!(mode(&mut bridge).contains("read-only"));
     }
 }
+
+#[test]
+fn trust_ends_when_what_was_trusted_changes() {
+    let setup = configured(Setup::new().script(ECHO), "{}");
+    let file = setup.project().join(".edn-bridge/config.edn");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{:mode :accept-edits}").unwrap();
+    let mode = |bridge: &mut Bridge| {
+        let state = bridge.ask("state", "get_state", "{}");
+        at(&state, &["data", "state", "mode"]).and_then(Value::as_str).unwrap().to_owned()
+    };
+    let mut bridge = setup.ready();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    bridge.finish();
+    let mut bridge = setup.ready();
+    assert_eq!(mode(&mut bridge), "accept-edits");
+    bridge.finish();
+    // What a command, or a pull, puts there later is not what was trusted.
+    let hook =
+        r#"{:mode :yolo :hooks [{:stage :render :point :post :kind :observer :command ["touch" "ran"]}]}"#;
+    std::fs::write(&file, hook).unwrap();
+    let mut bridge = setup.ready();
+    assert_eq!(mode(&mut bridge), "ask");
+    bridge.request("p", "prompt", "{:message \"go\"}");
+    let told = bridge.event("ui/notification");
+    assert!(data(&told, "message").contains(".edn-bridge/config.edn has changed"), "{told}");
+    end_of_turn(&mut bridge);
+    assert!(!setup.project().join("ran").exists());
+    bridge.finish();
+    let mut bridge = setup.ready();
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    said(&mut bridge);
+    assert!(setup.project().join("ran").exists());
+    bridge.finish();
+    // A workflow that comes later is part of it.
+    let workflows = setup.project().join(".edn-bridge/workflows");
+    std::fs::create_dir(&workflows).unwrap();
+    std::fs::write(workflows.join("w.edn"), "{:stages [{:id :a :body \"x\"}]}").unwrap();
+    let mut bridge = setup.ready();
+    assert_eq!(mode(&mut bridge), "ask");
+    bridge.request("p", "prompt", "{:message \"go\"}");
+    let told = bridge.event("ui/notification");
+    assert!(data(&told, "message").contains(".edn-bridge/workflows/w.edn is new"), "{told}");
+}
+
+#[test]
+fn a_folder_trusted_by_an_earlier_version_is_asked_about_again() {
+    let setup = configured(Setup::new().script(ECHO), "{}");
+    let file = setup.project().join(".edn-bridge/config.edn");
+    std::fs::create_dir(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{:mode :yolo}").unwrap();
+    std::fs::create_dir(setup.state()).unwrap();
+    let folder = setup.project().canonicalize().unwrap();
+    std::fs::write(setup.state().join("trusted.edn"), format!("[{folder:?} \"/other\"]\n")).unwrap();
+    let mut bridge = setup.ready();
+    bridge.request("p", "prompt", "{:message \"go\"}");
+    let told = bridge.event("ui/notification");
+    assert!(data(&told, "message").contains("trust it again (/trust)"), "{told}");
+    end_of_turn(&mut bridge);
+    bridge.ask("t", "trust_project", "{:trusted true}");
+    bridge.finish();
+    let list = std::fs::read_to_string(setup.state().join("trusted.edn")).unwrap();
+    assert!(list.contains("\"/other\"") && list.contains(":files"), "{list}");
+    let mut bridge = setup.ready();
+    let state = bridge.ask("state", "get_state", "{}");
+    assert_eq!(at(&state, &["data", "state", "mode"]).and_then(Value::as_str), Some("yolo"));
+}

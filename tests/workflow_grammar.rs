@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use edn_bridge::hook::Hooks;
+use edn_bridge::hook::{Hooks, Source};
 use edn_bridge::{edn, workflow};
 
 mod edn_support;
@@ -51,7 +51,7 @@ fn sentences_of_the_grammar_are_stage_files() {
 fn sentences_of_the_grammar_are_hooks() {
     read(HOOK, "hooks", 7, 6_000, &["there are two hooks"], |sentence| {
         let value = edn::read_one(sentence.as_bytes()).map_err(|error| error.to_string())?;
-        Hooks::read(value.as_slice().unwrap()).map(drop)
+        Hooks::read(value.as_slice().unwrap().iter().map(Source::users)).map(drop)
     });
 }
 
@@ -93,6 +93,6 @@ fn grammar_keys_match_readers() {
     let places = ["hook", "guard", "transform", "observer", "at_call"];
     let expected: BTreeSet<String> =
         places.iter().flat_map(|name| hooks.keys(name)).filter(keyword).collect();
-    let error = Hooks::read(&edn::read_all(b"{:x 1}").unwrap()).unwrap_err();
+    let error = Hooks::read(edn::read_all(b"{:x 1}").unwrap().iter().map(Source::users)).unwrap_err();
     assert_eq!(known(&error), expected);
 }

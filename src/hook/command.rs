@@ -3,7 +3,7 @@
 //! Bounded in time and output. The command runs as a process group of its own, which ends with the call,
 //! and in an environment that holds a few known variables and no other: keys and tokens stay outside.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::Hook;
 use crate::descriptors;
 use crate::edn;
-use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE};
+use crate::files;
+use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -59,6 +60,9 @@ pub enum Failure {
         /// Why.
         source: std::io::Error,
     },
+    /// A file that its command names is not what was trusted.
+    #[error("{} has changed since the project was trusted (/trust)", .0.display())]
+    Changed(PathBuf),
     /// It took too long and was ended.
     #[error("it took longer than {} ms", .0.as_millis())]
     TimedOut(Duration),
@@ -143,12 +147,28 @@ impl Drop for Group {
     }
 }
 
+/// The first file that is not what was trusted.
+fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
+    let same = |path: &Path, digest: &str| {
+        let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
+        read.is_ok_and(|bytes| files::digest(&bytes) == digest)
+    };
+    sealed.iter().find(|(path, digest)| !same(path, digest)).map(|(path, _)| path.clone())
+}
+
 async fn run(
     hook: &Hook,
     cwd: &Path,
     input: &Map<'static>,
     stop: &CancellationToken,
 ) -> Result<Vec<u8>, Failure> {
+    if !hook.sealed.is_empty() {
+        let sealed = hook.sealed.clone();
+        let changed = tokio::task::spawn_blocking(move || changed(&sealed)).await;
+        if let Some(path) = changed.unwrap_or_default() {
+            return Err(Failure::Changed(path));
+        }
+    }
     execute(&hook.command, cwd, hook.timeout, input, stop).await
 }
 
@@ -231,8 +251,8 @@ async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure>
 fn start(command: &[String], cwd: &Path) -> Result<Child, Failure> {
     let (program, arguments) =
         command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
-    // A program with a slash is meant from the session's folder, wherever the process is.
-    let path = if program.contains('/') { cwd.join(program) } else { program.into() };
+    // A program is a name on the PATH or a whole path; the session's folder, which may be anybody's, names none.
+    let path: PathBuf = program.into();
     let inherited =
         std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| INHERITED.contains(&name)));
     Command::new(path)
@@ -261,6 +281,7 @@ mod tests {
             point: Point::Pre,
             kind: Kind::Guard,
             command: ["bash", "-c", script].map(str::to_owned).to_vec(),
+            sealed: Vec::new(),
             timeout: Duration::from_millis(millis),
             tools: None,
         }
@@ -300,10 +321,10 @@ mod tests {
         }
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut missing = hook("", 1000);
-        missing.command = vec!["./there-is-none".to_owned()];
+        missing.command = vec!["/there-is-none".to_owned()];
         let stop = CancellationToken::new();
         let asked = executor.block_on(call(&missing, Path::new("/"), &Map::new(), &stop));
-        assert!(asked.unwrap_err().to_string().starts_with("./there-is-none cannot be started"));
+        assert!(asked.unwrap_err().to_string().starts_with("/there-is-none cannot be started"));
         stop.cancel();
         let asked = executor.block_on(call(&hook("sleep 1000", 60_000), Path::new("/"), &Map::new(), &stop));
         assert!(matches!(asked, Err(Failure::Stopped)));

@@ -435,8 +435,10 @@ impl SessionApi for Runtime {
 
     fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>) {
         let shared = self.shared.clone();
-        self.with(&call, reply, |_, reply| {
-            shared.clone().tasks.spawn_blocking(move || reply.send(shared.trust(trusted).map(|()| trusted)));
+        self.with(&call, reply, |handle, reply| {
+            let cwd = handle.snapshot().facts.cwd.clone();
+            let trust = move || reply.send(shared.trust(&cwd, trusted).map(|()| trusted));
+            self.shared.tasks.spawn_blocking(trust);
         });
     }
 

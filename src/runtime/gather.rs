@@ -4,7 +4,7 @@
 //! whatever becomes of the files, and the message stays what the person wrote.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::context::editor::Editor;
 use crate::context::reference::{self, Reader};
@@ -30,9 +30,8 @@ pub(super) struct Gathered {
 impl Shared {
     /// Where the context of a session's folder stands.
     pub(super) fn places(&self, cwd: &str) -> Places {
-        let files = &self.settings.files;
-        // Trust is asked about for the folder that the process was started in.
-        let trusted = Path::new(cwd) == self.settings.cwd && files.is_trusted();
+        let files = self.files_of(cwd);
+        let trusted = files.is_trusted();
         Places { user: files.folder.clone(), cwd: PathBuf::from(cwd), trusted }
     }
 }
@@ -112,7 +111,9 @@ impl Live {
     }
 
     /// Tells the person what could not be attached.
-    pub(super) fn tell_failures(&self, failures: Vec<Arc<str>>, cause: Option<&Cause>) {
+    pub(super) fn tell_failures(&self, mut failures: Vec<Arc<str>>, cause: Option<&Cause>) {
+        let distrust = self.handle.manifest().distrust.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failures.extend(distrust.map(Arc::from));
         for failure in failures {
             let body = Body::Notification(Arc::new(Notification {
                 id: self.shared.clock.id("n-"),

@@ -126,7 +126,7 @@ impl Live {
         finish: impl FnOnce(Handle) -> Handle,
     ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
-        let manifest = shared.manifest.load_full();
+        let manifest = shared.manifest_for(&header.cwd);
         let facts = initial_facts(shared, &manifest, &journal, &header, !entries.is_empty());
         let empty = Snapshot {
             facts: Arc::new(facts.clone()),

@@ -6,17 +6,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
 use crate::clock::rfc3339;
-use crate::config::{Layers, Settings};
+use crate::config::{Files, Layers, Settings};
 use crate::context::Project;
 use crate::facts::SessionFacts;
 use crate::files;
-use crate::hook::Hooks;
+use crate::hook::{Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
+use crate::message::Mode;
 use crate::provider::models::Models;
 use crate::runtime::live::Live;
 use crate::runtime::{Providers, Shared, rules};
@@ -50,6 +51,8 @@ pub struct Manifest {
     pub hooks: Hooks,
     /// The workflows by their names; of one that cannot be used, why not.
     pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
+    /// Why the project is not trusted though it was, until a person has been told.
+    pub distrust: Mutex<Option<String>>,
 }
 
 /// The workflows that the program brings.
@@ -60,7 +63,7 @@ const BUNDLED: [(&str, &str); 2] = [
 
 /// The workflows of the program, of the user and, where it is trusted, of the project; a later one takes the
 /// place of an earlier one of its name.
-fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, String>> {
+fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Arc<Workflow>, String>> {
     let mut workflows = BTreeMap::new();
     for (name, text) in BUNDLED {
         let read = workflow::read(name, text.as_bytes()).map(Arc::new);
@@ -69,7 +72,7 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
     // One more than is taken, so that what is too long is told.
     let most = u64::try_from(WORKFLOW_BYTES.saturating_add(1)).unwrap_or(u64::MAX);
     let known = &settings.files;
-    let project = known.project.as_deref().filter(|_| known.is_trusted());
+    let project = known.project.as_deref().filter(|_| layers.sealed.is_some());
     for folder in [known.user.as_deref(), project].into_iter().flatten().filter_map(Path::parent) {
         let entries = std::fs::read_dir(folder.join("workflows")).into_iter().flatten().flatten();
         let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -82,6 +85,20 @@ fn workflows(settings: &Settings) -> BTreeMap<String, Result<Arc<Workflow>, Stri
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
             let text = path.canonicalize().and_then(|real| files::read(&real, most));
             let text = text.map_err(|error| format!("{}: {error}", path.display()));
+            let text = text.and_then(|text| {
+                match (&layers.sealed, project.and_then(Path::parent) == Some(folder)) {
+                    // What is read is what was trusted.
+                    (Some(sealed), true)
+                        if !sealed.holds(
+                            &Path::new(".edn-bridge/workflows").join(format!("{name}.edn")),
+                            &text,
+                        ) =>
+                    {
+                        Err(format!("{}: it has changed since the project was trusted", path.display()))
+                    }
+                    _ => Ok(text),
+                }
+            });
             let read = text.and_then(|text| {
                 let read = workflow::read(name, &text).map(Arc::new);
                 read.map_err(|error| format!("{}:{error}", path.display()))
@@ -105,13 +122,17 @@ impl Manifest {
         layers: &Layers,
         providers: Providers,
     ) -> Result<(Self, Vec<String>), String> {
-        let hooks =
-            Hooks::read(&layers.hooks).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
+        let sources = layers.hooks.iter().map(|hook| Source {
+            value: &hook.value,
+            root: hook.root.as_deref(),
+            sealed: &hook.sealed,
+        });
+        let hooks = Hooks::read(sources).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
         let (models, wrong) = Models::new(&settings.models);
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
         let servers = providers.problems.iter();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
-        let problems = wrong.chain(servers).collect();
+        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).collect();
         let models = match providers.get(&settings.provider) {
             Some(_) => models.with(&settings.provider, &settings.model),
             None => models,
@@ -121,8 +142,9 @@ impl Manifest {
             read_at: rfc3339(read_at),
             rules: rules::load(&settings, layers),
             hooks,
-            workflows: workflows(&settings),
+            workflows: workflows(&settings, layers),
             models,
+            distrust: Mutex::new(layers.distrust.clone()),
             hidden: providers.key_variables().into(),
             providers,
             settings,
@@ -186,6 +208,49 @@ impl Manifest {
 }
 
 impl Shared {
+    /// The files of a session's folder, which is a project of its own.
+    pub(super) fn files_of(&self, cwd: &str) -> Files {
+        let cwd = Path::new(cwd);
+        if cwd == self.settings.cwd {
+            self.settings.files.clone()
+        } else {
+            self.settings.files.of_project(cwd)
+        }
+    }
+
+    /// The newest configuration for sessions of a folder: that of the process, or where the folder is another,
+    /// the user's with what that folder says. Rules, modes and hooks of a project hold in it alone.
+    pub(super) fn manifest_for(&self, cwd: &str) -> Arc<Manifest> {
+        let newest = self.manifest.load_full();
+        if Path::new(cwd) == self.settings.cwd {
+            return newest;
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = others.get(cwd).filter(|known| known.revision == newest.revision) {
+            return known.clone();
+        }
+        others.retain(|_, known| known.revision == newest.revision);
+        let read = |files: Files, most: Mode| {
+            let layers = files.read().map_err(|error| error.to_string())?;
+            let mut settings = Settings { cwd: cwd.into(), files, ..self.settings.clone() }.with(&layers);
+            settings.mode = settings.mode.min(most);
+            let providers = newest.providers.again(&settings, &self.clock);
+            Manifest::new(newest.revision, self.clock.now(), settings, &layers, providers)
+        };
+        let read = read(self.files_of(cwd), Mode::Yolo).or_else(|wrong| {
+            // A guard of the project that is not understood guards nothing: whoever sits there is asked instead.
+            tracing::warn!("{cwd}: the project's configuration is passed over: {wrong}");
+            read(Files { project: None, ..self.settings.files.clone() }, Mode::Ask)
+        });
+        let Ok((manifest, problems)) = read else { return newest };
+        for problem in problems {
+            tracing::warn!("{cwd}: {problem}");
+        }
+        let manifest = Arc::new(manifest);
+        others.insert(cwd.into(), manifest.clone());
+        manifest
+    }
+
     /// Reads the configuration again, and what the sessions' folders have for the model; reads the disk. Idle
     /// sessions go on with it at once, others at their next boundary.
     /// Returned with what of its models and servers cannot be used.
@@ -237,10 +302,12 @@ impl Live {
 
     /// Goes on with the newest configuration from here, and with what the folder has for the model now.
     pub(super) async fn adopt(&mut self) {
-        let newest = self.shared.manifest.load_full();
-        if newest.revision == self.handle.manifest().revision {
+        if self.shared.manifest.load().revision == self.handle.manifest().revision {
             return;
         }
+        let (shared, cwd) = (self.shared.clone(), self.facts().cwd.clone());
+        let newest = tokio::task::spawn_blocking(move || shared.manifest_for(&cwd)).await;
+        let Ok(newest) = newest else { return };
         let known = self.shared.library.known_for(Path::new(&*self.facts().cwd));
         let project = match known {
             Some(project) => project,

@@ -93,14 +93,15 @@ impl Shared {
         rules
     }
 
-    /// Trusts the project's configuration, or no longer; it holds, or not, from the next stage on.
+    /// Trusts the configuration of a session's folder as it is now, or no longer; it holds, or not, from the next stage on.
     ///
     /// # Errors
     /// When the choice cannot be written down, or the project's file cannot be read.
-    pub(super) fn trust(&self, yes: bool) -> Result<(), ApiError> {
+    pub(super) fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
         let failed = |error: ConfigError| ApiError::failed(error.to_string());
-        self.settings.files.set_trusted(yes).map_err(failed)?;
-        self.settings.files.read().map_err(failed)?;
+        let files = self.files_of(cwd);
+        files.set_trusted(yes).map_err(failed)?;
+        files.read().map_err(failed)?;
         self.reload().map(drop)
     }
 

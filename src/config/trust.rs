@@ -1,0 +1,164 @@
+//! Trust in a project: it holds for the content that was there when the user gave it, not for a path.
+//!
+//! Kept are the digests of what trust lets run: the project's configuration, its workflows, and the files that
+//! its hooks name. What these run in turn (a script that a script calls) is not looked at. Knows files and
+//! digests; not who asks.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::edn;
+use crate::files;
+use crate::limits::{TRUSTED_FILE_BYTES, TRUSTED_FILES};
+use crate::value::{Map, Value};
+
+/// The files of a project that trust lets run, each with its digest; by their paths from the project's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sealed(BTreeMap<String, String>);
+
+/// Whether the user trusts a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Not, or no longer.
+    None,
+    /// As it is now.
+    Given(Sealed),
+    /// As it was: these files have changed, are new or are gone.
+    Changed(Vec<String>),
+    /// By a version that did not keep what was there. What it is now, nobody may have looked at.
+    Earlier,
+}
+
+/// What stands for a file that cannot be read whole.
+const UNREADABLE: &str = "unreadable";
+
+impl Sealed {
+    /// What stands in a project's folder now. Its configuration is given, as it was read.
+    pub fn of(root: &Path, configuration: Option<&[u8]>) -> Self {
+        let mut all = BTreeMap::new();
+        if let Some(bytes) = configuration {
+            all.insert(".edn-bridge/config.edn".to_owned(), files::digest(bytes));
+        }
+        let workflows = std::fs::read_dir(root.join(".edn-bridge/workflows")).into_iter().flatten().flatten();
+        let workflows = workflows.map(|entry| entry.path());
+        let workflows = workflows.filter(|path| path.extension().is_some_and(|ending| ending == "edn"));
+        let named = configuration.map(|bytes| named(root, bytes)).unwrap_or_default();
+        for path in workflows.chain(named).take(TRUSTED_FILES.saturating_add(1)) {
+            let Ok(inside) = path.strip_prefix(root) else { continue };
+            let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
+            let whole = read
+                .ok()
+                .filter(|bytes| u64::try_from(bytes.len()).is_ok_and(|length| length < TRUSTED_FILE_BYTES));
+            let digest = whole.map_or_else(|| UNREADABLE.to_owned(), |bytes| files::digest(&bytes));
+            all.insert(inside.to_string_lossy().into_owned(), digest);
+        }
+        Self(all)
+    }
+
+    /// Why it cannot be trusted, if so.
+    pub fn wrong(&self) -> Option<String> {
+        if self.0.len() > TRUSTED_FILES {
+            return Some(format!("its configuration and workflows name more than {TRUSTED_FILES} files"));
+        }
+        let unreadable = self.0.iter().find(|(_, digest)| *digest == UNREADABLE);
+        unreadable
+            .map(|(path, _)| format!("{path} cannot be read, or is larger than {TRUSTED_FILE_BYTES} bytes"))
+    }
+
+    /// Whether a file was there with this content.
+    pub fn holds(&self, inside: &Path, bytes: &[u8]) -> bool {
+        self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == files::digest(bytes))
+    }
+
+    /// The files that a command names, with their digests.
+    pub fn named_by(&self, root: &Path, hook: &Value<'_>) -> Vec<(PathBuf, String)> {
+        let sealed = words(hook).filter_map(|word| {
+            let path = root.join(word);
+            let inside = path.strip_prefix(root).ok()?;
+            let digest = self.0.get(&*inside.to_string_lossy())?.clone();
+            Some((path, digest))
+        });
+        sealed.collect()
+    }
+
+    /// What is otherwise now: changed, new or gone.
+    fn changes(&self, now: &Self) -> Vec<String> {
+        let mut all: Vec<&String> = self.0.keys().chain(now.0.keys()).collect();
+        all.sort();
+        all.dedup();
+        let changes = all.into_iter().filter_map(|path| match (self.0.get(path), now.0.get(path)) {
+            (Some(before), Some(now)) if before == now && now != UNREADABLE => None,
+            (Some(_), Some(_)) => Some(format!("{path} has changed")),
+            (None, _) => Some(format!("{path} is new")),
+            (_, None) => Some(format!("{path} is gone")),
+        });
+        changes.collect()
+    }
+
+    /// The entry of the list of trusted folders.
+    pub fn entry(&self, folder: &str) -> Value<'static> {
+        let mut files = Map::new();
+        for (path, digest) in &self.0 {
+            files.insert(Value::from(path.clone()), Value::from(digest.clone()));
+        }
+        Value::from(Map::new().with("folder", folder.to_owned()).with("files", Value::from(files)))
+    }
+
+    fn read(files: &Value<'_>) -> Self {
+        let files = files.as_map().into_iter().flat_map(Map::iter);
+        let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
+        Self(files.filter_map(|(path, digest)| Some((text(path)?, text(digest)?))).collect())
+    }
+}
+
+/// The folder of an entry of the list; earlier versions wrote the folder alone.
+pub fn folder<'v>(entry: &'v Value<'_>) -> Option<&'v str> {
+    entry.as_str().or_else(|| entry.get("folder")?.as_str())
+}
+
+impl Trust {
+    /// What an entry of the list says of the project as it is now.
+    pub fn of(entry: &Value<'_>, now: Sealed) -> Self {
+        let Some(files) = entry.get("files") else { return Self::Earlier };
+        let changes = Sealed::read(files).changes(&now);
+        if changes.is_empty() { Self::Given(now) } else { Self::Changed(changes) }
+    }
+
+    /// Whether it is trusted as it is now.
+    pub fn is_given(&self) -> bool {
+        matches!(self, Self::Given(_))
+    }
+
+    /// Why the project is not trusted though it was, for a person.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Self::None | Self::Given(_) => None,
+            Self::Changed(changes) => Some(format!(
+                "this project was trusted, and since then {}: it counts as not trusted until you look at it and trust \
+                 it again (/trust)",
+                changes.join(", ")
+            )),
+            Self::Earlier => Some(
+                "this project was trusted by a version that did not keep what it was trusted with: look at its \
+                 .edn-bridge and trust it again (/trust)"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+fn words<'v>(hook: &'v Value<'v>) -> impl Iterator<Item = &'v str> {
+    let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
+    command.iter().filter_map(|word| word.as_str())
+}
+
+/// The files of a project that the hooks of its configuration name.
+fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
+    let Ok(value) = edn::read_one(configuration) else { return Vec::new() };
+    let hooks = value.get("hooks").and_then(Value::as_slice).unwrap_or_default();
+    let paths = hooks.iter().flat_map(words).map(|word| root.join(word));
+    let mut paths: Vec<PathBuf> = paths.filter(|path| path.starts_with(root) && path.is_file()).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
