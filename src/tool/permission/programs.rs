@@ -12,162 +12,50 @@ use crate::tool::path::within;
 /// The permitted options.
 enum Options {
     /// All except these and their abbreviations.
-    But(&'static [&'static str]),
+    But(&'static str),
     /// Only these.
-    Only(&'static [&'static str]),
+    Only(&'static str),
 }
 
 use Options::{But, Only};
 
 /// The options of `git log` and similar commands that write a file, run a program or leave the repository.
-const GIT_DIFF: Options = But(&["--output", "--ext-diff", "--textconv", "--no-index"]);
+const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index");
 
 /// The options that select what is built or tested in a package, and the output format.
-const CARGO: Options = Only(&[
-    "-p",
-    "--package",
-    "--workspace",
-    "--all",
-    "--exclude",
-    "--lib",
-    "--bin",
-    "--bins",
-    "--test",
-    "--tests",
-    "--example",
-    "--examples",
-    "--bench",
-    "--benches",
-    "--all-targets",
-    "--doc",
-    "--features",
-    "--all-features",
-    "--no-default-features",
-    "--release",
-    "-r",
-    "--profile",
-    "-j",
-    "--jobs",
-    "--keep-going",
-    "--no-run",
-    "--no-fail-fast",
-    "--no-deps",
-    "--locked",
-    "--offline",
-    "--frozen",
-    "-q",
-    "--quiet",
-    "-v",
-    "-vv",
-    "--verbose",
-    "--color",
-    "--message-format",
-    "--format-version",
-    "--check",
-    "--document-private-items",
-    "--depth",
-    "-i",
-    "--invert",
-    "-d",
-    "--duplicates",
-    "-e",
-    "--edges",
-    // Options of the tests themselves, after `--`.
-    "--nocapture",
-    "--no-capture",
-    "--show-output",
-    "--test-threads",
-    "--exact",
-    "--skip",
-    "--ignored",
-    "--include-ignored",
-    "--run-ignored",
-    "--list",
-    "-E",
-    // Options of the lints.
-    "-D",
-    "-W",
-    "-A",
-]);
+const CARGO: Options = Only(
+    "-p --package --workspace --all --exclude --lib --bin --bins --test --tests --example --examples \
+    --bench --benches --all-targets --doc --features --all-features --no-default-features --release \
+    -r --profile -j --jobs --keep-going --no-run --no-fail-fast --no-deps --locked --offline \
+    --frozen -q --quiet -v -vv --verbose --color --message-format --format-version --check \
+    --document-private-items --depth -i --invert -d --duplicates -e --edges --nocapture --no-capture \
+    --show-output --test-threads --exact --skip --ignored --include-ignored --run-ignored --list -E \
+    -D -W -A",
+);
 
-const GO: Options = Only(&[
-    "-v",
-    "-run",
-    "-skip",
-    "-count",
-    "-race",
-    "-short",
-    "-timeout",
-    "-cover",
-    "-bench",
-    "-benchmem",
-    "-failfast",
-    "-json",
-    "-parallel",
-    "-shuffle",
-    "-p",
-    "-m",
-    "-f",
-]);
+const GO: Options = Only(
+    "-v -run -skip -count -race -short -timeout -cover -bench -benchmem -failfast -json -parallel \
+    -shuffle -p -m -f",
+);
 
-const CONTAINERS: Options = Only(&[
-    "-a",
-    "--all",
-    "-q",
-    "--quiet",
-    "--no-trunc",
-    "--filter",
-    "--format",
-    "-f",
-    "--follow",
-    "--tail",
-    "-n",
-    "--since",
-    "--until",
-    "-t",
-    "--timestamps",
-]);
+const CONTAINERS: Options = Only(
+    "-a --all -q --quiet --no-trunc --filter --format -f --follow --tail -n --since --until -t \
+    --timestamps",
+);
 
-const KUBECTL: Options = Only(&[
-    "-n",
-    "--namespace",
-    "-A",
-    "--all-namespaces",
-    "-o",
-    "--output",
-    "-l",
-    "--selector",
-    "--tail",
-    "--since",
-    "-c",
-    "--container",
-    "--previous",
-    "--show-labels",
-    "--sort-by",
-]);
+const KUBECTL: Options = Only(
+    "-n --namespace -A --all-namespaces -o --output -l --selector --tail --since -c --container \
+    --previous --show-labels --sort-by",
+);
 
-const GH: Options = Only(&[
-    "--json",
-    "--jq",
-    "-L",
-    "--limit",
-    "-s",
-    "--state",
-    "-l",
-    "--label",
-    "--author",
-    "--comments",
-    "--log",
-    "--log-failed",
-    "--job",
-]);
+const GH: Options =
+    Only("--json --jq -L --limit -s --state -l --label --author --comments --log --log-failed --job");
 
-const PACKAGES: Options =
-    Only(&["-a", "--all", "-l", "--long", "-g", "--global", "--json", "--depth", "--outdated", "--format"]);
+const PACKAGES: Options = Only("-a --all -l --long -g --global --json --depth --outdated --format");
 
 /// The first words of a command, and its permitted options.
 const KNOWN: &[(&str, Options)] = &[
-    ("basename", But(&[])),
+    ("basename", But("")),
     ("cargo bench", CARGO),
     ("cargo build", CARGO),
     ("cargo check", CARGO),
@@ -179,29 +67,29 @@ const KNOWN: &[(&str, Options)] = &[
     ("cargo nextest run", CARGO),
     ("cargo test", CARGO),
     ("cargo tree", CARGO),
-    ("cat", But(&[])),
-    ("cksum", But(&[])),
-    ("cmp", But(&[])),
-    ("comm", But(&[])),
-    ("cut", But(&[])),
-    ("date", But(&["-s", "--set"])),
-    ("df", But(&[])),
+    ("cat", But("")),
+    ("cksum", But("")),
+    ("cmp", But("")),
+    ("comm", But("")),
+    ("cut", But("")),
+    ("date", But("-s --set")),
+    ("df", But("")),
     // It pipes through `pr`.
-    ("diff", But(&["-l", "--paginate"])),
-    ("dirname", But(&[])),
+    ("diff", But("-l --paginate")),
+    ("dirname", But("")),
     ("docker images", CONTAINERS),
     ("docker logs", CONTAINERS),
     ("docker ps", CONTAINERS),
-    ("du", But(&[])),
-    ("echo", But(&[])),
-    ("egrep", But(&[])),
-    ("expand", But(&[])),
-    ("false", But(&[])),
-    ("fgrep", But(&[])),
+    ("du", But("")),
+    ("echo", But("")),
+    ("egrep", But("")),
+    ("expand", But("")),
+    ("false", But("")),
+    ("fgrep", But("")),
     // It compiles its database, changes times, and unpacks with other programs.
-    ("file", But(&["-C", "--compile", "-p", "--preserve-date", "-z", "-Z", "--uncompress"])),
-    ("fold", But(&[])),
-    ("free", But(&[])),
+    ("file", But("-C --compile -p --preserve-date -z -Z --uncompress")),
+    ("fold", But("")),
+    ("free", But("")),
     ("gh issue list", GH),
     ("gh issue view", GH),
     ("gh pr checks", GH),
@@ -211,47 +99,47 @@ const KNOWN: &[(&str, Options)] = &[
     ("gh run list", GH),
     ("gh run view", GH),
     // The forbidden ones start an editor.
-    ("git add", But(&["-e", "--edit", "-i", "--interactive", "-p", "--patch"])),
-    ("git blame", But(&["--contents", "--textconv"])),
-    ("git cat-file", But(&["--textconv", "--filters", "--batch-command"])),
-    ("git commit", Only(&["-m", "--message", "-a", "--all", "-am", "-q", "--quiet", "-s", "--signoff"])),
-    ("git describe", But(&[])),
+    ("git add", But("-e --edit -i --interactive -p --patch")),
+    ("git blame", But("--contents --textconv")),
+    ("git cat-file", But("--textconv --filters --batch-command")),
+    ("git commit", Only("-m --message -a --all -am -q --quiet -s --signoff")),
+    ("git describe", But("")),
     ("git diff", GIT_DIFF),
-    ("git grep", But(&["-O", "--open-files-in-pager", "--ext-grep", "--textconv", "--no-index"])),
+    ("git grep", But("-O --open-files-in-pager --ext-grep --textconv --no-index")),
     ("git log", GIT_DIFF),
-    ("git ls-files", But(&[])),
-    ("git ls-tree", But(&[])),
-    ("git merge-base", But(&[])),
-    ("git rev-list", But(&[])),
-    ("git rev-parse", But(&[])),
+    ("git ls-files", But("")),
+    ("git ls-tree", But("")),
+    ("git merge-base", But("")),
+    ("git rev-list", But("")),
+    ("git rev-parse", But("")),
     ("git shortlog", GIT_DIFF),
     ("git show", GIT_DIFF),
-    ("git show-ref", But(&["--exclude-existing"])),
-    ("git status", But(&[])),
+    ("git show-ref", But("--exclude-existing")),
+    ("git status", But("")),
     ("git whatchanged", GIT_DIFF),
     ("go build", GO),
     ("go list", GO),
     ("go test", GO),
     ("go version", GO),
     ("go vet", GO),
-    ("grep", But(&[])),
-    ("head", But(&[])),
-    ("id", But(&[])),
-    ("join", But(&[])),
-    ("jq", But(&[])),
+    ("grep", But("")),
+    ("head", But("")),
+    ("id", But("")),
+    ("join", But("")),
+    ("jq", But("")),
     ("kubectl describe", KUBECTL),
     ("kubectl get", KUBECTL),
     ("kubectl logs", KUBECTL),
-    ("ls", But(&[])),
-    ("md5sum", But(&[])),
-    ("mkdir", But(&[])),
-    ("nl", But(&[])),
+    ("ls", But("")),
+    ("md5sum", But("")),
+    ("mkdir", But("")),
+    ("nl", But("")),
     ("npm list", PACKAGES),
     ("npm ls", PACKAGES),
     ("npm outdated", PACKAGES),
-    ("nproc", But(&[])),
-    ("od", But(&[])),
-    ("paste", But(&[])),
+    ("nproc", But("")),
+    ("od", But("")),
+    ("paste", But("")),
     ("pip list", PACKAGES),
     ("pip show", PACKAGES),
     ("pip3 list", PACKAGES),
@@ -259,33 +147,33 @@ const KNOWN: &[(&str, Options)] = &[
     ("podman images", CONTAINERS),
     ("podman logs", CONTAINERS),
     ("podman ps", CONTAINERS),
-    ("ps", But(&[])),
-    ("pwd", But(&[])),
-    ("readlink", But(&[])),
-    ("realpath", But(&[])),
+    ("ps", But("")),
+    ("pwd", But("")),
+    ("readlink", But("")),
+    ("realpath", But("")),
     // They run a program for each file, for the host's name, and for packed files.
-    ("rg", But(&["--pre", "--hostname-bin", "-z", "--search-zip"])),
-    ("ruff check", Only(&["-q", "--quiet", "-v", "--diff", "--select", "--ignore", "--statistics"])),
-    ("ruff format", Only(&["-q", "--quiet", "-v", "--diff", "--check"])),
-    ("rustup show", Only(&["-v"])),
-    ("seq", But(&[])),
-    ("sha1sum", But(&[])),
-    ("sha256sum", But(&[])),
-    ("sha512sum", But(&[])),
-    ("sort", But(&["-o", "--output", "--compress-program", "-T", "--temporary-directory"])),
-    ("stat", But(&[])),
-    ("strings", But(&[])),
-    ("systemctl status", Only(&["--no-pager", "-l", "--full", "-n", "--lines", "--user"])),
-    ("tac", But(&[])),
-    ("tail", But(&[])),
+    ("rg", But("--pre --hostname-bin -z --search-zip")),
+    ("ruff check", Only("-q --quiet -v --diff --select --ignore --statistics")),
+    ("ruff format", Only("-q --quiet -v --diff --check")),
+    ("rustup show", Only("-v")),
+    ("seq", But("")),
+    ("sha1sum", But("")),
+    ("sha256sum", But("")),
+    ("sha512sum", But("")),
+    ("sort", But("-o --output --compress-program -T --temporary-directory")),
+    ("stat", But("")),
+    ("strings", But("")),
+    ("systemctl status", Only("--no-pager -l --full -n --lines --user")),
+    ("tac", But("")),
+    ("tail", But("")),
     // `-R` writes a page into each folder.
-    ("tree", But(&["-o", "-R"])),
-    ("true", But(&[])),
-    ("uname", But(&[])),
-    ("uptime", But(&[])),
-    ("wc", But(&[])),
-    ("which", But(&[])),
-    ("whoami", But(&[])),
+    ("tree", But("-o -R")),
+    ("true", But("")),
+    ("uname", But("")),
+    ("uptime", But("")),
+    ("wc", But("")),
+    ("which", But("")),
+    ("whoami", But("")),
 ];
 
 /// The row of a command. A name with a slash is another program, whatever its name.
@@ -332,9 +220,10 @@ impl Options {
         match self {
             // A number may follow its letter: `-j4`.
             Only(known) => {
-                known.contains(&name) || known.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
+                let letter = name.trim_end_matches(|c: char| c.is_ascii_digit());
+                known.split(' ').any(|option| option == name || option == letter)
             }
-            But(known) => !known.iter().any(|option| match name.starts_with("--") {
+            But(known) => !known.split(' ').any(|option| match name.starts_with("--") {
                 true => option.starts_with(name),
                 // Letters may be combined, and a value may follow its letter.
                 false => {

@@ -7,173 +7,22 @@
 use super::{Analysis, analyse, base, stem};
 
 /// Shells and languages: their input is a program.
-const INTERPRETERS: &[&str] = &[
-    "ash",
-    "awk",
-    "bash",
-    "bun",
-    "csh",
-    "dash",
-    "deno",
-    "ed",
-    "elixir",
-    "emacs",
-    "emacsclient",
-    "erl",
-    "ex",
-    "expect",
-    "fish",
-    "gawk",
-    "gdb",
-    "ghci",
-    "groovy",
-    "guile",
-    "irb",
-    "jshell",
-    "julia",
-    "ksh",
-    "lldb",
-    "lua",
-    "luajit",
-    "mawk",
-    "mksh",
-    "mysql",
-    "nawk",
-    "node",
-    "nodejs",
-    "nu",
-    "nvim",
-    "octave",
-    "osascript",
-    "perl",
-    "php",
-    "powershell",
-    "psql",
-    "pwsh",
-    "pypy",
-    "python",
-    "r",
-    "racket",
-    "rbash",
-    "rscript",
-    "ruby",
-    "scala",
-    "sh",
-    "sqlite",
-    "tcl",
-    "tclsh",
-    "tcsh",
-    "ts-node",
-    "vi",
-    "view",
-    "vim",
-    "vimdiff",
-    "wish",
-    "xonsh",
-    "yash",
-    "zsh",
-];
+const INTERPRETERS: &str = "ash awk bash bun csh dash deno ed elixir emacs emacsclient erl ex expect fish gawk gdb ghci \
+    groovy guile irb jshell julia ksh lldb lua luajit mawk mksh mysql nawk node nodejs nu nvim \
+    octave osascript perl php powershell psql pwsh pypy python r racket rbash rscript ruby scala sh \
+    sqlite tcl tclsh tcsh ts-node vi view vim vimdiff wish xonsh yash zsh";
 
 /// Programs that run another one, named in their words or in a text among them.
-const WRAPPERS: &[&str] = &[
-    "at",
-    "batch",
-    "bsdtar",
-    "busybox",
-    "bwrap",
-    "caffeinate",
-    "catchsegv",
-    "cgexec",
-    "chpst",
-    "chroot",
-    "chrt",
-    "cpulimit",
-    "crontab",
-    "dbus-run-session",
-    "docker",
-    "doas",
-    "entr",
-    "env",
-    "fakeroot",
-    "faketime",
-    "fd",
-    "fdfind",
-    "find",
-    "firejail",
-    "flock",
-    "gmake",
-    "gnumake",
-    "ionice",
-    "kubectl",
-    "less",
-    "lima",
-    "logsave",
-    "ltrace",
-    "make",
-    "man",
-    "mosh",
-    "more",
-    "mpirun",
-    "multitime",
-    "nerdctl",
-    "nice",
-    "nix",
-    "nix-shell",
-    "nohup",
-    "npm",
-    "npx",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "pdsh",
-    "perf",
-    "pkexec",
-    "pnpm",
-    "podman",
-    "prlimit",
-    "proot",
-    "rlwrap",
-    "rsync",
-    "run-parts",
-    "runuser",
-    "scp",
-    "screen",
-    "script",
-    "sem",
-    "setarch",
-    "setpriv",
-    "setsid",
-    "sftp",
-    "softlimit",
-    "socat",
-    "ssh",
-    "sshpass",
-    "start-stop-daemon",
-    "stdbuf",
-    "strace",
-    "su",
-    "sudo",
-    "systemd-run",
-    "tar",
-    "taskset",
-    "time",
-    "timeout",
-    "tmux",
-    "torsocks",
-    "toybox",
-    "trickle",
-    "unbuffer",
-    "unshare",
-    "valgrind",
-    "watch",
-    "xargs",
-    "xvfb-run",
-    "yarn",
-    "zip",
-];
+const WRAPPERS: &str = "at batch bsdtar busybox bwrap caffeinate catchsegv cgexec chpst chroot chrt cpulimit crontab \
+    dbus-run-session docker doas entr env fakeroot faketime fd fdfind find firejail flock gmake \
+    gnumake ionice kubectl less lima logsave ltrace make man mosh more mpirun multitime nerdctl nice \
+    nix nix-shell nohup npm npx nsenter numactl parallel pdsh perf pkexec pnpm podman prlimit proot \
+    rlwrap rsync run-parts runuser scp screen script sem setarch setpriv setsid sftp softlimit socat \
+    ssh sshpass start-stop-daemon stdbuf strace su sudo systemd-run tar taskset time timeout tmux \
+    torsocks toybox trickle unbuffer unshare valgrind watch xargs xvfb-run yarn zip";
 
 /// The subcommands of git that run another command.
-const GIT: &[&str] = &["bisect", "config", "difftool", "filter-branch", "mergetool", "submodule"];
+const GIT: &str = "bisect config difftool filter-branch mergetool submodule";
 
 /// Whether a command may run something that its words do not show.
 pub fn veiled(command: &str) -> bool {
@@ -183,9 +32,9 @@ pub fn veiled(command: &str) -> bool {
     }
 }
 
-fn named(word: &str, names: &[&str]) -> bool {
+fn named(word: &str, names: &str) -> bool {
     let word = word.to_ascii_lowercase();
-    [base(&word), stem(&word)].iter().any(|name| names.contains(name))
+    names.split(' ').any(|name| name == base(&word) || name == stem(&word))
 }
 
 fn hides(words: &[String]) -> bool {
@@ -193,10 +42,10 @@ fn hides(words: &[String]) -> bool {
     if named(name, INTERPRETERS) {
         return !runs_a_file(later);
     }
-    if named(name, &["git"]) {
+    if named(name, "git") {
         return git(later);
     }
-    if named(name, &["cargo", "npm"]) && later.iter().any(|word| is_setting(word)) {
+    if named(name, "cargo npm") && later.iter().any(|word| is_setting(word)) {
         return true;
     }
     if !named(name, WRAPPERS) {
@@ -204,7 +53,7 @@ fn hides(words: &[String]) -> bool {
     }
     later.iter().any(|word| is_text(word) || word.starts_with("-S") || word.starts_with("--sp"))
         || later.iter().enumerate().any(|(place, word)| {
-            let program = named(word, INTERPRETERS) || named(word, &["git", "cargo"]);
+            let program = named(word, INTERPRETERS) || named(word, "git cargo");
             program && words.get(place.saturating_add(1)..).is_some_and(hides)
         })
 }
@@ -230,7 +79,7 @@ fn git(later: &[String]) -> bool {
     let (options, rest) = later.split_at_checked(begin.unwrap_or(later.len())).unwrap_or((later, &[]));
     let begins = |word: &String, known: &[&str]| known.iter().any(|known| word.starts_with(known));
     options.iter().any(|word| begins(word, &["-c", "--config", "--exec"]))
-        || later.iter().any(|word| GIT.contains(&word.as_str()))
+        || later.iter().any(|word| GIT.split(' ').any(|known| known == word))
         || rest.iter().any(|word| {
             begins(word, &["--exec", "--ext-diff", "--open-files", "--upload-pack", "--receive-pack"])
                 || (word == "-x" && rest.first().is_some_and(|name| name == "rebase"))
