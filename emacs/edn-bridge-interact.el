@@ -23,6 +23,7 @@
 (require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-buffers)
 
 (defface edn-bridge-interact-title
   '((t :inherit warning))
@@ -268,7 +269,19 @@ They are sentences, or maps with one as `:text'."
                                     'face 'edn-bridge-interact-danger)
                         "\n"))))
           (let ((warnings (plist-get payload :warnings)))
-            (if (stringp warnings) (list warnings) warnings))))
+            (append (if (stringp warnings) (list warnings) warnings)
+                    (edn-bridge-interact--unsaved payload)))))
+
+(defun edn-bridge-interact--unsaved (payload)
+  "Return warnings of unsaved changes in what PAYLOAD would change."
+  (let ((paths (append (plist-get payload :paths) nil))
+        (path (edn-bridge-tools-path (plist-get payload :tool-id))))
+    (when (or paths (plist-get payload :diff))
+      (mapcar (lambda (path)
+                (format "%s has unsaved changes in Emacs; the file on disk would be changed."
+                        path))
+              (edn-bridge-buffers-unsaved
+               (delete-dups (if path (append paths (list path)) paths)))))))
 
 (defun edn-bridge-interact--announce (title)
   "Show whether questions wait, and run the hook with TITLE.

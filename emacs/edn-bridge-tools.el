@@ -83,6 +83,13 @@ The output of others is shown on demand."
   "Return non-nil if the tool call ID, or nil, has a line in this chat."
   (and id (edn-bridge-tools--get id) t))
 
+(defun edn-bridge-tools-path (id)
+  "Return the file that the arguments of the tool call ID name, or nil."
+  (when-let ((call (and id (edn-bridge-tools--get id))))
+    (let* ((arguments (edn-bridge-tools--call-arguments call))
+           (path (and (consp arguments) (plist-get arguments :path))))
+      (and (stringp path) path))))
+
 (defun edn-bridge-tools--note (data)
   "Take what DATA, of a tool event, says of its call; return the call."
   (let* ((id (plist-get data :tool-id))

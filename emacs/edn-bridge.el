@@ -33,6 +33,7 @@
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
 ;;   -tools                tool calls, output, diffs
+;;   -buffers              buffers follow the files that are changed
 ;;   -interact             questions of the agent
 ;;   -actions -attention -models -sessions -tree -jobs
 ;;                         what hangs on the chat
@@ -48,6 +49,7 @@
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
 (require 'edn-bridge-tools)
+(require 'edn-bridge-buffers)
 (require 'edn-bridge-interact)
 (require 'edn-bridge-actions)
 (require 'edn-bridge-attention)

@@ -62,7 +62,7 @@
 
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "complete"
-    "input" "tools" "interact" "actions" "attention" "models" "sessions"
+    "input" "tools" "buffers" "interact" "actions" "attention" "models" "sessions"
     "tree" "jobs" "ask" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")
 

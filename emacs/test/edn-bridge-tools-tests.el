@@ -212,6 +212,67 @@
     (should (equal (edn-bridge-test-transcript)
                    "▸ bash     ls -la done\n▸ bash     pwd …\n"))))
 
+;;;; Buffers
+
+(defmacro edn-bridge-tools-tests-with-file (spec &rest body)
+  "Run BODY in a chat with a file that a buffer visits.
+SPEC is (CONN FILE BUFFER)."
+  (declare (indent 1) (debug t))
+  (pcase-let ((`(,conn ,file ,buffer) spec))
+    `(edn-bridge-test-with-chat (,conn _sent)
+       (let* ((folder (file-name-as-directory (make-temp-file "edn-bridge" t)))
+              (,file (expand-file-name "a.txt" folder))
+              (,buffer nil)
+              (inhibit-message t))
+         (setq default-directory folder)
+         (write-region "old\n" nil ,file nil 'quiet)
+         (set-file-times ,file (time-subtract nil 100))
+         (setq ,buffer (find-file-noselect ,file))
+         (unwind-protect
+             (progn ,@body)
+           (with-current-buffer ,buffer
+             (set-buffer-modified-p nil)
+             (kill-buffer))
+           (delete-directory folder t))))))
+
+(defun edn-bridge-tools-tests-change (conn name arguments file)
+  "Have CONN receive a call of the tool NAME with ARGUMENTS that changes FILE."
+  (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                         :tool-name name :parsed-args arguments)
+  (write-region "new\n" nil file nil 'quiet)
+  (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                         :tool-name name :is-error :false :result-text "ok"))
+
+(ert-deftest edn-bridge-buffers-follow-their-files ()
+  (pcase-dolist (`(,name . ,arguments) '(("edit" :path "a.txt")
+                                         ("write" :path "a.txt")
+                                         ("bash" :command "x")))
+    (edn-bridge-tools-tests-with-file (conn file buffer)
+      (edn-bridge-tools-tests-change conn name arguments file)
+      (ert-info (name)
+        (should (equal (with-current-buffer buffer (buffer-string)) "new\n"))
+        (should (verify-visited-file-modtime buffer)))))
+  (edn-bridge-tools-tests-with-file (conn file buffer)
+    (let ((edn-bridge-buffers-revert nil))
+      (edn-bridge-tools-tests-change conn "edit" '(:path "a.txt") file)
+      (should (equal (with-current-buffer buffer (buffer-string)) "old\n")))))
+
+(ert-deftest edn-bridge-buffers-unsaved-are-left-alone-and-told ()
+  (edn-bridge-tools-tests-with-file (conn file buffer)
+    (with-current-buffer buffer (insert "mine "))
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "edit" :parsed-args '(:path "a.txt"))
+    (edn-bridge-test-ask conn "approve"
+                         '(:tool "edit" :tool-id "c1" :diff "@@ -1 +1 @@\n"))
+    (should (string-match-p
+             "^! a.txt has unsaved changes in Emacs; .*\n\\[Allow once"
+             (edn-bridge-test-transcript)))
+    (edn-bridge-tools-tests-change conn "edit" '(:path "a.txt") file)
+    (should (equal (with-current-buffer buffer (buffer-string)) "mine old\n"))
+    (should (string-match-p
+             "^a.txt was changed on disk, .* \\[Show the difference\\]"
+             (edn-bridge-test-transcript)))))
+
 (provide 'edn-bridge-tools-tests)
 
 ;;; edn-bridge-tools-tests.el ends here
