@@ -17,6 +17,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'subr-x)
 (require 'edn-bridge-transcript)
 
 (defgroup edn-bridge-markdown nil
@@ -59,12 +60,24 @@ that is a mode for code which Emacs visits some files in."
   "Face of code within a line."
   :group 'edn-bridge-markdown)
 
-(defface edn-bridge-markdown-block '((t :inherit fixed-pitch :extend t))
-  "Face of code blocks."
+(defface edn-bridge-markdown-block
+  '((t :inherit (fixed-pitch fringe) :extend t))
+  "Face of code blocks.
+The fringe's background sets them off in any theme."
+  :group 'edn-bridge-markdown)
+
+(defface edn-bridge-markdown-struck
+  '((t :inherit shadow :strike-through t))
+  "Face of text that is struck out."
   :group 'edn-bridge-markdown)
 
 (defface edn-bridge-markdown-table '((t :inherit fixed-pitch))
   "Face of tables, whose columns stand one below another."
+  :group 'edn-bridge-markdown)
+
+(defface edn-bridge-markdown-table-heading
+  '((t :inherit (bold edn-bridge-markdown-table)))
+  "Face of the first row of tables."
   :group 'edn-bridge-markdown)
 
 (defface edn-bridge-markdown-markup '((t :inherit shadow))
@@ -88,6 +101,7 @@ that is a mode for code which Emacs visits some files in."
   (fence nil :documentation "Fence of the open code block, a string, or nil.")
   (language nil :documentation "Language of the open code block, or nil.")
   (block nil :documentation "Marker at the first line of the open code block.")
+  (table nil :documentation "Marker at the first line of the open table, or nil.")
   (size 0 :documentation "How many characters the piece has so far."))
 
 (defun edn-bridge-markdown-begin (position)
@@ -139,6 +153,7 @@ may close the block."
   (when (and (edn-bridge-markdown-block state)
              (< (edn-bridge-markdown-block state) end))
     (edn-bridge-markdown--close-block state end))
+  (edn-bridge-markdown--close-table state end)
   (set-marker (edn-bridge-markdown-line state) nil))
 
 (defun edn-bridge-markdown-region (start end)
@@ -149,6 +164,8 @@ may close the block."
       (edn-bridge-markdown-finish state end))))
 
 ;;;; Links
+
+(defvar edn-bridge-markdown-fence-map)
 
 (defvar edn-bridge-markdown-link-map
   (let ((map (make-sparse-keymap)))
@@ -214,12 +231,23 @@ That is a page, for the browser, or a file, perhaps with a line."
       (edn-bridge-markdown--face start (min (1+ end) (point-max))
                                  'edn-bridge-markdown-block)))
    ((looking-at edn-bridge-markdown--fence)
+    (edn-bridge-markdown--close-table state start)
+    (when (< end (point-max))
+      (add-text-properties start end
+                           (list 'keymap edn-bridge-markdown-fence-map
+                                 'mouse-face 'highlight
+                                 'help-echo "RET, mouse-2: copy this code")))
     (setf (edn-bridge-markdown-fence state) (match-string-no-properties 1)
           (edn-bridge-markdown-language state) (match-string-no-properties 2)
           (edn-bridge-markdown-block state)
           (copy-marker (min (1+ end) (point-max))))
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-markup))
+   ((looking-at-p edn-bridge-markdown--table-line)
+    (unless (edn-bridge-markdown-table state)
+      (setf (edn-bridge-markdown-table state) (copy-marker start)))
+    (edn-bridge-markdown--prose start end))
    (t
+    (edn-bridge-markdown--close-table state start)
     (edn-bridge-markdown--prose start end))))
 
 (defun edn-bridge-markdown--prose (start end)
@@ -254,7 +282,7 @@ That is a page, for the browser, or a file, perhaps with a line."
         (bracket start)                 ; the last ] found, or END
         (bracket-leads nil))            ; end of the link that it closes
     (goto-char start)
-    (while (progn (skip-chars-forward "^`*_[h" end)
+    (while (progn (skip-chars-forward "^`*_[h~\\\\" end)
                   (and (< (point) end) (> left 0)))
       (cl-incf edn-bridge-markdown--steps)
       (let ((from (point)))
@@ -268,6 +296,21 @@ That is a page, for the browser, or a file, perhaps with a line."
                (setq no-code t))))
           (?*
            (edn-bridge-markdown--emphasis from end))
+          (?\\
+           ;; The next sign is meant as it stands.
+           (goto-char (min end (+ from (if (looking-at-p "\\\\[[:punct:]]")
+                                           2
+                                         1)))))
+          (?~
+           (if (not (looking-at-p "~~[^~ \n]"))
+               (forward-char)
+             (forward-char 2)
+             (skip-chars-forward "^~" end)
+             (if (not (and (< (1+ (point)) end) (looking-at-p "~~")))
+                 (goto-char (min end (max (point) (+ from 2))))
+               (forward-char 2)
+               (edn-bridge-markdown--add-face from (point)
+                                              'edn-bridge-markdown-struck))))
           (?_
            (if (not (looking-at-p "\\_<_[^_ \n]"))
                (forward-char)
@@ -355,9 +398,174 @@ Leave point behind it, or behind the sign where there is none."
 
 (defsubst edn-bridge-markdown--face (start end face)
   "Give the text between START and END the FACE."
-  (put-text-property start end 'face face))
+  (put-text-property start end 'face face)
+  (when (eq face 'edn-bridge-markdown-block)
+    (put-text-property start end 'edn-bridge-markdown-code t)))
+
+;;;; Tables
+
+;; The columns of a table are laid out by `display' properties on its bars,
+;; once its last line is there; what is copied is the text that came.
+
+(defconst edn-bridge-markdown--table-line "[ \t]*|"
+  "Matches a line of a table.")
+
+(defconst edn-bridge-markdown--table-rule
+  "[ \t]*|[ \t]*:?-+:?[ \t]*\\(?:|[ \t]*:?-+:?[ \t]*\\)*|?[ \t]*$"
+  "Matches the second line of a table, which says how columns are aligned.")
+
+(defconst edn-bridge-markdown--table-limit 10000
+  "Longest table, in characters, that is laid out.")
+
+(defun edn-bridge-markdown--close-table (state end)
+  "Lay out the table of STATE, if one is open; it ends before END."
+  (when-let ((table (edn-bridge-markdown-table state)))
+    (let ((start (marker-position table)))
+      (set-marker table nil)
+      (setf (edn-bridge-markdown-table state) nil)
+      (when (< start end (+ start edn-bridge-markdown--table-limit))
+        (save-excursion
+          (goto-char start)
+          (forward-line)
+          (when (and (< (point) end)
+                     (looking-at-p edn-bridge-markdown--table-rule))
+            (edn-bridge-markdown--lay-out start end)))))))
+
+(defun edn-bridge-markdown--lay-out (start end)
+  "Lay out the columns of the table between START and END."
+  (let* ((rows (edn-bridge-markdown--rows start end))
+         (rule (nth 1 rows))
+         (aligns (mapcar #'edn-bridge-markdown--align (cdr rule)))
+         (widths (edn-bridge-markdown--widths
+                  (cons (car rows) (nthcdr 2 rows)))))
+    (when (<= (apply #'+ (length widths) widths)
+              (edn-bridge-markdown--table-width))
+      (add-face-text-property (caar rows) (caadr rows)
+                              'edn-bridge-markdown-table-heading)
+      (edn-bridge-markdown--draw-rule rule widths)
+      (dolist (row (cons (car rows) (nthcdr 2 rows)))
+        (edn-bridge-markdown--draw-row (cdr row) widths aligns)))))
+
+(defun edn-bridge-markdown--table-width ()
+  "Return how wide a table may be: as the window, where there is one."
+  (let ((window (get-buffer-window nil t)))
+    (if window (max 20 (- (window-width window) 2)) 100)))
+
+(defun edn-bridge-markdown--rows (start end)
+  "Return the rows between START and END.
+Each is a list of where it begins, and cells: pairs of the positions
+between two bars."
+  (let ((rows nil))
+    (goto-char start)
+    (while (< (point) end)
+      (let ((row (point))
+            (line-end (min end (line-end-position)))
+            (cells nil)
+            (from nil))
+        (while (progn (skip-chars-forward "^|\\\\" line-end)
+                      (< (point) line-end))
+          (if (eq (char-after) ?\\)
+              (goto-char (min line-end (+ 2 (point))))
+            (when from
+              (push (cons from (point)) cells))
+            (forward-char)
+            (setq from (point))))
+        (when (and from
+                   (string-match-p "[^ \t]" (buffer-substring from line-end)))
+          (push (cons from line-end) cells))
+        (push (cons row (nreverse cells)) rows)
+        (goto-char end)
+        (when (< line-end end)
+          (goto-char (1+ line-end)))))
+    (nreverse rows)))
+
+(defun edn-bridge-markdown--align (cell)
+  "Return how the column with CELL in the second line is aligned."
+  (let* ((text (string-trim (buffer-substring-no-properties
+                             (car cell) (cdr cell))))
+         (left (string-prefix-p ":" text))
+         (right (string-suffix-p ":" text)))
+    (cond ((and left right) 'center)
+          (right 'right)
+          (t 'left))))
+
+(defun edn-bridge-markdown--cell-width (cell)
+  "Return how wide CELL is shown."
+  (string-width (buffer-substring (car cell) (cdr cell))))
+
+(defun edn-bridge-markdown--widths (rows)
+  "Return the widths of the columns of ROWS."
+  (let ((widths nil))
+    (dolist (row rows)
+      (let ((index 0))
+        (dolist (cell (cdr row))
+          (let ((width (edn-bridge-markdown--cell-width cell)))
+            (if (nthcdr index widths)
+                (setf (nth index widths) (max width (nth index widths)))
+              (setq widths (append widths (list width)))))
+          (setq index (1+ index)))))
+    widths))
+
+(defun edn-bridge-markdown--draw-rule (rule widths)
+  "Show RULE, the second line of a table, as a rule over columns of WIDTHS."
+  (let ((end (save-excursion (goto-char (car rule)) (line-end-position))))
+    (put-text-property
+     (car rule) end 'display
+     (propertize (concat "├"
+                         (mapconcat (lambda (width) (make-string width ?─))
+                                    widths "┼")
+                         "┤")
+                 'face 'edn-bridge-markdown-markup))))
+
+(defun edn-bridge-markdown--draw-row (cells widths aligns)
+  "Show the bars of CELLS where columns of WIDTHS, aligned by ALIGNS, end."
+  (let ((before 0))
+    (cl-loop for (from . to) in cells
+             for width in widths
+             for align = (pop aligns)
+             for room = (max 0 (- width (edn-bridge-markdown--cell-width
+                                         (cons from to))))
+             for left = (pcase align
+                          ('right room)
+                          ('center (/ room 2))
+                          (_ 0))
+             do (edn-bridge-markdown--draw-bar (1- from) before left)
+             (setq before (- room left))
+             finally (when (eq (char-after to) ?|)
+                       (edn-bridge-markdown--draw-bar to before 0)))))
+
+(defun edn-bridge-markdown--draw-bar (place before after)
+  "Show the bar at PLACE with BEFORE and AFTER columns beside it."
+  (put-text-property
+   place (1+ place) 'display
+   (propertize (concat (make-string before ?\s) "│" (make-string after ?\s))
+               'face 'edn-bridge-markdown-table)))
 
 ;;;; Code blocks
+
+(defvar edn-bridge-markdown-fence-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-markdown-copy-code)
+    (define-key map [mouse-2] #'edn-bridge-markdown-copy-code)
+    (define-key map [follow-link] 'mouse-face)
+    map)
+  "Keymap on the lines that begin code blocks.")
+
+(defun edn-bridge-markdown-copy-code (&optional event)
+  "Copy the code block that begins at point, or where the mouse EVENT was."
+  (interactive (list last-nonmenu-event))
+  (when (mouse-event-p event)
+    (mouse-set-point event))
+  (save-excursion
+    (forward-line)
+    (let ((start (point))
+          (end (next-single-property-change (point) 'edn-bridge-markdown-code
+                                            nil (point-max))))
+      (unless (get-text-property start 'edn-bridge-markdown-code)
+        (user-error "There is no code here"))
+      (kill-new (substring-no-properties
+                 (edn-bridge-visible-unbroken start end)))
+      (message "The code is on the kill ring"))))
 
 (defvar-local edn-bridge-markdown--first-block nil
   "Marker at the first code block that waits for its faces, or nil.

@@ -33,6 +33,8 @@
          ("a *b* `c*d*`" (("*b*" edn-bridge-markdown-italic)
                           ("`c*d*`" edn-bridge-markdown-code)))
          ("2 * 3 * 4, snake_case_name" nil)
+         ("a ~~b c~~ d ~~ e" (("~~b c~~" edn-bridge-markdown-struck)))
+         ("a \\*b\\* \\_c\\_ \\[d](e)" nil)
          ("# Title\nx" (("# Title" edn-bridge-markdown-heading)))
          ("- one\n" (("- " edn-bridge-markdown-markup)))
          ("see https://a.b/c?d." (("https://a.b/c?d" edn-bridge-markdown-link)))
@@ -48,6 +50,77 @@
            ("````" edn-bridge-markdown-markup)))))
     (ert-info (text :prefix "text: ")
       (should (equal (edn-bridge-markdown-tests-faces text) runs)))))
+
+(defun edn-bridge-markdown-tests-displayed ()
+  "Return the text of this buffer as it is displayed."
+  (let ((text "")
+        (place (point-min)))
+    (while (< place (point-max))
+      (let ((shown (get-text-property place 'display))
+            (next (next-single-property-change place 'display nil
+                                               (point-max))))
+        (setq text (concat text (if (stringp shown)
+                                    (substring-no-properties shown)
+                                  (buffer-substring-no-properties place next)))
+              place next)))
+    text))
+
+(ert-deftest edn-bridge-markdown-lays-out-tables ()
+  (let ((table "| a | bb |
+|---|--:|
+| long one | 1 |
+| 世界 | 22 \\| x |
+")
+        (laid "│ a        │      bb │
+├──────────┼─────────┤
+│ long one │       1 │
+│ 世界     │ 22 \\| x │
+"))
+    (dolist (after '("" "\nText" "```\n| x |\n```\n"))
+      (with-temp-buffer
+        (insert table after)
+        (edn-bridge-markdown-region (point-min) (point-max))
+        (should (equal (edn-bridge-markdown-tests-displayed)
+                       (concat laid after)))
+        (should (equal (buffer-string) (concat table after)))))
+    ;; Bit by bit it comes to the same.
+    (with-temp-buffer
+      (let ((state (edn-bridge-markdown-begin (point-min))))
+        (dolist (char (append table "end" nil))
+          (let ((from (point-max)))
+            (goto-char from)
+            (insert char)
+            (edn-bridge-markdown-feed state from (point-max))))
+        (edn-bridge-markdown-finish state (point-max)))
+      (should (equal (edn-bridge-markdown-tests-displayed)
+                     (concat laid "end"))))))
+
+(ert-deftest edn-bridge-markdown-leaves-other-bars-alone ()
+  (dolist (text (list "| not a table\n| really\n" "|\n|\n" "| a |\n"
+                      (concat "| " (make-string 200 ?x) " |\n|---|\n| b |\n")
+                      (concat "| a |\n|---|\n"
+                              (apply #'concat (make-list 3000 "| b |\n")))))
+    (with-temp-buffer
+      (insert text)
+      (edn-bridge-markdown-region (point-min) (point-max))
+      (should (equal (edn-bridge-markdown-tests-displayed) text)))))
+
+(ert-deftest edn-bridge-markdown-copies-code ()
+  (with-temp-buffer
+    (insert "Look:\n```el\n(a)\n\n(b)\n```\nEnd\n```\nc\n```\n")
+    (edn-bridge-markdown-region (point-min) (point-max))
+    (while edn-bridge-markdown--buffers
+      (edn-bridge-markdown-fontify-blocks))
+    (goto-char (point-min))
+    (search-forward "``el")
+    (let ((kill-ring nil)
+          (inhibit-message t))
+      (should (eq (key-binding (kbd "RET")) #'edn-bridge-markdown-copy-code))
+      (edn-bridge-markdown-copy-code)
+      (should (equal (car kill-ring) "(a)\n\n(b)\n"))
+      (search-forward "End")
+      (should-not (eq (key-binding (kbd "RET"))
+                      #'edn-bridge-markdown-copy-code)))))
 
 (ert-deftest edn-bridge-markdown-looks-alike-however-it-is-split ()
   (let* ((text "# T\nSome **bold** and `code`.\n- *x*\n\n```el\n(a \"b\")\n```\nEnd **b**\n")

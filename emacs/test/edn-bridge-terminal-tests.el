@@ -94,7 +94,7 @@
 
 (defconst edn-bridge-terminal-tests-keymaps
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
-    edn-bridge-tools-line-map edn-bridge-tools-body-map
+    edn-bridge-markdown-fence-map edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-tree-mode-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
   "The keymaps of the package; a test says if there is another.")
@@ -260,6 +260,12 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("C-c" "Enter") "Assistant\nHello, \\*\\*world.*the notes" "ready · idle"
    '("C-r" "the notes" "Enter") '("Enter") "second line"
    '("C-x" "k" "Enter"))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-r" "``el" "Enter") '("Enter") "^The code is on the kill ring")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-click "```el")
+  (edn-bridge-terminal-tests-do "^The code is on the kill ring")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-click "the notes")
   (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
