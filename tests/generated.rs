@@ -1,4 +1,5 @@
-//! The documents of the repository: generated pages match the catalogue, links resolve, the README stays short.
+//! The documents of the repository: generated pages match the catalogue, links and names of tests resolve, the README
+//! stays short.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -64,6 +65,45 @@ fn broken_links_are_found() {
         anchors("# A `b`, and c\n## A b\n# A b\n"),
         ["a-b-and-c", "a-b", "a-b-1"].map(String::from).into()
     );
+}
+
+#[test]
+fn documents_name_tests_that_exist() {
+    let mut sources = String::new();
+    for folder in ["src", "tests"] {
+        append_sources(&root().join(folder), &mut sources);
+    }
+    let mut names = 0;
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for name in text.split('`').skip(1).step_by(2).filter(|word| is_test_name(word)) {
+            names += 1;
+            if !sources.contains(&format!("fn {name}(")) {
+                missing.push(format!("{}: {name}", document.display()));
+            }
+        }
+    }
+    assert!(names > 30, "only {names} names found");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Appends all Rust files below a folder.
+fn append_sources(folder: &Path, sources: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            append_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// Whether a word in code style is the name of a test. Ops of the protocol have fewer words.
+fn is_test_name(word: &str) -> bool {
+    word.matches('_').count() >= 4
+        && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 fn root() -> &'static Path {
