@@ -1,18 +1,18 @@
-# The commands of the project. `make run` and `make test` set up everything that they need; what a
-# machine lacks is installed where that is possible, else it is said what to install.
+# The commands of the project. `make run` and `make test` set up everything that they need. They install missing
+# packages, or print what to install.
 #
-#   make run [PROMPT="…"]   Emacs on the bridge; with a prompt or without a terminal one turn, printed
-#   make test               every check, in the order in which it pays to fail
-#   make test-emacs         those of the Emacs package alone
-#   make check              the fast inner loop: format, lints, tests of the library
-#   make build              the release binary, with the embedded model where it can be built
-#   make bench              the benchmarks; bench-emacs: those of the Emacs package
-#   make screenshots        pictures of the Emacs package, into emacs/screenshots
-#   make hostile, make soak, make fuzz, make fuzz-emacs, make features: what takes long, or needs more tools
-#   make unsafe             lines with unsafe code in each dependency (FEATURES says of which build)
+#   make run [PROMPT="…"]   opens Emacs on the bridge; with a prompt or without a terminal, prints one turn
+#   make test               runs every check, the quickest first
+#   make test-emacs         runs only the checks of the Emacs package
+#   make check              runs the fast inner loop: format, lints, tests of the library
+#   make build              builds the release binary, with the embedded model if possible
+#   make bench              runs the benchmarks; bench-emacs: those of the Emacs package
+#   make screenshots        takes pictures of the Emacs package, into emacs/screenshots
+#   make hostile, make soak, make fuzz, make fuzz-emacs, make features: longer checks, some with more tools
+#   make unsafe             counts lines with unsafe code in each dependency (FEATURES selects the build)
 #   make fmt, make clean, make tools
 #
-# V=1 shows the output of every step as it comes.
+# V=1 shows the output of every step while it runs.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -28,26 +28,26 @@ RELEASE := $(CARGO_TARGET_DIR)/release/edn-bridge
 DEBUG := $(CARGO_TARGET_DIR)/debug/edn-bridge
 export PATH := $(TOOLS)/bin:$(PATH)
 
-# Lints and tests: everything but the embedded model, whose C++ takes minutes to compile.
+# For lints and tests: everything except the embedded model, whose C++ takes minutes to compile.
 INNER := --no-default-features --features index
 
-# What a person says is passed on as it is: no quoting, no expansion.
+# A prompt is passed on verbatim: no quoting, no expansion.
 override PROMPT := $(value PROMPT)
 export PROMPT
 V ?=
 
-# Pinned, so that the same commit is checked the same way everywhere.
+# Pinned versions, so that a commit gets the same checks everywhere.
 ALLIUM := allium-cli 3.6.1
 CARGO_DENY := cargo-deny 0.20.2
 NEXTEST := cargo-nextest 0.9.143
 TYPOS := typos-cli 1.52.0
 
-# Shell functions that every recipe begins with.
+# Shell functions at the start of every recipe.
 define SHELL_FUNCTIONS
 say() { printf '%s\n' "$$*" >&2; }
 die() { say "make: $$*"; exit 1; }
 
-# step NAME COMMAND…: one line, and the command's output where it fails (or V=1).
+# step NAME COMMAND…: prints one line, and the command's output if it fails (or with V=1).
 step() {
   local name=$$1 log begun=$$SECONDS status=0; shift
   mkdir -p '$(LOGS)'; log='$(LOGS)'/$$(tr -cs 'a-z0-9\n' - <<<"$${name,,}").log
@@ -57,7 +57,7 @@ step() {
     [ -n '$(V)' ] || cat "$$log" >&2
     die "$$name failed (status $$status)"
   fi
-  # What a test runner counted is worth a line.
+  # A test runner's counts are worth a line.
   [ -n '$(V)' ] || grep -E '^ *Summary \[|^Ran [0-9]+ tests|^test result: ' "$$log" | tail -n 1 >&2 || true
   [ $$((SECONDS - begun)) -lt 5 ] || printf '   %d s\n' $$((SECONDS - begun)) >&2
 }
@@ -70,7 +70,7 @@ has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
 
 has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
 
-# The Debian packages that are missing for what is asked: emacs, emacs-tests, screenshots, model, pip.
+# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip.
 missing_packages() {
   local wanted
   for wanted; do
@@ -93,13 +93,13 @@ missing_packages() {
   done
 }
 
-# packages WANTED…: installs what is missing where it may; else says what to install and goes on.
+# packages PURPOSE…: installs missing packages if permitted; otherwise prints what to install and continues.
 packages() {
   local missing as_root=
   missing=$$(missing_packages "$$@" | tr '\n' ' ')
   [ -n "$$missing" ] || return 0
   if ! has apt-get; then
-    say "-- please install, by your system's package manager, what Debian calls: $$missing"; return 0
+    say "-- please install with your system's package manager (names of Debian): $$missing"; return 0
   fi
   if [ "$$(id -u)" -ne 0 ]; then
     if has sudo && sudo -n true 2>/dev/null; then as_root='sudo -n'
@@ -113,7 +113,7 @@ packages() {
     say "-- that failed ($(LOGS)/packages.log); please run: apt-get install $$missing"
 }
 
-# installed PROGRAM VERSION: whether the tool is there in the pinned version.
+# installed PROGRAM VERSION: whether the tool is installed in the pinned version.
 installed() {
   local program=$$1 version=$$2 found
   has "$$program" || return 1
@@ -124,7 +124,7 @@ installed() {
   [[ " $${found//$$'\n'/ } " == *" $$version "* ]]
 }
 
-# tool PROGRAM CRATE VERSION: installs a tool of the tests, once. Built for the build's speed.
+# tool PROGRAM CRATE VERSION: installs a tool of the tests, once. The options make the build fast.
 tool() {
   installed "$$1" "$$3" && return 0
   CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
@@ -132,7 +132,7 @@ tool() {
   step "install $$2 $$3" cargo install --locked --force --root '$(TOOLS)' --target-dir '$(TOOLS)/build' "$$2@$$3"
 }
 
-# The typos program comes ready-made as a Python package; without pip it is compiled.
+# The typos program is available as a Python package; without pip it is compiled.
 typos_tool() {
   installed typos "$$2" && return 0
   if python3 -m pip --version >/dev/null 2>&1 &&
@@ -141,7 +141,7 @@ typos_tool() {
   else tool typos "$$1" "$$2"; fi
 }
 
-# The tests of the Emacs package: on this system's Emacs, and on the one that most people have.
+# The tests of the Emacs package: on this system's Emacs, and on the most common version.
 emacs_tests() {
   if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi
   local version newer
@@ -162,11 +162,11 @@ emacs_tests() {
 # emacs_tests_on PROGRAM VERSION
 emacs_tests_on() {
   EDN_BRIDGE_PROGRAM='$(DEBUG)' step "the Emacs package on Emacs $$2" "$$1" -Q --batch -l emacs/test/run-tests.el
-  # Those that cannot run here say so: a test that is passed over silently holds nothing.
+  # A test that cannot run here reports that, because a silently skipped test proves nothing.
   [ -n '$(V)' ] || sed -n 's/^  SKIPPED  */-- LEFT OUT: /p' '$(LOGS)'/the-emacs-package-on-emacs-*"$${2//./-}".log >&2
 }
 
-# The release binary. Without the C++ tools it is built without the embedded model.
+# Builds the release binary; without the C++ tools, it leaves out the embedded model.
 build_release() {
   has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
   packages model
@@ -196,7 +196,7 @@ run:
 	packages emacs pip
 	build_release
 	if has_model_tools; then
-	  # Says how far it is, and why where it fails.
+	  # Shows its progress, and the reason for a failure.
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	fi
 	export EDN_BRIDGE_PROGRAM='$(RELEASE)'
@@ -236,7 +236,7 @@ test:
 	rm -rf '$(TOOLS)/build'
 	step 'dependencies' cargo deny --all-features check bans licenses sources
 	if timeout 60 cargo deny --all-features fetch db >'$(LOGS)/advisories-fetch.log' 2>&1; then
-	  # Said, and no failure: what was published since about a dependency is not the fault of this commit.
+	  # Reported but no failure: a new advisory about a dependency is not the fault of this commit.
 	  cargo deny --all-features check advisories >'$(LOGS)/advisories.log' 2>&1 ||
 	    { cat '$(LOGS)/advisories.log' >&2; say '-- KNOWN WEAKNESSES of dependencies: see above'; }
 	else
@@ -247,7 +247,7 @@ test:
 	emacs_tests
 	build_release
 	if has_model_tools; then
-	  # What only this build compiles is linted here, on what it has already built.
+	  # Lints the code that only this build compiles.
 	  step 'lints of the embedded model' cargo clippy --release --locked -- -D warnings
 	  '$(RELEASE)' models fetch >/dev/null || exit 1
 	  EDN_BRIDGE_RELEASE='$(RELEASE)' step 'the embedded model' \
@@ -304,8 +304,8 @@ bench-emacs:
 	has emacs || die 'Emacs was not found; install it (Debian: apt-get install emacs-nox)'
 	emacs -Q --batch -L emacs -l emacs/bench/edn-bridge-bench.el
 
-# Pictures of the Emacs package in use, from a real run. Debian's emacs-gtk cannot be installed beside
-# emacs-nox, and so it is unpacked into the target folder, with those of its libraries that are missing.
+# Takes pictures of the Emacs package from a real run. Debian's emacs-gtk and emacs-nox cannot both be installed, so
+# emacs-gtk is unpacked into the target folder, with its missing libraries.
 .PHONY: screenshots
 screenshots:
 	$(SHELL_FUNCTIONS)
@@ -318,7 +318,7 @@ screenshots:
 	fi
 	gtk='$(CARGO_TARGET_DIR)/emacs-gtk'
 	if [ ! -x "$$gtk/usr/bin/emacs-gtk" ]; then
-	  has apt-get && has dpkg || die 'this needs the packages of Debian'
+	  has apt-get && has dpkg || die 'this needs Debian packages'
 	  rm -rf "$$gtk" "$$gtk.debs"
 	  mkdir -p "$$gtk.debs"
 	  missing=$$(apt-get install -s --no-install-recommends emacs-gtk | awk '/^Inst/ { print $$2 }')
@@ -338,13 +338,13 @@ screenshots:
 	  --dump-file="$$(find "$$gtk/usr/libexec" -name emacs.pdmp)" \
 	  -Q -l emacs/test/screenshots.el emacs/screenshots
 
-# The files that are made from the protocol's catalogue; a test says when they are out of date.
+# Generates files from the protocol's catalogue; a test reports outdated ones.
 .PHONY: generate
 generate:
 	cargo run --quiet $(INNER) -- generate .
 
-# The lock files of the packages that stand beside the program and share its dependencies; a step of the tests
-# says when they are out of date.
+# Updates the lock files of the separate packages, which share dependencies with the program; a step of the tests
+# reports outdated ones.
 .PHONY: locks
 locks:
 	for package in fuzz benches/codec; do
@@ -357,18 +357,18 @@ crash:
 	EDN_BRIDGE_CRASH_KILLS=$${EDN_BRIDGE_CRASH_KILLS:-200} \
 	  cargo nextest run --locked $(INNER) -E 'binary(crash)' --no-capture
 
-# A hundred thousand bad lines beside a good connection.
+# Sends a hundred thousand bad lines next to a good connection.
 .PHONY: hostile
 hostile:
 	cargo bench --locked $(INNER) --bench hostile
 
-# Half an hour of mixed load, drawn to target/soak/soak.svg; SOAK_SECONDS says how long.
+# Runs half an hour of mixed load and draws target/soak/soak.svg; SOAK_SECONDS sets the time.
 .PHONY: soak
 soak:
 	EDN_BRIDGE_SOAK_SECONDS='$(or $(SOAK_SECONDS),1800)' EDN_BRIDGE_SOAK_DIR='$(CARGO_TARGET_DIR)/soak' \
 	  cargo bench --locked $(INNER) --bench soak
 
-# An hour of fuzzing, TARGET by TARGET; FUZZ_SECONDS for each, FUZZ_TARGETS names some.
+# Fuzzes one target after the other; FUZZ_SECONDS sets the time of each, FUZZ_TARGETS selects some.
 .PHONY: fuzz
 fuzz:
 	$(SHELL_FUNCTIONS)
@@ -376,13 +376,13 @@ fuzz:
 	for target in $(or $(FUZZ_TARGETS),endpoint read read_write_read differential serde stream split globs rules references query_keys); do
 	  say "== $$target"
 	  mkdir -p "fuzz/corpus/$$target"
-	  # The endpoint has threads, whose own storage looks like a leak in the moment in which they end.
+	  # The storage of the endpoint's threads looks like a leak at the moment in which they end.
 	  leaks=1; [ "$$target" != endpoint ] || leaks=0
 	  RUSTC_BOOTSTRAP=1 cargo fuzz run "$$target" "fuzz/corpus/$$target" grammar/corpus/accept grammar/corpus/reject \
 	    -- -max_total_time='$(or $(FUZZ_SECONDS),600)' -max_len=8192 -detect_leaks=$$leaks
 	done
 
-# Random and hostile Markdown in Emacs; FUZZ_SECONDS says how long, FUZZ_SEED repeats a run.
+# Shows random and hostile Markdown in Emacs; FUZZ_SECONDS sets the time, FUZZ_SEED repeats a run.
 .PHONY: fuzz-emacs
 fuzz-emacs:
 	$(SHELL_FUNCTIONS)
@@ -391,8 +391,8 @@ fuzz-emacs:
 	FUZZ_SECONDS='$(or $(FUZZ_SECONDS),600)' FUZZ_SEED='$(FUZZ_SEED)' \
 	  emacs -Q --batch -L emacs -L emacs/test -l edn-bridge-fuzz-tests -f edn-bridge-fuzz-tests-batch
 
-# Each set of features builds and is free of warnings, and the program builds with the oldest version of each
-# dependency that Cargo.toml allows.
+# Builds each set of features without warnings, and the program with the oldest version of each dependency that
+# Cargo.toml permits.
 .PHONY: features
 features:
 	$(SHELL_FUNCTIONS)
@@ -408,7 +408,7 @@ features:
 	  cargo update --manifest-path "$$copy/Cargo.toml" -Z direct-minimal-versions
 	step 'oldest versions: check' cargo check --locked --manifest-path "$$copy/Cargo.toml" $(INNER)
 
-# How many lines of each locked dependency's source hold unsafe code: what SECURITY.md groups.
+# Counts the lines with unsafe code in each locked dependency; SECURITY.md groups them.
 FEATURES ?= index
 .PHONY: unsafe
 unsafe:
@@ -422,12 +422,12 @@ unsafe:
 	    [ "$$lines" -eq 0 ] || printf '%6d  %s %s\n' "$$lines" "$$name" "$$version"
 	  done | sort -rn
 
-# The tables of ways around the permissions, and what comes of each.
+# Prints the tables of tricks against the permissions, with the result of each.
 .PHONY: tricks
 tricks:
 	cargo nextest run --locked --no-default-features -E 'binary(permission_tricks)' --no-capture
 
-# The Emacs package as a tar that package-install-file takes.
+# Packs the Emacs package as a tar file for package-install-file.
 .PHONY: package
 package:
 	$(SHELL_FUNCTIONS)
