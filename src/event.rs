@@ -1,7 +1,7 @@
-//! What happens in sessions, as one closed enum with named fields.
+//! Events of sessions, as one closed enum with named fields.
 //!
-//! The runtime makes events, wires lay them out. An event knows its topic, and with it its delivery class. It
-//! knows no wire's keys, no seq numbers and no bytes.
+//! The runtime makes events, and wires lay them out. An event knows its topic, and with it its delivery
+//! class. It knows no wire's keys, no seq numbers and no bytes.
 
 pub mod stage;
 
@@ -13,7 +13,7 @@ use crate::message::{Block, EntryId, Message, SessionId, StopReason, ThinkingLev
 use crate::value::{Map, Value};
 use stage::{Point, Stage};
 
-/// The request that caused something: which connection sent it, and its id there.
+/// The request that caused an event: its connection and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The connection.
@@ -22,53 +22,53 @@ pub struct Cause {
     pub request: Arc<str>,
 }
 
-/// Something that happened, with where it happened.
+/// An event, with its session, turn and cause.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// The session, where it concerns one.
+    /// The session, if it concerns one.
     pub session: Option<SessionId>,
     /// The session's count of journalled entries when it happened.
     pub offset: u64,
-    /// The turn, where it belongs to one.
+    /// The turn, if it belongs to one.
     pub turn: Option<TurnId>,
-    /// The journal entry that holds it, where one does.
+    /// Its journal entry, if it has one.
     pub entry: Option<EntryId>,
-    /// The request that caused it, where one did.
+    /// The request that caused it, if any.
     pub cause: Option<Cause>,
-    /// What happened.
+    /// Its content.
     pub body: Body,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// The session's state changed; the whole state.
+    /// The session's state changed. Contains the whole state.
     SessionUpdated(Arc<SessionFacts>),
-    /// What the footer shows of the session's state changed.
+    /// The footer's part of the session's state changed.
     FooterUpdated(Arc<SessionFacts>),
     /// A connection's focus moved to the session.
     SessionResumed {
-        /// The journal's path, where the session has been written.
+        /// The journal's path, once it exists.
         session_file: Option<Arc<str>>,
         /// Messages on the current branch.
         message_count: usize,
     },
     /// The newest part of a session's history.
     SessionRehydrated(Arc<Rehydration>),
-    /// The live sessions changed.
+    /// The list of live sessions changed.
     ContextUpdated {
         /// All of them.
         sessions: Arc<SessionList>,
-        /// The one that has the connection's focus; filled in for each connection.
+        /// The connection's focus; filled in for each connection.
         active: Option<SessionId>,
     },
     /// New text of the answer.
     AssistantDelta(Arc<str>),
     /// New text of the thinking.
     ThinkingDelta(Arc<str>),
-    /// A message of the model is complete, or failed.
+    /// A message of the model is complete or failed.
     AssistantMessage(Arc<Message>),
-    /// A message was put into the session, by whomever.
+    /// A message was put into the session, by any sender.
     UserMessage(Arc<UserMessage>),
     /// A turn ended, and the session is free.
     TurnEnded(Arc<TurnEnded>),
@@ -78,12 +78,12 @@ pub enum Body {
     ToolDelta {
         /// The call.
         tool_id: Arc<str>,
-        /// What is new.
+        /// The new text.
         arguments: Arc<str>,
     },
-    /// A tool call runs.
+    /// A tool call started to run.
     ToolExecuting(Arc<ToolCall>),
-    /// The end of a running tool's output so far.
+    /// The latest output of a running tool.
     ToolUpdate(Arc<ToolOutput>),
     /// A tool call ended.
     ToolResult(Arc<ToolOutput>),
@@ -93,37 +93,37 @@ pub enum Body {
     JobUpdated(Arc<JobFacts>),
     /// The outcome of a slash command.
     CommandResult(Arc<CommandOutcome>),
-    /// A command needs a choice, which the frontend offers in its own way.
+    /// A command needs a choice, which the frontend offers natively.
     ChoiceRequested(Arc<Choice>),
-    /// A typed question that the runtime waits for.
+    /// The runtime asks a typed question and waits for its answer.
     QuestionAsked(Arc<QuestionAsked>),
-    /// The same question, for connections that know only dialogs.
+    /// The same question, for connections that support only dialogs.
     DialogRequested(Arc<Dialog>),
     /// A question was answered or withdrawn.
     QuestionEnded(Arc<QuestionEnded>),
-    /// The widgets' content changed; all of them.
+    /// The widgets' content changed. Contains all of them.
     WidgetsUpdated(Arc<[Widget]>),
-    /// Which widgets there are changed; all of them.
+    /// The set of widgets changed. Contains all of them.
     WidgetSpecsUpdated(Arc<[WidgetSpec]>),
-    /// The status texts changed; all of them.
+    /// The status texts changed. Contains all of them.
     StatusUpdated(Arc<[StatusText]>),
-    /// Something to tell the person.
+    /// A message to the person.
     Notification(Arc<Notification>),
-    /// Something that a person may want to know about the bridge's own work.
+    /// A condition of the bridge itself that is worth reporting.
     Diagnostic(Arc<Diagnostic>),
-    /// Something failed that no request waits for.
+    /// Something failed outside a pending request.
     Error {
         /// The code.
         code: ErrorCode,
-        /// What happened and what to do.
+        /// The cause, and what to do about it.
         message: Arc<str>,
     },
 }
 
-/// A message that a turn answers.
+/// A message for a turn.
 #[derive(Debug, Clone)]
 pub struct UserMessage {
-    /// The message, as the journal has it.
+    /// The message, as in the journal.
     pub message: Arc<Message>,
     /// Its sender.
     pub from: Sender,
@@ -136,12 +136,12 @@ pub enum Sender {
     Client {
         /// The connection's number.
         connection: u64,
-        /// The name that the client gave in its handshake.
+        /// The client's name from its handshake.
         name: Option<Box<str>>,
     },
     /// A workflow of the same session, or the session that delegated to this one.
     Runtime,
-    /// A client of an earlier process, whose message waited.
+    /// A client of an earlier process, whose message was waiting.
     Earlier,
 }
 
@@ -159,24 +159,24 @@ impl Sender {
 /// The end of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnded {
-    /// How it ended.
+    /// Its outcome.
     pub outcome: TurnOutcome,
     /// The stop reason of its last message.
     pub stop: Option<StopReason>,
-    /// What failed, for a person.
+    /// The failure, for a person.
     pub error: Option<Arc<str>>,
-    /// The sum over its model calls; `None` for the run of a workflow, whose stages are turns of their own.
+    /// The sum over its model calls; `None` for a workflow's run, whose stages are separate turns.
     pub usage: Option<Usage>,
 }
 
-/// How a turn ended.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnOutcome {
     /// The model finished.
     Completed,
     /// A person ended it at once.
     Aborted,
-    /// A person ended it after the tool calls that ran.
+    /// A person ended it after the running tool calls.
     Interrupted,
     /// The model, the disk, a hook or the bridge failed.
     Failed,
@@ -199,9 +199,9 @@ impl TurnOutcome {
 pub struct StagePassed {
     /// The stage.
     pub stage: Stage,
-    /// The side of the stage.
+    /// The point of the stage.
     pub point: Point,
-    /// The hook that ran there, where the event is about one.
+    /// The hook that ran there, if the event is about one.
     pub hook: Option<HookOutcome>,
 }
 
@@ -210,9 +210,9 @@ pub struct StagePassed {
 pub struct HookOutcome {
     /// The hook's name.
     pub id: Arc<str>,
-    /// The outcome, in a word: `allow`, `deny`, `changed` and so on.
+    /// The outcome as one word: `allow`, `deny`, `changed` and so on.
     pub outcome: Arc<str>,
-    /// The reason that a guard gave.
+    /// The guard's reason.
     pub reason: Option<Arc<str>>,
     /// The tool call that it ran for, at `tool-call`.
     pub tool_id: Option<Arc<str>>,
@@ -221,7 +221,7 @@ pub struct HookOutcome {
 /// The outcome of a slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// What it is: `text`, `error`, or the name of what was done.
+    /// Its kind: `text`, `error`, or the name of the action.
     pub kind: &'static str,
     /// The outcome, for a person.
     pub message: String,
@@ -237,20 +237,20 @@ impl CommandOutcome {
     }
 }
 
-/// A choice that a frontend is asked to offer.
+/// A choice for a frontend to offer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// Its id, which the answer names.
+    /// Its id, for the answer.
     pub request: Arc<str>,
-    /// What is chosen.
+    /// Its kind.
     pub kind: ChoiceKind,
     /// The question, for a person.
     pub prompt: &'static str,
-    /// What there is to choose from, in order.
+    /// The items, in order.
     pub items: Vec<ChoiceItem>,
 }
 
-/// What is chosen.
+/// The kind of a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChoiceKind {
     /// A session of any project, to resume.
@@ -276,26 +276,26 @@ impl ChoiceKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// One thing to choose.
+/// An item of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoiceItem {
     /// Its id among the items.
     pub id: String,
-    /// What the person reads.
+    /// Its text for the person.
     pub label: String,
-    /// What choosing it means.
+    /// Its effect.
     pub pick: Pick,
     /// Further facts about a session or a message.
     pub about: About,
 }
 
-/// What choosing an item means.
+/// The effect of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
     /// Resumes the session of this journal.
@@ -308,25 +308,25 @@ pub enum Pick {
     Model {
         /// The provider's name.
         provider: String,
-        /// The model's id there.
+        /// The model's id at the provider.
         id: String,
     },
     /// Sets the thinking level.
     Thinking(ThinkingLevel),
 }
 
-/// Facts that a frontend may show beside an item.
+/// Facts that a frontend may show next to an item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
     /// When the session was opened, RFC 3339.
     pub created_at: Option<Arc<str>>,
-    /// The folder that the session works in.
+    /// The session's working folder.
     pub worktree: Option<Arc<str>>,
-    /// The place that a search found.
+    /// The text that a search found.
     pub excerpt: Option<String>,
-    /// Whether it is the session that asks, where it is a live one.
+    /// Whether it is the asking session, if it is live.
     pub is_active: Option<bool>,
-    /// Whether a turn runs in it, where it is a live one.
+    /// Whether a turn runs in it, if it is live.
     pub is_streaming: Option<bool>,
     /// Whether it is a message to fork at.
     pub is_fork_point: bool,
@@ -339,11 +339,11 @@ pub struct QuestionAsked {
     pub id: Arc<str>,
     /// Its kind, as the catalogue of interactions names it.
     pub kind: &'static str,
-    /// What threads its events and the audit together.
+    /// The id that links its events and its audit record.
     pub correlation: Arc<str>,
-    /// What is asked, in the shape of its kind.
+    /// Its content, in the shape of its kind.
     pub payload: Map<'static>,
-    /// The parent session and the subagent's name, where a subagent asks.
+    /// The parent session and the subagent's name, for a subagent's question.
     pub child_of: Option<(SessionId, Arc<str>)>,
 }
 
@@ -354,11 +354,11 @@ pub struct Dialog {
     pub id: Arc<str>,
     /// The dialog's shape.
     pub shape: DialogShape,
-    /// What is asked, in a line.
+    /// The question on one line.
     pub title: String,
-    /// What there is to read before answering.
+    /// Text to read before answering.
     pub message: Option<String>,
-    /// What a text field shows while it is empty.
+    /// The placeholder of an empty text field.
     pub placeholder: Option<String>,
 }
 
@@ -376,11 +376,11 @@ pub enum DialogShape {
 /// One of the options of a dialog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogOption {
-    /// What the answer names.
+    /// The value for the answer.
     pub value: String,
-    /// What the person reads.
+    /// Its text for the person.
     pub label: Value<'static>,
-    /// What it means, where that is said.
+    /// Its meaning, if given.
     pub description: Option<Value<'static>>,
 }
 
@@ -389,17 +389,17 @@ pub struct DialogOption {
 pub struct QuestionEnded {
     /// The question's id.
     pub id: Arc<str>,
-    /// What threads its events and the audit together.
+    /// The id that links its events and its audit record.
     pub correlation: Arc<str>,
-    /// Whether it was answered; else it was cancelled or withdrawn.
+    /// Whether it was answered; otherwise it was cancelled or withdrawn.
     pub accepted: bool,
     /// Who ended it.
     pub by: Arc<str>,
-    /// The answer, where it is no secret.
+    /// The answer, unless it is a secret.
     pub value: Option<Map<'static>>,
 }
 
-/// What a widget shows.
+/// The content of a widget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widget {
     /// Its id and place.
@@ -408,14 +408,14 @@ pub struct Widget {
     pub lines: Vec<String>,
 }
 
-/// A widget that there is.
+/// The definition of a widget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WidgetSpec {
-    /// Who shows it.
+    /// Its source.
     pub extension: &'static str,
     /// Its id.
     pub id: &'static str,
-    /// Where it stands: `left` or `bottom`.
+    /// Its place: `left` or `bottom`.
     pub placement: &'static str,
     /// Its title.
     pub title: &'static str,
@@ -424,31 +424,31 @@ pub struct WidgetSpec {
 /// A status text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusText {
-    /// Who shows it.
+    /// Its source.
     pub extension: &'static str,
     /// The text.
     pub text: String,
 }
 
-/// Something to tell the person.
+/// A message to the person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// Its id.
     pub id: String,
-    /// How important it is.
+    /// Its level.
     pub level: Level,
     /// The text.
     pub message: String,
-    /// Who tells it, where that is not the session itself.
+    /// Its source, if that is not the session itself.
     pub extension: Option<&'static str>,
 }
 
-/// How important a notification is.
+/// The level of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Something may have to be done.
+    /// The person may have to act.
     Warning,
 }
 
@@ -462,35 +462,35 @@ impl Level {
     }
 }
 
-/// Something that a person may want to know about the bridge's own work.
+/// A condition of the bridge itself that is worth reporting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Diagnostic {
     /// A session's journal was damaged and was repaired.
     Repaired {
-        /// What was wrong and what was done.
+        /// The fault and its repair.
         message: String,
     },
     /// A hook failed.
     HookFailed {
         /// The hook's name.
         hook: Arc<str>,
-        /// What it does: `guard`, `transform` or `observer`.
+        /// Its kind: `guard`, `transform` or `observer`.
         kind: &'static str,
-        /// Where it stands.
+        /// Its stage.
         stage: Stage,
-        /// On which side of the stage.
+        /// Its point.
         point: Point,
-        /// What was wrong and what follows.
+        /// The failure and its consequence.
         message: String,
     },
-    /// Events were left out for a connection that was slow.
+    /// Events were skipped for a slow connection.
     Behind {
-        /// How many.
+        /// The number of skipped events.
         missed: u64,
     },
-    /// Events were merged and replaced for a connection that was slow.
+    /// Events were merged and replaced for a slow connection.
     Coalesced {
-        /// Pieces of text that were joined to the one before.
+        /// Deltas that were merged into the one before.
         joined: u64,
         /// Snapshots that a newer one replaced.
         replaced: u64,
@@ -537,13 +537,13 @@ pub struct Rehydration {
 /// A tool call of the history.
 #[derive(Debug, Clone)]
 pub struct PastCall {
-    /// The call; without arguments where it stands on an older page.
+    /// The call; without arguments if it is on an older page.
     pub call: ToolCall,
-    /// The message with its result, where it has one.
+    /// The message with its result, if there is one.
     pub result: Option<Arc<Message>>,
 }
 
-/// A tool call, as events show it.
+/// A tool call, for events.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     /// The call's id.

@@ -1,7 +1,7 @@
-//! What goes with a user's message: the files that it refers to, and what the editor shows.
+//! The context of a user's message: attached files, and what the editor shows.
 //!
-//! It is written down before the message, as an entry of its own: what the model was shown stays known,
-//! whatever becomes of the files, and the message stays what the person wrote.
+//! The context is a separate entry before the message. The model's input thus stays known, whatever happens
+//! to the files, and the message stays verbatim. Does not know models.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -21,14 +21,14 @@ use crate::store::EntryBody;
 use crate::tool::permission::{self, Access, Verdict};
 use crate::tool::walk::Barred;
 
-/// The entries of a user's message, and what could not be attached, for the person.
+/// The entries of a user's message, and the failed attachments, for the person.
 pub(super) struct Gathered {
     pub bodies: Vec<EntryBody>,
     pub failures: Vec<Arc<str>>,
 }
 
 impl Shared {
-    /// Where the context of a session's folder stands.
+    /// The places of context for a session's folder.
     pub(super) fn places(&self, cwd: &str) -> Places {
         let files = self.files_of(cwd);
         let trusted = files.is_trusted();
@@ -37,20 +37,20 @@ impl Shared {
 }
 
 impl Live {
-    /// Takes in what the editor shows, in place of what it showed before.
+    /// Stores what the editor shows, in place of the previous value.
     pub(super) fn show_editor(&mut self, editor: Editor, reply: Reply<()>) {
         self.set_editor(editor);
         reply.ok(());
     }
 
-    /// Notes the prompt templates that were found; tells frontends when they have changed.
+    /// Records the prompt templates; notifies frontends if they have changed.
     pub(super) fn found(&mut self, project: &Project) {
         self.look_at_branch();
         self.set_templates(project.templates.values().map(described).collect());
     }
 
-    /// The entries of a message: the configuration that it is the first under, what goes with it, where there
-    /// is something, and the message.
+    /// The entries of a message: the configuration if it is new, the context if there is any, and the
+    /// message.
     pub(super) async fn gather(&mut self, content: Vec<Block>, turn: &TurnId) -> Gathered {
         let texts = content.iter().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_ref()),
@@ -82,7 +82,7 @@ impl Live {
                     }
                 }
             };
-            // A token is about four bytes: as many bytes as the window has tokens are a quarter of it.
+            // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
             let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
             let editor = editor.map(|mut editor| {
                 let sent = editor.to_value();
@@ -110,7 +110,7 @@ impl Live {
         Gathered { bodies: self.with_adopted(bodies), failures: reference::failures(&attachments) }
     }
 
-    /// Tells the person what could not be attached.
+    /// Reports the failed attachments to the person.
     pub(super) fn tell_failures(&self, mut failures: Vec<Arc<str>>, cause: Option<&Cause>) {
         let distrust = self.handle.manifest().distrust.lock().unwrap_or_else(PoisonError::into_inner).take();
         failures.extend(distrust.map(Arc::from));
@@ -126,7 +126,7 @@ impl Live {
     }
 }
 
-/// A template as frontends see it.
+/// A template, for frontends.
 fn described(template: &crate::context::template::Template) -> TemplateFacts {
     TemplateFacts {
         name: template.name.clone(),
@@ -138,7 +138,7 @@ fn described(template: &crate::context::template::Template) -> TemplateFacts {
     }
 }
 
-/// What is wrong with the params of `context_update`.
+/// The error for invalid params of `context_update`.
 pub(super) fn wrong(error: crate::context::editor::Wrong) -> ApiError {
     ApiError::invalid_param(error.key, error.expected)
 }

@@ -1,8 +1,9 @@
-//! What the configuration says for sessions, as one revision: rules, hooks, workflows, models and the
-//! servers that answer for them, where commands may write.
+//! One revision of the configuration for sessions: rules, hooks, workflows, models, their servers, and
+//! writable folders.
 //!
-//! A session works with one revision until it is at a boundary between two stages, and then takes the
-//! newest: no stage, and no group of calls, begins under one configuration and ends under another.
+//! A session keeps one revision until a boundary between two stages, and then switches to the newest: no
+//! stage, and no group of calls, starts under one configuration and ends under another. Does not read files
+//! itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -27,49 +28,49 @@ use crate::tool::permission::Rule;
 use crate::value::{Map, Value};
 use crate::workflow::{self, Workflow};
 
-/// The type of the entry that says which revision a session goes on with.
+/// The type of the entry with a session's new revision.
 const MANIFEST: &str = "manifest";
 
 /// One reading of the configuration.
 #[derive(Default)]
 pub struct Manifest {
-    /// 1 for the reading at the start of the process, then counted.
+    /// 1 for the reading at the start of the process, then counted up.
     pub revision: u64,
     /// When it was read, RFC 3339 in UTC.
     pub read_at: Arc<str>,
-    /// The values for new sessions, and where commands may write beside the workspace.
+    /// The values for new sessions, and the writable folders in addition to the workspace.
     pub settings: Settings,
-    /// The models that are known.
+    /// The known models.
     pub models: Models,
-    /// Who answers for them.
+    /// Their providers.
     pub providers: Providers,
     /// Variables that hold keys, which commands do not inherit.
     pub hidden: Arc<[String]>,
-    /// What tools may do without asking, and what never.
+    /// The permission rules.
     pub rules: Vec<Rule>,
-    /// The hooks, in their order.
+    /// The hooks, in order.
     pub hooks: Hooks,
-    /// The workflows by their names; of one that cannot be used, why not.
+    /// The workflows by name; an unusable one has its error.
     pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
-    /// Why the project is not trusted though it was, until a person has been told.
+    /// Why the project is no longer trusted, until a person was told.
     pub distrust: Mutex<Option<String>>,
 }
 
-/// The workflows that the program brings.
+/// The built-in workflows.
 const BUNDLED: [(&str, &str); 2] = [
     ("review-diff", include_str!("../../examples/workflows/review-diff.edn")),
     ("fix-test", include_str!("../../examples/workflows/fix-test.edn")),
 ];
 
-/// The workflows of the program, of the user and, where it is trusted, of the project; a later one takes the
-/// place of an earlier one of its name.
+/// The workflows of the program, of the user and, if it is trusted, of the project. A later one replaces an
+/// earlier one of the same name.
 fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Arc<Workflow>, String>> {
     let mut workflows = BTreeMap::new();
     for (name, text) in BUNDLED {
         let read = workflow::read(name, text.as_bytes()).map(Arc::new);
         workflows.insert(name.to_owned(), read.map_err(|error| format!("{name}.edn:{error}")));
     }
-    // One more than is taken, so that what is too long is told.
+    // One byte more than permitted, to detect a file that is too long.
     let most = u64::try_from(WORKFLOW_BYTES.saturating_add(1)).unwrap_or(u64::MAX);
     let known = &settings.files;
     let project = known.project.as_deref().filter(|_| layers.sealed.is_some());
@@ -87,7 +88,7 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
             let text = text.map_err(|error| format!("{}: {error}", path.display()));
             let text = text.and_then(|text| {
                 match (&layers.sealed, project.and_then(Path::parent) == Some(folder)) {
-                    // What is read is what was trusted.
+                    // Reads the trusted content.
                     (Some(sealed), true)
                         if !sealed.holds(
                             &Path::new(".edn-bridge/workflows").join(format!("{name}.edn")),
@@ -110,11 +111,10 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
 }
 
 impl Manifest {
-    /// The reading of that number, made at that time, with what of its models and servers cannot be used, for a
-    /// person.
+    /// The revision with that number and time, and the unusable models and servers, for a person.
     ///
     /// # Errors
-    /// What is wrong with it, for a person.
+    /// The error in it, for a person.
     pub fn new(
         revision: u64,
         read_at: Timestamp,
@@ -152,7 +152,7 @@ impl Manifest {
         Ok((manifest, problems))
     }
 
-    /// What it holds, in a line.
+    /// Its content on one line.
     pub fn summary(&self) -> String {
         let counted = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
@@ -180,7 +180,7 @@ impl Manifest {
         summary
     }
 
-    /// Fills in what is known of a model.
+    /// Fills in the facts about a model.
     pub fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
         let model = self.models.describe(&provider, &id);
         facts.context_window = model.context_window;
@@ -190,7 +190,7 @@ impl Manifest {
         facts.model_id = id;
     }
 
-    /// The entry of a session that goes on with it.
+    /// The entry of a session that switches to it.
     fn entry(&self, project: &Project) -> EntryBody {
         let mut data = Map::new();
         data.put("revision", crate::message::count(self.revision));
@@ -208,7 +208,7 @@ impl Manifest {
 }
 
 impl Shared {
-    /// The files of a session's folder, which is a project of its own.
+    /// The files of a session's folder, as a separate project.
     pub(super) fn files_of(&self, cwd: &str) -> Files {
         let cwd = Path::new(cwd);
         if cwd == self.settings.cwd {
@@ -218,8 +218,8 @@ impl Shared {
         }
     }
 
-    /// The newest configuration for sessions of a folder: that of the process, or where the folder is another,
-    /// the user's with what that folder says. Rules, modes and hooks of a project hold in it alone.
+    /// The newest configuration for sessions of a folder: that of the process, or for another folder the
+    /// user's with that folder's own. A project's rules, modes and hooks apply only in the project.
     pub(super) fn manifest_for(&self, cwd: &str) -> Arc<Manifest> {
         let newest = self.manifest.load_full();
         if Path::new(cwd) == self.settings.cwd {
@@ -238,7 +238,7 @@ impl Shared {
             Manifest::new(newest.revision, self.clock.now(), settings, &layers, providers)
         };
         let read = read(self.files_of(cwd), Mode::Yolo).or_else(|wrong| {
-            // A guard of the project that is not understood guards nothing: whoever sits there is asked instead.
+            // An invalid guard of the project guards nothing, so a person is asked instead.
             tracing::warn!("{cwd}: the project's configuration is passed over: {wrong}");
             read(Files { project: None, ..self.settings.files.clone() }, Mode::Ask)
         });
@@ -251,17 +251,16 @@ impl Shared {
         manifest
     }
 
-    /// Reads the configuration again, and what the sessions' folders have for the model; reads the disk. Idle
-    /// sessions go on with it at once, others at their next boundary.
-    /// Returned with what of its models and servers cannot be used.
+    /// Reloads the configuration and the context of the sessions' folders from disk. Idle sessions switch to
+    /// it at once, others at their next boundary. Also returns the unusable models and servers.
     ///
     /// # Errors
-    /// What is wrong with it; nothing has changed then.
+    /// The error in it; nothing has changed then.
     pub(super) fn reload(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let before = self.manifest.load_full();
         let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
-        // Rules and guards of a project that is trusted are not lost to a slip of the pen.
+        // A typing error must not remove the rules and guards of a trusted project.
         if let Some(wrong) = layers.broken.first() {
             return Err(ApiError::failed(wrong.clone()));
         }
@@ -272,14 +271,14 @@ impl Shared {
         let (manifest, problems) = Manifest::new(revision, self.clock.now(), settings, &layers, providers)
             .map_err(ApiError::failed)?;
         let manifest = Arc::new(manifest);
-        // What the person chose in the program stands, unless the files say something new.
+        // The person's choice in the program stays, unless the files contain a new value.
         if usual != (before.settings.provider.clone(), before.settings.model.clone()) {
             self.usual_model.store(Arc::new(usual));
         }
         self.board.set_orphan_grace(manifest.settings.orphan_grace);
         self.manifest.store(manifest.clone());
         let live = self.live();
-        // Each folder once, however many sessions work in it.
+        // Each folder once, however many sessions it has.
         let folders: HashSet<Arc<str>> =
             live.iter().map(|handle| handle.snapshot().facts.cwd.clone()).collect();
         for cwd in &folders {
@@ -293,14 +292,14 @@ impl Shared {
 }
 
 impl Live {
-    /// Goes on with the newest configuration, unless a turn runs, which does it itself.
+    /// Switches to the newest configuration, unless a turn runs, which does that itself.
     pub(super) async fn adopt_between_turns(&mut self) {
         if !self.is_running() && self.handle.kin.is_none() {
             self.adopt().await;
         }
     }
 
-    /// Goes on with the newest configuration from here, and with what the folder has for the model now.
+    /// Switches to the newest configuration, and to the folder's current context.
     pub(super) async fn adopt(&mut self) {
         if self.shared.manifest.load().revision == self.handle.manifest().revision {
             return;

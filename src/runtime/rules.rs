@@ -1,5 +1,5 @@
-//! The rules that hold for every session: those of the configuration, then those that the person chose to
-//! keep when asked.
+//! The permission rules of every session: those of the configuration, then those that the person kept from
+//! answers. Does not judge calls.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -20,15 +20,15 @@ use crate::tool::glob;
 use crate::tool::permission::{self, Decision, Ground, Rule};
 use crate::value::{Map, Value};
 
-/// The form of a kept rule. Those of a form before it are looked at again.
+/// The format of a kept rule. Rules of an older format are checked again.
 const FORM: i64 = 2;
 
-/// The file of kept rules: a line for each, with the workspace that it holds in.
+/// The file of kept rules: one line per rule, with its workspace.
 fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("rules.edn")
 }
 
-/// The rules at the start of a process. One that is not understood is reported and left out.
+/// The rules at the start of a process. An invalid rule is reported and skipped.
 pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
     let mut rules = Vec::new();
     for value in &layers.rules {
@@ -48,7 +48,7 @@ pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
         if rule.decision != Decision::Allow {
             continue;
         }
-        // Earlier versions suggested rules that allow other programs as well.
+        // Earlier versions suggested rules that also allow other programs.
         if value.get("form").and_then(Value::as_i64) == Some(FORM) || permission::is_narrow(&rule, &here) {
             rules.push(rule);
         } else {
@@ -62,7 +62,7 @@ pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
 }
 
 impl Shared {
-    /// Where a session works, as calls are judged: with what is the program's own, and no project's.
+    /// The workspace of a session for judging its calls, with the program's own files.
     pub(super) fn ground(&self, workspace: &Path) -> Ground {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let files = &self.settings.files;
@@ -76,8 +76,8 @@ impl Shared {
         }
     }
 
-    /// The rules for a session's calls, in order: the configuration's, those that the person made by
-    /// answers, and that the files of the user's own skills may be read.
+    /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
+    /// read the files of the user's own skills.
     pub(super) fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
         let mut rules = configured.to_vec();
         rules.extend_from_slice(&session.rules.lock().unwrap_or_else(PoisonError::into_inner));
@@ -93,10 +93,10 @@ impl Shared {
         rules
     }
 
-    /// Trusts the configuration of a session's folder as it is now, or no longer; it holds, or not, from the next stage on.
+    /// Trusts the current configuration of a session's folder, or stops trusting it, from the next stage on.
     ///
     /// # Errors
-    /// When the choice cannot be written down, or the project's file cannot be read.
+    /// If the choice cannot be stored, or the project's file cannot be read.
     pub(super) fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
         let failed = |error: ConfigError| ApiError::failed(error.to_string());
         let files = self.files_of(cwd);
@@ -105,14 +105,14 @@ impl Shared {
         self.reload().map(drop)
     }
 
-    /// Keeps a model for new sessions: of this process from now on, and of later ones.
+    /// Keeps a model for new sessions of this process and later ones.
     ///
     /// # Errors
-    /// When it cannot be written down; nothing has changed then.
+    /// If it cannot be stored; nothing has changed then.
     pub(super) fn choose(&self, reach: Reach, provider: &str, model: &str) -> Result<(), ApiError> {
         let kept = self.settings.files.choose_model(reach == Reach::Project, provider, model);
         kept.map_err(|error| ApiError::failed(error.to_string()))?;
-        // As a later process would read it: a project's choice comes before the user's.
+        // As a later process would read it: a project's choice has priority over the user's.
         let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
         let usual = match (layers.provider, layers.model) {
             (Some(provider), Some(model)) => (provider.into(), model.into()),

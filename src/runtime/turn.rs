@@ -1,9 +1,9 @@
-//! A turn: from the user's message, which is on disk, to the rendered answer.
+//! A turn: from the user's journalled message to the rendered answer.
 //!
-//! Runs as a task of its own beside its session: what it streams goes straight to the connections,
-//! what it concludes is written by the session. It passes the stages of the execution model in order and
-//! goes round while the model asks for tools. However it ends, the last thing that it says is a message
-//! of the journal and its event, or, where it ended well, the stage `render`.
+//! Runs as a separate task next to its session. It streams directly to the connections; the session writes
+//! its results. It passes the stages of the execution model in order and repeats them while the model calls
+//! tools. Its last output is always a journalled message with its event or, after success, the stage
+//! `render`. Does not know the wire.
 
 mod answer;
 mod request;
@@ -31,7 +31,7 @@ use crate::runtime::{Shared, conversation, retry};
 use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
 
-/// A turn that is about to run.
+/// A turn that is ready to run.
 pub struct Turn {
     pub(super) shared: Arc<Shared>,
     pub(super) session: Handle,
@@ -39,22 +39,22 @@ pub struct Turn {
     pub(super) cause: Option<Cause>,
     pub(super) stop: CancellationToken,
     pub(super) control: Arc<Control>,
-    /// The stage of a workflow that it acts for.
+    /// The workflow stage for which it runs.
     pub(super) execution: Option<Arc<Execution>>,
 }
 
-/// How a running turn is steered from its session.
+/// The session's controls of a running turn.
 #[derive(Default)]
 pub struct Control {
-    /// The turn ends after the tool calls that run.
+    /// Ends the turn after the running tool calls.
     pub interrupt: CancellationToken,
-    /// The turn no longer waits to try again.
+    /// Ends the wait for a retry.
     pub give_up: CancellationToken,
-    /// Tool calls that run now.
+    /// The number of running tool calls.
     pub running_tools: AtomicUsize,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The model finished.
@@ -63,7 +63,7 @@ pub enum End {
     Stopped,
 }
 
-/// What comes after a round.
+/// The step after a round.
 enum Next {
     Round,
     End(End),
@@ -77,7 +77,7 @@ impl Turn {
         let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&turn, end).await })).await;
     }
 
-    /// Runs the turn, but does not give the session free.
+    /// Runs the turn without freeing the session.
     pub(super) async fn rounds(&self) -> End {
         if let Err(answer) = self.receive().await {
             return self.finish(answer).await;
@@ -89,20 +89,20 @@ impl Turn {
             if let Next::End(end) = self.round(&mut state).await {
                 return end;
             }
-            // A call that is tried again is the same call.
+            // A retried call is the same call.
             if state.attempt == 0 {
                 made = made.saturating_add(1);
             }
         }
         if let Some(execution) = &self.execution {
-            // Its time is up, and that is an end like any other.
+            // Reaching the cap is a normal end.
             execution.hit_cap();
             return self.finish(Answer::ended(StopReason::EndTurn)).await;
         }
         self.finish(Answer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended."))).await
     }
 
-    /// Takes the user's message, which is on disk already, the way that hooks want it.
+    /// Applies the hooks to the user's message, which is already on disk.
     async fn receive(&self) -> Result<(), Answer> {
         let snapshot = self.session.snapshot();
         let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.id);
@@ -120,7 +120,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Looks again for what the folder tells the model: a turn sees it as it is when the turn begins.
+    /// Searches the folder again: a turn uses the context at its start.
     async fn look_around(&self) {
         let (shared, session) = (self.shared.clone(), self.session.clone());
         let looked = tokio::task::spawn_blocking(move || {
@@ -131,7 +131,7 @@ impl Turn {
         }
     }
 
-    /// One model call and what it asks for.
+    /// One model call and its tool calls.
     async fn round(&self, state: &mut Rounds) -> Next {
         if let Some(reason) = self.ended() {
             return Next::End(self.finish(Answer::ended(reason)).await);
@@ -144,7 +144,7 @@ impl Turn {
             return Next::End(self.finish(Answer::failed(error)).await);
         }
         if self.is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
-            // Without room the call itself will say so; a failed summary is not the end.
+            // If the window is too full, the call itself reports it; a failed summary is not the end.
             let _ = compaction::compact(&self.session, &self.stop, Why::NoRoom).await;
         }
         let (provider, mut request) = match self.request() {
@@ -190,7 +190,7 @@ impl Turn {
             self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         }
         if !broken && self.has_steering().await {
-            // The user said more while the model answered: it goes on with that.
+            // The user sent more during the answer: the turn continues with that.
             return match self.say(answer).await {
                 Ok(()) => Next::Round,
                 Err(error) => Next::End(self.finish(Answer::failed(error)).await),
@@ -208,7 +208,7 @@ impl Turn {
             return Next::End(self.finish(Answer::failed(error)).await);
         }
         self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
-        // Hooks at tool calls stand before and after each of them; this is the boundary of all.
+        // Hooks at tool calls run before and after each call; this is the boundary of all of them.
         self.adopt_configuration().await;
         self.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
         let ended = call::run(self, calls).await;
@@ -229,7 +229,7 @@ impl Turn {
         Next::Round
     }
 
-    /// What can be done about a failed model call: wait and try again, or make room. `None` where nothing.
+    /// Handles a failed model call: waits and retries, or compacts. `None` if neither helps.
     async fn recover(&self, failure: &ProviderError, answer: &Answer, state: &mut Rounds) -> Option<Next> {
         if !answer.is_empty() {
             return None;
@@ -265,12 +265,12 @@ impl Turn {
         }
     }
 
-    /// How a turn ends that a guard blocked, unless it was ended meanwhile.
+    /// The end of a turn that a guard blocked, unless it was ended meanwhile.
     fn blocked(&self, denied: &Denied) -> Answer {
         self.ended().map_or_else(|| Answer::failed(denied.to_string()), Answer::ended)
     }
 
-    /// Why the turn must not go on, if it must not.
+    /// Why the turn must end, if it must.
     fn ended(&self) -> Option<StopReason> {
         if self.stop.is_cancelled() {
             return Some(StopReason::Aborted);
@@ -283,7 +283,7 @@ impl Turn {
         asked.unwrap_or(false)
     }
 
-    /// Puts what the user said meanwhile into the conversation.
+    /// Puts the user's steering messages into the conversation.
     async fn deliver_steering(&self) -> Result<(), String> {
         let turn = self.id.clone();
         let delivered =
@@ -316,7 +316,7 @@ impl Turn {
                     }
                 }
                 Err(denied) => {
-                    // What was not to be shown is not kept either.
+                    // Text that must not be shown is not stored either.
                     well = false;
                     answer = Answer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
                 }
@@ -341,7 +341,7 @@ impl Turn {
                 }
             }
             Err(error) => {
-                // The answer is not on disk, and says so; what was streamed stays readable.
+                // The answer is not on disk and reports that; the streamed text stays readable.
                 message.stop_reason = Some(StopReason::Error);
                 message.error_message = Some(format!("The answer could not be saved: {error}").into());
                 self.publish(Body::AssistantMessage(Arc::new(message))).await;
@@ -397,28 +397,27 @@ impl Turn {
         }
     }
 
-    /// The configuration that the turn works with.
+    /// The configuration of the turn.
     pub(super) fn manifest(&self) -> Arc<Manifest> {
         self.session.manifest()
     }
 
-    /// Goes on with the newest configuration, if it was read again: at a boundary, where no stage is under
-    /// way.
+    /// Switches to the newest configuration, if there is one: at a boundary, where no stage runs.
     pub(super) async fn adopt_configuration(&self) {
-        // A child works with what its parent had when it began.
+        // A child keeps the configuration of its parent at its start.
         let own = self.session.kin.is_none();
         if own && self.shared.manifest.load().revision != self.manifest().revision {
             let _ = self.session.ask(|live| Box::pin(live.adopt())).await;
         }
     }
 
-    /// Shows something of the turn to everyone, at the pace of the slowest.
+    /// Sends an event of the turn to everyone, at the pace of the slowest.
     pub(super) async fn publish(&self, body: Body) {
         self.deliver(self.event(body)).await;
     }
 
-    /// Hands an event to everyone and waits for who is slow, but no longer than the turn lives: an abort
-    /// does not wait for a client that no longer reads.
+    /// Sends an event to everyone and waits for slow clients, but no longer than the turn lives: an abort
+    /// does not wait for a stalled client.
     pub(super) async fn deliver(&self, event: Event) {
         let full = self.session.show(&self.shared.hub, event);
         if full.is_empty() {
@@ -443,9 +442,9 @@ impl Turn {
     }
 }
 
-/// What is known from one round to the next.
+/// The state that is kept between rounds.
 struct Rounds {
-    /// Failed tries of the model call that is under way.
+    /// Failed tries of the current model call.
     attempt: u32,
     /// Whether the conversation was compacted for it.
     compacted: bool,

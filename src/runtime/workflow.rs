@@ -1,9 +1,9 @@
-//! A workflow that runs: its stages one after the other, each a turn; its groups side by side.
+//! Runs a workflow: its stages in sequence, each as a turn; its groups in parallel.
 //!
-//! A run holds its session from beginning to end. A stage goes through its phases: setup, init, check-gate,
-//! act, assert, exit, next; an act is a turn with the stage's tools. Siblings of a group work in child
-//! sessions, and one that fails ends the group. What happened is in the session's journal, so that a run
-//! that a crash cut off is known; nothing of it is done again unless the person asks for it.
+//! A run owns its session from start to end. A stage passes its phases: setup, init, check-gate, act, assert,
+//! exit, next; an act is a turn with the stage's tools. The siblings of a group work in child sessions, and
+//! one failure ends the group. The session's journal records the run, so that an interrupted run is known;
+//! nothing is repeated until the person asks for it. Does not know the wire.
 
 mod progress;
 mod record;
@@ -44,11 +44,11 @@ pub(super) struct Run {
     pub(super) cause: Option<Cause>,
     pub(super) stop: CancellationToken,
     pub(super) control: Arc<Control>,
-    /// Where it begins, and what earlier stages found, for one that goes on.
+    /// The first stage and earlier results, for a resumed run.
     pub(super) from: Option<Begun>,
 }
 
-/// How a stage ended.
+/// The end of a stage.
 #[derive(Debug, Clone, PartialEq)]
 struct Ended {
     outcome: Arc<str>,
@@ -136,7 +136,7 @@ impl Run {
         let _ = over.await;
     }
 
-    /// Runs a stage through its phases, in the run's own session or in one of its children.
+    /// Runs a stage through its phases, in the run's own session or in a child.
     async fn stage(
         &self,
         stage: &Arc<Stage>,
@@ -221,7 +221,7 @@ impl Run {
         Ok(Ok(()))
     }
 
-    /// The stage's turn: what the model said last, and why it failed, if it did.
+    /// The stage's turn: returns the model's last text, or the failure.
     async fn act(
         &self,
         run: &Arc<Execution>,
@@ -278,7 +278,7 @@ impl Run {
         Ok((text, failed))
     }
 
-    /// Runs stages side by side in children of their own; the first that fails ends the others.
+    /// Runs stages in parallel, each in a child; the first failure ends the others.
     async fn group(
         &self,
         siblings: &[Arc<Stage>],
@@ -346,7 +346,7 @@ impl Run {
         }
     }
 
-    /// One stage of a group, in a session of its own.
+    /// One stage of a group, in a separate session.
     async fn sibling<'s>(
         &self,
         stage: &'s Arc<Stage>,
@@ -371,7 +371,7 @@ impl Run {
         (stage, ended)
     }
 
-    /// What a check that holds wrote, or why it does not hold.
+    /// The output of a passing check, or the reason for a failure.
     async fn holds(
         &self,
         stage: &Stage,
@@ -382,7 +382,7 @@ impl Run {
     ) -> Result<Result<String, String>, Stopped> {
         match check {
             Check::Command { command, timeout } => {
-                // What the workflow was given is `$1`, as it was written.
+                // `$1` holds the workflow's arguments verbatim.
                 let words =
                     ["bash", "-c", command.as_str(), "workflow", self.arguments.as_str()].map(str::to_owned);
                 let cwd = PathBuf::from(&*self.session.snapshot().facts.cwd);
@@ -420,7 +420,7 @@ impl Run {
         }
     }
 
-    /// Asks the person whether to go on.
+    /// Asks the person whether to continue.
     async fn confirm(
         &self,
         prompt: &str,
@@ -486,7 +486,7 @@ impl Run {
         facts
     }
 
-    /// A body with its places filled in.
+    /// A body with its placeholders filled in.
     fn fill(&self, body: &str, results: &[(String, Value<'static>)], gate: &str) -> String {
         workflow::render(body, |place| match place {
             "args" => self.arguments.clone(),
@@ -518,7 +518,7 @@ impl Run {
     }
 }
 
-/// The beginning of what a gate wrote, with a note where it is not all.
+/// The start of a gate's output, with a note if it is truncated.
 fn beginning(wrote: &str) -> String {
     let end = (0..=wrote.len().min(STAGE_GATE_BYTES)).rev().find(|end| wrote.is_char_boundary(*end));
     let shown = wrote.get(..end.unwrap_or(0)).unwrap_or_default();

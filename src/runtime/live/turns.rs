@@ -1,5 +1,5 @@
-//! What holds a session, and for how long: prompts, what waits behind them, turns, workflows, compactions, and
-//! how each is ended.
+//! The activities of a session (prompts and queued messages, turns, workflows, compactions), and how each
+//! ends. Does not know the wire.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
 
 impl Live {
-    /// Starts a turn with the user's message. The answer comes when the message is on disk.
+    /// Starts a turn with the user's message. Replies once the message is on disk.
     pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         let Some(reply) = self.first_time(&prompt, reply) else { return };
         if self.is_ending() {
@@ -41,7 +41,7 @@ impl Live {
             Err(error) => return reply.fail(error),
         };
         self.remember(key, Some(turn.clone()));
-        // Who has the answer sees the session at work.
+        // A client with the answer sees the session as busy.
         self.facts.phase = Phase::Streaming;
         self.publish();
         reply.ok(Prompted { turn: Some(turn.clone()) });
@@ -50,8 +50,8 @@ impl Live {
         self.begin_turn(turn, Some(call.cause()), None);
     }
 
-    /// Adds a message to the running turn, or queues it for after; without a turn, starts one with what
-    /// waits longest.
+    /// Adds a message to the running turn, or queues it until its end; without a turn, starts one with the
+    /// oldest waiting message.
     pub async fn enqueue(&mut self, call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted>) {
         // A turn that is about to end makes no further model call.
         let until = if self.is_ending() { Until::TurnEnd } else { until };
@@ -87,7 +87,7 @@ impl Live {
         }
     }
 
-    /// The reply, unless the same key was answered before: then it is answered in the same way.
+    /// The reply, unless the same key was answered before: that answer is then repeated.
     pub(in crate::runtime) fn first_time(
         &self,
         prompt: &Prompt,
@@ -118,7 +118,7 @@ impl Live {
         room && self.turn.as_ref().is_some_and(|running| running.is_ending)
     }
 
-    /// Tells everyone the messages that were put into the conversation.
+    /// Notifies everyone of messages that were put into the conversation.
     fn tell_messages(&self, written: &[Arc<Entry>], cause: Option<&Cause>, by_runtime: bool) {
         let from = match cause {
             _ if by_runtime => Sender::Runtime,
@@ -142,7 +142,7 @@ impl Live {
         }
     }
 
-    /// Takes hold of the session.
+    /// Occupies the session.
     fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
         let stop = CancellationToken::new();
         let control = Arc::new(Control::default());
@@ -169,7 +169,7 @@ impl Live {
         let run = self.shared.tasks.spawn(turn.run());
         self.shared.tasks.spawn(async move {
             if run.await.is_err() {
-                // A mistake of the program's ended the task: the session must not wait for it for ever.
+                // A bug ended the task: the session must not wait for it for ever.
                 let _ = session
                     .ask(move |live| Box::pin(async move { live.turn_ended(&id, End::Stopped).await }))
                     .await;
@@ -177,10 +177,10 @@ impl Live {
         });
     }
 
-    /// Starts a turn that works for another session; its end is told by what is returned.
+    /// Starts a turn that works for another session; the returned value reports its end.
     ///
     /// # Errors
-    /// When a turn runs already, or the task cannot be written.
+    /// If a turn already runs, or the task cannot be written.
     pub(in crate::runtime) async fn work(
         &mut self,
         task: String,
@@ -198,10 +198,10 @@ impl Live {
         Ok(receiver)
     }
 
-    /// Writes the message that a turn of a workflow or of a subagent answers.
+    /// Writes the message for a turn of a workflow or of a subagent.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(in crate::runtime) async fn stage_begins(
         &mut self,
         turn: TurnId,
@@ -215,8 +215,8 @@ impl Live {
         Ok(())
     }
 
-    /// Notes with which configuration the session goes on: at once in a turn, else with the next message. A
-    /// session that nobody speaks in stays as it is on disk, however often the configuration is read.
+    /// Records the session's new configuration: at once in a turn, otherwise with the next message. An unused
+    /// session thus stays unchanged on disk, however often the configuration is reloaded.
     pub(in crate::runtime) async fn goes_on_with(&mut self, entry: EntryBody) {
         if !self.is_running() {
             self.adopted = Some(entry);
@@ -225,13 +225,13 @@ impl Live {
         }
     }
 
-    /// What is to be written, after the configuration that holds for it.
+    /// The entries to write, after the entry of the configuration.
     pub(in crate::runtime) fn with_adopted(&mut self, mut bodies: Vec<EntryBody>) -> Vec<EntryBody> {
         bodies.splice(0..0, self.adopted.take());
         bodies
     }
 
-    /// Starts a workflow, or goes on with its last run.
+    /// Starts a workflow, or resumes its last run.
     pub(in crate::runtime) fn begin_workflow(
         &mut self,
         call: Call,
@@ -287,7 +287,7 @@ impl Live {
         let run = self.shared.tasks.spawn(run.run());
         self.shared.tasks.spawn(async move {
             if run.await.is_err() {
-                // As with a turn: the session must not wait for it for ever.
+                // As for a turn: the session must not wait for it for ever.
                 let _ = session
                     .ask(move |live| Box::pin(async move { live.turn_ended(&turn, End::Stopped).await }))
                     .await;
@@ -295,7 +295,7 @@ impl Live {
         });
     }
 
-    /// Starts a turn with the message that waits longest.
+    /// Starts a turn with the oldest waiting message.
     async fn begin_next(&mut self) {
         let Some(next) = self.queue.first() else { return };
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
@@ -321,10 +321,10 @@ impl Live {
         !self.queue.steering().is_empty()
     }
 
-    /// Puts the messages that wait for the next model call into the conversation.
+    /// Puts the steering messages into the conversation.
     ///
     /// # Errors
-    /// When they could not be written; they wait on then.
+    /// If they could not be written; they then keep waiting.
     pub(in crate::runtime) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
         let waiting = self.queue.steering();
         if waiting.is_empty() {
@@ -338,7 +338,7 @@ impl Live {
         }
         bodies.push(queue::dequeued(&self.handle.id, &waiting));
         let written = self.append(bodies).await?;
-        // Messages and what waited stand in the same order.
+        // Written and waiting messages have the same order.
         let mut senders = waiting.iter().map(|waiting| waiting.cause.clone());
         for entry in written.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_))) {
             self.tell_messages(std::slice::from_ref(entry), senders.next().flatten().as_ref(), false);
@@ -358,7 +358,7 @@ impl Live {
         self.facts.interrupt_pending = false;
         self.facts.retry_attempt = 0;
         self.facts.retry_deadline_ms = None;
-        // A command of the turn may have changed it.
+        // A command of the turn may have changed the branch.
         self.look_at_branch();
         self.changed(running.cause.clone());
         if let Some((_, worked)) = self.worked.take_if(|(id, _)| id == turn) {
@@ -377,13 +377,13 @@ impl Live {
                 }
             }
         }
-        // What was to come after the turn comes now, however the turn ended. What was only meant for its next
-        // model call waits for one. A child whose parent ended it is not to begin again.
+        // A follow-up starts now, however the turn ended. A steering message waits for a model call. A child
+        // that its parent ended must not start again.
         let follows = match end {
             End::Finished => true,
             End::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
         };
-        // Nobody waits for the session to be idle who would not mind another turn.
+        // Callers that wait for an idle session must not see another turn.
         if follows && self.turn.is_none() && self.until_idle.is_empty() {
             self.begin_next().await;
         }
@@ -393,8 +393,9 @@ impl Live {
         self.check_idle();
     }
 
-    /// The turn's last message is written. The session stays the turn's until the last stage was shown; what comes
-    /// meanwhile waits for that, so that a client may send the next prompt as soon as it sees the message.
+    /// The turn's last message is written. The session stays occupied until the last stage was shown.
+    /// Requests in between wait for that, so that a client may send the next prompt as soon as it sees the
+    /// message.
     pub(in crate::runtime) fn ending(&mut self, turn: &TurnId, last: Option<Arc<Entry>>) {
         if let Some(running) = self.turn.as_mut().filter(|running| running.id == *turn) {
             running.is_ending = true;
@@ -413,7 +414,7 @@ impl Live {
         usage
     }
 
-    /// Tells everyone that a turn, or a workflow's run, ended.
+    /// Notifies everyone of the end of a turn or of a workflow's run.
     fn tell_end(&self, running: &Running, end: End) {
         let last = running.last.as_ref().and_then(|entry| match &entry.body {
             EntryBody::Message(message) => Some(message),
@@ -440,7 +441,7 @@ impl Live {
         let _ = self.handle.show(&self.shared.hub, event);
     }
 
-    /// Answers who waits for the session to be idle, if it is.
+    /// Answers callers that wait for an idle session, if it is idle.
     pub(in crate::runtime) fn check_idle(&mut self) {
         if self.turn.is_none() && self.bash.is_none() && !self.jobs.any_running() {
             for reply in self.until_idle.drain(..) {
@@ -449,14 +450,14 @@ impl Live {
         }
     }
 
-    /// Ends the running turn. Ending it twice is no error.
+    /// Ends the running turn. Ending it twice is allowed.
     pub fn abort(&mut self) {
         if let Some(running) = &self.turn {
             running.stop.cancel();
         }
     }
 
-    /// Ends all that runs in the session.
+    /// Ends everything that runs in the session.
     pub fn stop_all(&mut self) {
         self.abort();
         self.jobs.stop_all();
@@ -465,14 +466,13 @@ impl Live {
         }
     }
 
-    /// Answers when nothing runs.
+    /// Replies once nothing runs.
     pub fn when_idle(&mut self, reply: Reply<()>) {
         self.until_idle.push(reply);
         self.check_idle();
     }
 
-    /// Ends the running turn after the tool calls that run, and hands back what was not yet said to the
-    /// model.
+    /// Ends the running turn after the running tool calls, and returns undelivered steering text.
     pub async fn interrupt(&mut self, call: Call, reply: Reply<(bool, String)>) {
         let Some(running) = &self.turn else { return reply.ok((false, String::new())) };
         let pending = running.control.running_tools.load(Ordering::Acquire) > 0;
@@ -490,7 +490,7 @@ impl Live {
         self.changed(Some(call.cause()));
     }
 
-    /// Gives up waiting for a retry.
+    /// Cancels the wait for a retry.
     pub fn abort_retry(&mut self) {
         if let Some(running) = &self.turn
             && self.facts.phase == Phase::Retrying
@@ -499,7 +499,7 @@ impl Live {
         }
     }
 
-    /// The turn waits to try a model call again.
+    /// The turn waits for the retry of a model call.
     pub(in crate::runtime) fn retrying(&mut self, attempt: u32, pause: Duration) {
         let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         let now = crate::clock::epoch_millis(self.shared.clock.now());
@@ -509,14 +509,14 @@ impl Live {
         self.changed_by_turn();
     }
 
-    /// The turn no longer waits.
+    /// The turn's wait is over.
     pub(in crate::runtime) fn retry_over(&mut self) {
         self.facts.phase = Phase::Streaming;
         self.facts.retry_deadline_ms = None;
         self.changed_by_turn();
     }
 
-    /// The running turn does something else now.
+    /// The running turn has a new phase.
     pub(in crate::runtime) fn enter_phase(&mut self, phase: Phase) {
         self.facts.phase = phase;
         self.changed_by_turn();
@@ -527,7 +527,7 @@ impl Live {
         self.changed(cause);
     }
 
-    /// Summarises the older part of the conversation, as the user asked.
+    /// Compacts the conversation on the user's request.
     pub fn compact(&mut self, call: Call, wishes: Option<String>, reply: Reply<Option<String>>) {
         if self.is_ending() {
             return self.after_turn.push(AfterTurn::Compact(call, wishes, reply));
@@ -542,7 +542,7 @@ impl Live {
         self.shared.tasks.spawn(async move {
             let done = compaction::compact(&session, &stop, Why::Asked(wishes.as_deref())).await;
             let end = if done.is_ok() { End::Finished } else { End::Stopped };
-            // The answer comes last: who has it finds the session idle.
+            // The answer comes last: a client that has it finds the session idle.
             let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
             reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
         });
