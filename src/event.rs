@@ -513,7 +513,7 @@ impl Diagnostic {
         match self {
             Self::Repaired { message } | Self::HookFailed { message, .. } => message.clone(),
             Self::Behind { missed } => format!(
-                "This connection was so slow that {missed} events were left out. Its session follows as it is now."
+                "This connection was so slow that {missed} events were skipped. The current state of its session follows."
             ),
             Self::Coalesced { joined, replaced } => format!(
                 "This connection was slow: {joined} pieces of text were joined to others, {replaced} \
@@ -550,15 +550,15 @@ pub struct ToolCall {
     pub id: Arc<str>,
     /// The tool.
     pub name: Arc<str>,
-    /// What it will do, in one line.
+    /// Its effect, on one line.
     pub summary: Arc<str>,
-    /// The arguments as EDN text, as the model wrote them; empty while they are not known.
+    /// The arguments as EDN text, verbatim from the model; empty while unknown.
     pub arguments: Arc<str>,
-    /// The arguments; nil while they are not known.
+    /// The arguments; nil while unknown.
     pub parsed: Value<'static>,
 }
 
-/// A tool's output, as events show it.
+/// A tool's output, for events.
 #[derive(Debug, Clone)]
 pub struct ToolOutput {
     /// The call.
@@ -567,14 +567,14 @@ pub struct ToolOutput {
     pub text: Arc<str>,
     /// Whether the tool failed.
     pub is_error: bool,
-    /// Further facts: a diff, an exit code, a handle for the rest. Nil where there are none.
+    /// Further facts: a diff, an exit code, a handle for the rest. Nil if there are none.
     pub details: Value<'static>,
 }
 
-/// What a value counts for beside its text: about its place in a collection.
+/// The weight of a value in addition to its text: roughly its place in a collection.
 const VALUE_WEIGHT: usize = 32;
 
-/// What a session's state, or an item of a list, counts for: about its length on the wire.
+/// The weight of a session's state, or of an item of a list: roughly its length on the wire.
 const SNAPSHOT_WEIGHT: usize = 512;
 
 fn weight(value: &Value<'_>) -> usize {
@@ -628,12 +628,12 @@ impl Body {
         }
     }
 
-    /// What happens to it when the client is slow.
+    /// Its delivery class.
     pub fn class(&self) -> Class {
         self.topic().class()
     }
 
-    /// About how many bytes it holds, for the bounds of those who keep it.
+    /// Its approximate size in bytes, for the bounds of queues.
     pub fn weight(&self) -> usize {
         let blocks = |message: &Message| {
             let length = |block: &Block| match block {

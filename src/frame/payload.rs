@@ -1,7 +1,6 @@
-//! An event's `:data` as the EDN wire shows it.
+//! Lays out an event as `:data` on the EDN wire.
 //!
-//! The one place that gives the events of the domain their keys. What differs between connections is added by
-//! the endpoint.
+//! Only this module gives events their keys. The endpoint adds the parts that differ between connections.
 
 use crate::event::stage::{Point, Stage};
 use crate::event::{
@@ -12,7 +11,7 @@ use crate::message::{Message, count};
 use crate::projection;
 use crate::value::{Map, Value};
 
-/// The payload of an event: the parts of its topic, then its place in its session.
+/// The payload of an event: the parts of its topic, then its position in its session.
 pub fn payload(event: &Event) -> Map<'_> {
     let mut map = body(&event.body);
     if let Some(session) = &event.session {

@@ -1,8 +1,8 @@
-//! What a person should know about a question's text before answering: characters that are not seen, or
-//! that make a line read otherwise than a program takes it.
+//! Warnings about a question's texts: invisible characters, and characters that make a line look different
+//! from what a program reads.
 //!
-//! Knows the keys that questions carry and the characters of [`crate::visible`]. Does not know what is
-//! asked, or who wrote it.
+//! Knows the keys of questions and the characters of [`crate::visible`]. Knows neither the question nor its
+//! author.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,13 +10,13 @@ use std::fmt::Write as _;
 use crate::value::{Map, Value};
 use crate::visible::{self, Hidden};
 
-/// The key of a payload where its warnings stand.
+/// The key of a payload's warnings.
 pub const KEY: &str = "warnings";
 
-/// Different characters that one warning names; more are counted.
+/// Distinct characters that one warning names; further ones are counted.
 const NAMED: usize = 4;
 
-/// What is wrong with a text.
+/// The risk in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wrong {
     Hidden(Hidden),
@@ -24,19 +24,19 @@ enum Wrong {
     LineBreak,
 }
 
-/// How a text is read: what would be a trick in one is ordinary in the other.
+/// The reader of a text: a trick for one is ordinary for the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
-    /// A program: a wide blank is no blank, and lines end commands.
+    /// A program: a wide blank is not a blank, and lines end commands.
     Program,
-    /// The file system: a line break is a part of the name.
+    /// The file system: a line break is part of the name.
     Paths,
     /// A person: a wide blank is typography.
     Person,
 }
 
-/// The texts of a payload that a model or a project may have written: the key, how a warning calls it, and
-/// who reads it. A summary stands behind what it sums up.
+/// The texts of a payload that a model or a project may have written: key, name in warnings, and reader. A
+/// summary follows the text that it summarises.
 const TEXTS: &[(&str, &str, Reader)] = &[
     ("tool", "The tool's name", Reader::Paths),
     ("command", "The command", Reader::Program),
@@ -57,15 +57,15 @@ const TEXTS: &[(&str, &str, Reader)] = &[
     ("model", "The model's name", Reader::Paths),
 ];
 
-/// Puts warnings into a payload that has none yet.
+/// Puts warnings into a payload without warnings.
 pub fn put(payload: &mut Map<'static>, warnings: Vec<String>) {
     if !warnings.is_empty() {
         payload.put(KEY, Value::vector(warnings.into_iter().map(Value::from)));
     }
 }
 
-/// Adds to a question's payload the warnings about its texts, behind those that it has. A payload without
-/// any has no such key.
+/// Adds the warnings about a question's texts to its payload, after existing ones. A payload without warnings
+/// does not have the key.
 pub(super) fn add(payload: &mut Map<'static>) {
     let mut sentences: Vec<Value<'static>> =
         payload.get_keyword(KEY).and_then(Value::as_slice).map(<[_]>::to_vec).unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn add(payload: &mut Map<'static>) {
     for (key, what, reader) in TEXTS {
         let Some(value) = payload.get_keyword(key) else { continue };
         for (wrong, found) in look(value, *reader) {
-            // A summary repeats what it sums up.
+            // A summary repeats its text.
             let sums_up = key.ends_with("-summary");
             if sums_up && seen.iter().any(|(known, chars)| *known == wrong && chars.is_superset(&found)) {
                 continue;
@@ -87,12 +87,12 @@ pub(super) fn add(payload: &mut Map<'static>) {
     }
 }
 
-/// The warnings about a text that a payload does not show whole; `what` says what it is.
+/// The warnings about a text of which the payload shows only a part; `what` is its name.
 pub fn of(what: &str, text: &Value<'_>) -> Vec<String> {
     look(text, Reader::Person).into_iter().map(|(wrong, found)| sentence(what, wrong, &found)).collect()
 }
 
-/// What is wrong with the texts of a value, each with the characters that make it so.
+/// The risks in the texts of a value, each with its characters.
 fn look(value: &Value<'_>, reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
     let mut found: Vec<(Wrong, BTreeSet<char>)> = Vec::new();
     let mut note = |wrong, c| match found.iter_mut().find(|(known, _)| *known == wrong) {
@@ -116,7 +116,7 @@ fn look(value: &Value<'_>, reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
     found
 }
 
-/// Calls `look` with each text of a value, keys of maps included.
+/// Calls `look` with each text of a value, including keys of maps.
 fn texts(value: &Value<'_>, look: &mut dyn FnMut(&str)) {
     match value {
         Value::Str(text) => look(text),
