@@ -359,7 +359,7 @@ fn files_of_a_strange_project_end_and_stall_nothing() {
     }
     let mut bridge = setup.ready();
     let told = say(&mut bridge, "look at @AGENTS.md and @.edn-bridge/config.edn");
-    assert_eq!(told.matches("is not a regular file").count(), 2, "{told}");
+    assert_eq!(told.matches("is no regular file").count(), 2, "{told}");
     bridge.ask("t", "trust_project", "{}");
     query(&mut bridge, "[:git.repo/branch :psi.agent-session/prompt-parts]");
     let (status, _, told) = bridge.finish();
