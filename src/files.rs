@@ -1,8 +1,11 @@
-//! Opening files and folders, so that what was judged is what is used.
+//! Opening and replacing files, so that what was judged is what is used, and no change is lost.
 //!
 //! A caller resolves a path, judges it, and opens it here. No symbolic link is followed in any component: whoever
 //! exchanges a folder and a link after the judgement gets an error, not the file behind the link. Knows the file
 //! system; does not know what a file is for, or who may use it.
+
+mod lock;
+mod replace;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -14,6 +17,9 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+
+pub use lock::{Lock, lock};
+pub use replace::{Found, Place, ReplaceError, Rights};
 
 /// The start of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +55,7 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     let file = open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(not_regular());
     }
     Ok((file, found))
 }
@@ -176,6 +182,10 @@ fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
             _ => Err(unresolved()),
         })
         .collect()
+}
+
+fn not_regular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
 }
 
 /// What an error means where no link is followed.

@@ -387,6 +387,24 @@ pub const BASH_MAX_SECONDS: u64 = 3600;
 /// Largest file that the tools read or change as a whole, in bytes (16 MiB).
 pub const TOOL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Replacements that one `edit` may hold. A change of more places is a program's work, and each place costs two looks
+/// through the whole file.
+pub const EDITS: usize = 1000;
+
+/// How often `edit` begins anew because somebody else has changed the file between its reading and its replacing.
+pub const EDIT_ATTEMPTS: u32 = 5;
+
+/// How long a file that is to be replaced waits for the one name that new contents have in its folder. Another process
+/// holds it for as long as its disk takes to write.
+pub const FILE_NAME_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause between two looks whether that name is free: what a rename takes.
+pub const FILE_NAME_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long a call that is ended while its file is put in place waits for the outcome. Below the 100 ms in which an
+/// abort is heard.
+pub const PLACING_GRACE: Duration = Duration::from_millis(50);
+
 /// Largest image that `read` shows to the model, in bytes (5 MiB): what hosted models take.
 pub const TOOL_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 

@@ -17,7 +17,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("descriptors", &["limits"]),
     ("heap", &["limits"]),
     ("private", &[]),
-    ("files", &[]),
+    ("files", &["limits"]),
     ("transport", &["private"]),
     ("secret", &[]),
     ("http", &["limits"]),
