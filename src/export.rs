@@ -9,12 +9,13 @@ mod highlight;
 mod html;
 mod markdown;
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::edn;
+use crate::files::{Place, ReplaceError, Rights};
+use crate::limits::JOURNAL_BYTES;
 use crate::message::{Message, SessionId};
 use crate::value::{Map, Value};
 
@@ -83,34 +84,27 @@ pub fn export(transcript: &Transcript, format: Format) -> String {
     }
 }
 
-/// Writes an exported text to a new file or over an earlier page. Never overwrites another file; the earlier
-/// page stays until the new one is complete.
+/// Writes an exported text to a new file or over an earlier page, for this user alone. Never overwrites another file
+/// or a link; the earlier page stays until the new one is complete.
 ///
 /// # Errors
 /// If the file is something else, or the system refuses.
-/// When the file is something else, or the system refuses.
 pub fn save(path: &Path, text: &str) -> io::Result<()> {
-    if path.exists() {
-        let mut start = vec![0; MARK.len()];
-        let is_page = File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
-        if !is_page || start != MARK.as_bytes() || !text.starts_with(MARK) {
-            let message = "the file exists and is not an earlier export";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = Place::open(&folder.canonicalize()?.join(name))?.ok_or(io::ErrorKind::NotFound)?;
+    let earlier = place.read(JOURNAL_BYTES)?;
+    if earlier
+        .as_ref()
+        .is_some_and(|page| !page.bytes.starts_with(MARK.as_bytes()) || !text.starts_with(MARK))
+    {
+        let message = "the file exists and is not an earlier export";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
-    }
-    written
+    place.replace(earlier.as_ref(), text.as_bytes(), Rights::Private, &|| true).map_err(|error| match error {
+        ReplaceError::System(error) => error,
+        error => io::Error::other(error),
+    })
 }
 
 fn edn_map(transcript: &Transcript) -> String {

@@ -331,6 +331,9 @@ fn exported_page_runs_nothing_of_transcript() {
     let path = at(&answer, &["data", "path"]).unwrap().as_str().unwrap().to_owned();
     assert!(path.starts_with(setup.project().canonicalize().unwrap().to_str().unwrap()), "{path}");
     let page = fs::read_to_string(&path).unwrap();
+    let mode =
+        || std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions()) & 0o7777;
+    assert_eq!(mode(), 0o600);
     for never in
         ["<script", "<img", "onerror=alert(2)>", "href=\"javascript", "\"onclick", "src=\"http", "<b>", "<i>"]
     {
@@ -347,7 +350,11 @@ fn exported_page_runs_nothing_of_transcript() {
         assert!(page.contains(there), "{there} not in\n{page}");
     }
     // An earlier page is replaced, another file is not.
-    bridge.ask("3", "export_html", &format!("{{:path {path:?}}}"));
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    assert_eq!(support::kind(&bridge.ask("3", "export_html", &format!("{{:path {path:?}}}"))), "response");
+    assert_eq!(mode(), 0o600);
+    std::os::unix::fs::symlink(&path, setup.project().join("link.html")).unwrap();
+    assert_eq!(code(&bridge.ask("6", "export_html", "{:path \"link.html\"}")), "runtime/failed");
     let mine = setup.project().join("mine.html");
     fs::write(&mine, "<p>mine</p>").unwrap();
     let refused = bridge.ask("4", "export_html", "{:path \"mine.html\"}");
