@@ -41,6 +41,12 @@ pub const ASK_USER: &str = "ask-user";
 /// The name of the tool that gives a task to a subagent; the runtime answers it.
 pub const DELEGATE: &str = "delegate";
 
+/// What is told of a call that was ended before it did anything.
+pub const ENDED: &str = "The call was ended.";
+
+/// What is told of a call whose work panicked.
+const BROKEN: &str = "The tool failed inside.";
+
 /// The name of the tool that runs commands.
 pub const BASH: &str = bash::NAME;
 
@@ -120,11 +126,11 @@ pub trait Tool: Send + Sync {
     /// What a call does, in one line for a person.
     fn summary(&self, arguments: &Value<'_>) -> String;
 
-    /// What a call would touch. Reads at most; changes nothing.
+    /// What a call would touch. Reads at most; changes nothing. Ends early when `stop` is cancelled.
     ///
     /// # Errors
     /// What is wrong with the arguments, for the model.
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String>;
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, String>;
 
     /// Runs a call that was allowed to touch what its plan says.
     fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a>;
@@ -260,8 +266,8 @@ async fn blocking(stop: &CancellationToken, work: impl FnOnce() -> Outcome + Sen
     let running = tokio::task::spawn_blocking(work);
     tokio::select! {
         biased;
-        () = stop.cancelled() => Outcome::failed("The call was ended."),
-        outcome = running => outcome.unwrap_or_else(|_| Outcome::failed("The tool failed inside.")),
+        () = stop.cancelled() => Outcome::failed(ENDED),
+        outcome = running => outcome.unwrap_or_else(|_| Outcome::failed(BROKEN)),
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::store::{Durability, EntryBody, Store};
 use store_support::Dice;
-use support::{Bridge, Setup, at, is_event, text};
+use support::{Bridge, Setup, at, end_of_turn, is_event, text};
 
 /// Kills in the ordinary run: some seconds.
 const KILLS: usize = 20;
@@ -91,6 +91,70 @@ fn kill_loses_no_acknowledged_entry() {
     );
     assert_eq!(lost, 0);
     assert!(acknowledged > kills * 3, "{acknowledged} acknowledged: the load was no load");
+}
+
+/// Half of the answers edit one file four times, half write new ones.
+const EDITING: &str = "{:turns [{:steps [{:tool-call {:name \"edit\" :arguments {:path \"a\" :edits [{:old \"END\" :new \"x\\nEND\"}]}}} \
+     {:tool-call {:name \"edit\" :arguments {:path \"a\" :edits [{:old \"END\" :new \"x\\nEND\"}]}}} \
+     {:tool-call {:name \"edit\" :arguments {:path \"a\" :edits [{:old \"END\" :new \"x\\nEND\"}]}}} \
+     {:tool-call {:name \"write\" :arguments {:path \"b\" :content \"whole\\nEND\"}}}]}] :then :repeat-last}";
+
+#[test]
+fn killed_process_loses_no_edit_and_leaves_no_file() {
+    let kills =
+        std::env::var("EDN_BRIDGE_CRASH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let mut dice = Dice(4711);
+    let setup = Setup::new().script(EDITING).arg("--yolo");
+    let file = setup.project().join("a");
+    std::fs::write(&file, "END\n").unwrap();
+    let (mut made, mut seen) = (0, 0);
+    for kill in 0..kills {
+        let mut bridge = setup.ready();
+        bridge.request("p", "prompt", "{:message \"go\"}");
+        // Some edits in, and anywhere in the next ones.
+        for _ in 0..dice.roll(8) {
+            made += edited(&bridge.event("tool/result"));
+        }
+        let patience = Instant::now() + Duration::from_micros(dice.roll(20_000) as u64);
+        while Instant::now() < patience {
+            std::thread::yield_now();
+        }
+        bridge.kill();
+        while let Some(line) = bridge.line_or_end() {
+            if let Ok(frame) = edn_bridge::edn::read_one(line.as_bytes()) {
+                made += edited(&frame.into_owned());
+            }
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.ends_with("x\nEND\n") || made == 0, "{text:?}");
+        let found = text.matches("x\n").count();
+        // What was made and not told of yet may be there too: three edits of one answer at most.
+        assert!((made..=made + 3).contains(&found), "kill {kill}: {found} of {made} are in the file");
+        // Whole or not there: what is left over is gone after the next write.
+        let other = std::fs::read_to_string(setup.project().join("b")).unwrap_or("whole\nEND".to_owned());
+        assert_eq!(other, "whole\nEND");
+        seen += usize::from(setup.project().join(".edn-bridge.new").exists());
+        made = found;
+    }
+    let mut bridge = setup.ready();
+    bridge.request("p", "prompt", "{:message \"go\"}");
+    for _ in 0..4 {
+        bridge.event("tool/result");
+    }
+    bridge.ask("stop", "abort", "{}");
+    end_of_turn(&mut bridge);
+    let (status, ..) = bridge.finish();
+    assert!(status.success());
+    let names = std::fs::read_dir(setup.project()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+    println!("kills {kills}, edits {made}, files left over for the next write {seen}");
+}
+
+/// Whether a frame tells of an edit that was made.
+fn edited(frame: &edn_bridge::value::Value<'static>) -> usize {
+    usize::from(is_event(frame, "tool/result") && support::data(frame, "result-text").starts_with("Edited"))
 }
 
 /// Opens what is resumed, and as many new sessions as are needed for two.

@@ -6,7 +6,7 @@ mod support;
 
 use edn_bridge::limits::{TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use edn_bridge::value::Owned;
-use support::{Bridge, Setup, at, code, data, is_event, kind};
+use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind};
 
 /// A bridge whose model makes these calls, each in an answer of its own.
 fn calls(calls: &[&str]) -> Setup {
@@ -52,6 +52,50 @@ fn a_file_is_written_read_edited_searched_and_found() {
     assert_eq!(std::fs::read_to_string(setup.project().join("src/a.txt")).unwrap(), "1\ntwo\n3\n");
     assert_eq!(data(&result(&mut bridge), "result-text"), "src/a.txt:2:two\n");
     assert_eq!(data(&result(&mut bridge), "result-text"), "src/a.txt\n");
+}
+
+#[test]
+fn edits_of_one_file_in_one_answer_are_all_made_in_order() {
+    for mode in ["accept-edits", "yolo"] {
+        let calls: String = (0..4)
+            .map(|n| {
+                format!(
+                    "{{:tool-call {{:name \"edit\" :arguments {{:path \"a\" :edits [{{:old \"END\" :new \"{n} END\"}}]}}}}}} \
+                     {{:tool-call {{:name \"write\" :arguments {{:path \"b\" :content \"{n}\"}}}}}}"
+                )
+            })
+            .collect();
+        let script =
+            format!("{{:turns [{{:steps [{calls}]}} {{:steps [{{:delta \"end\"}}]}}] :then :cycle}}");
+        let setup = Setup::new().script(&script);
+        let mut bridge = setup.ready();
+        bridge.ask("m", "set_mode", &format!("{{:mode {mode:?}}}"));
+        let mut expected = String::new();
+        for round in 0..5 {
+            std::fs::write(setup.project().join("a"), "END").unwrap();
+            bridge.ask("p", "prompt", "{:message \"go\"}");
+            expected.clear();
+            for _ in 0..8 {
+                let result = result(&mut bridge);
+                let text = data(&result, "result-text");
+                assert!(
+                    text.starts_with("Edited") || text.starts_with("Wrote"),
+                    "{mode}, round {round}: {text}"
+                );
+            }
+            end_of_turn(&mut bridge);
+            bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "idle");
+            (0..4).for_each(|n| expected.push_str(&format!("{n} ")));
+            expected.push_str("END");
+            assert_eq!(std::fs::read_to_string(setup.project().join("a")).unwrap(), expected, "{mode}");
+            assert_eq!(std::fs::read_to_string(setup.project().join("b")).unwrap(), "3", "{mode}");
+        }
+        let names = std::fs::read_dir(setup.project()).unwrap();
+        let mut names: Vec<_> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 mod asking;
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -75,6 +76,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
     });
     let looked_at = futures_util::future::join_all(looked_at).await;
     let mut before = None;
+    let mut changes: HashMap<PathBuf, oneshot::Receiver<()>> = HashMap::new();
     let mut results = FuturesOrdered::new();
     for (call, plan) in looked_at {
         let asks = match &plan {
@@ -87,7 +89,15 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
             let (done, next) = oneshot::channel();
             Place { before: before.replace(next), _done: done }
         });
-        results.push_back(batch.one(call, plan, place));
+        // Calls that change one file do so in the order of the calls.
+        let file = match &plan {
+            Some(Ok(Plan { access: Access::Write(path), .. })) => {
+                let (done, next) = oneshot::channel();
+                Some(Place { before: changes.insert(path.clone(), next), _done: done })
+            }
+            _ => None,
+        };
+        results.push_back(batch.one(call, plan, Places { asking: place, file }));
     }
     let mut lost = None;
     while let Some((call, outcome)) = results.next().await {
@@ -121,11 +131,19 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<()
     written.map(|_| ())
 }
 
-/// A call's place among those that have to ask: after the one before, and before the next, which is let
-/// go when this is dropped.
+/// A call's place among those that have to ask, or that change the same file: after the one before, and before the
+/// next, which is let go when this is dropped.
 pub(super) struct Place {
     before: Option<oneshot::Receiver<()>>,
     _done: oneshot::Sender<()>,
+}
+
+/// The places of one call.
+struct Places {
+    /// Among those that have to ask.
+    asking: Option<Place>,
+    /// Among those that change the same file.
+    file: Option<Place>,
 }
 
 impl Place {
@@ -143,9 +161,9 @@ impl Batch<'_> {
         &self,
         call: Arc<ToolCall>,
         plan: Option<Result<Plan, String>>,
-        place: Option<Place>,
+        places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
-        let outcome = self.outcome(&call, plan, place).await;
+        let outcome = self.outcome(&call, plan, places).await;
         (call, outcome)
     }
 
@@ -198,7 +216,7 @@ impl Batch<'_> {
         &self,
         call: &Arc<ToolCall>,
         plan: Option<Result<Plan, String>>,
-        mut place: Option<Place>,
+        Places { asking: mut place, mut file }: Places,
     ) -> Outcome {
         let granted = match self.grant(call, plan.as_ref(), &mut place).await {
             Ok(granted) => granted,
@@ -246,6 +264,10 @@ impl Batch<'_> {
         }
         // The next one in line may be asked about while this one runs.
         drop(place);
+        // Before a place among those that run: who waits here for another call must not hold one that it needs.
+        if let Some(file) = &mut file {
+            file.come_up().await;
+        }
         let Some(_place) = self.place().await else { return self.not_run() };
         // While the person was asked, or another call ran, the path may have come to lead elsewhere.
         let plan = match self.plan(tool, call).await {
@@ -278,14 +300,14 @@ impl Batch<'_> {
         self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
     }
 
-    /// What a call would do. Reads files, so away from the session's threads.
+    /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, String> {
-        let (cwd, call) = (self.cwd.clone(), call.clone());
-        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed));
-        // A plan may take long, such as that of many edits of a large file; whoever aborts does not wait for it.
+        let (cwd, call, stop) = (self.cwd.clone(), call.clone(), self.turn.stop.clone());
+        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed, &stop));
+        // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
             biased;
-            () = self.turn.stop.cancelled() => Err("The call was ended.".to_owned()),
+            () = self.turn.stop.cancelled() => Err(tool::ENDED.to_owned()),
             planned = planned => planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned())),
         }
     }

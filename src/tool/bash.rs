@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::permission::Access;
 use super::process::{End, Job, run};
 use super::{Context, Outcome, Plan, Running, Tool, count, spec, text};
@@ -32,7 +34,7 @@ impl Tool for Bash {
         format!("$ {}", arguments.get("command").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, _: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, _: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
         count(arguments, "timeout-seconds")?;
         let command = text(arguments, "command")?;
         if command.contains('\0') {

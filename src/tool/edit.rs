@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::diff::unified;
 use super::permission::Access;
-use super::write::{read_text, replace};
-use super::{Context, Outcome, Plan, Running, Tool, spec, target};
+use super::write::{Open, Unchanged, changing};
+use super::{Context, ENDED, Outcome, Plan, Running, Tool, spec, target};
+use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -32,11 +35,11 @@ impl Tool for Edit {
         }
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, String> {
         let path = target(cwd, arguments, true)?;
-        let (old, new) = edited(&path, arguments)?;
+        let (old, new) = edited(&path, arguments, stop)?;
         Ok(Plan {
-            diff: Some(unified(&old, &new, &super::path::shown(&path, cwd))),
+            diff: Some(unified(old.text(), &new, &super::path::shown(&path, cwd))),
             access: Access::Write(path),
         })
     }
@@ -44,20 +47,17 @@ impl Tool for Edit {
     fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
         Box::pin(async move {
             let Access::Write(path) = plan.access.clone() else { return Outcome::failed("Nothing to edit.") };
-            let (arguments, cwd) = (arguments.clone(), context.cwd.clone());
-            super::blocking(&context.stop, move || {
+            let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
+            changing(&context.stop, &path.clone(), move |go| {
                 // The file as it is now: it may have changed while the person was asked.
-                let (old, new) = match edited(&path, &arguments) {
-                    Ok(both) => both,
+                let diff = match edit(&path, &arguments, &cwd, &stop, go) {
+                    Ok(diff) => diff,
                     Err(error) => return Outcome::failed(error),
                 };
-                if let Err(error) = replace(&path, new.as_bytes()) {
-                    return Outcome::failed(format!("{} cannot be written: {error}.", path.display()));
-                }
                 let places = arguments.get("edits").and_then(Value::as_slice).map_or(0, <[_]>::len);
                 let mut outcome = Outcome::ok(format!("Edited {} ({places} replacements).", path.display()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put("diff", unified(&old, &new, &super::path::shown(&path, &cwd)));
+                outcome.details.put("diff", diff);
                 outcome
             })
             .await
@@ -65,13 +65,45 @@ impl Tool for Edit {
     }
 }
 
-/// The file's text before and after.
-fn edited(path: &Path, arguments: &Value<'_>) -> Result<(String, String), String> {
+/// Makes the edits, again where somebody else has changed the file meanwhile, and answers the diff.
+fn edit(
+    path: &Path,
+    arguments: &Value<'_>,
+    cwd: &Path,
+    stop: &CancellationToken,
+    go: &dyn Fn() -> bool,
+) -> Result<String, Unchanged> {
+    let mut attempt = 1;
+    loop {
+        let (old, new) = edited(path, arguments, stop)?;
+        let before = old.text().to_owned();
+        match old.replace(&new, go) {
+            Ok(()) => return Ok(unified(&before, &new, &super::path::shown(path, cwd))),
+            Err(Unchanged::Meanwhile) if attempt < EDIT_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The file, and its text after the edits.
+fn edited<'p>(
+    path: &'p Path,
+    arguments: &Value<'_>,
+    stop: &CancellationToken,
+) -> Result<(Open<'p>, String), Unchanged> {
+    let because = |why: &str| Unchanged::Because(why.to_owned());
     let edits = arguments
         .get("edits")
         .and_then(Value::as_slice)
         .filter(|edits| !edits.is_empty())
-        .ok_or("The argument edits must be a list of one or more {old, new}.")?;
+        .ok_or_else(|| because("The argument edits must be a list of one or more {old, new}."))?;
+    if edits.len() > EDITS {
+        let told = format!(
+            "There are {} edits, and at most {EDITS} are made at once; make several calls.",
+            edits.len()
+        );
+        return Err(Unchanged::Because(told));
+    }
     let edits: Vec<(&str, &str)> = edits
         .iter()
         .map(|edit| {
@@ -79,17 +111,22 @@ fn edited(path: &Path, arguments: &Value<'_>) -> Result<(String, String), String
             Some((text("old")?, text("new")?))
         })
         .collect::<Option<_>>()
-        .ok_or("Each of the edits must have a text old and a text new.")?;
-    let old =
-        read_text(path)?.ok_or_else(|| format!("{} does not exist; make it with write.", path.display()))?;
-    let new = apply(&old, &edits)?;
+        .ok_or_else(|| because("Each of the edits must have a text old and a text new."))?;
+    let old = Open::at(path)?;
+    if !old.exists() {
+        return Err(Unchanged::Because(format!("{} does not exist; make it with write.", path.display())));
+    }
+    let new = apply(old.text(), &edits, stop).map_err(Unchanged::Because)?;
     Ok((old, new))
 }
 
-/// Makes all replacements in one pass over the text as it was.
-fn apply(text: &str, edits: &[(&str, &str)]) -> Result<String, String> {
+/// Makes all replacements in one pass over the text as it was. Ends early when the call is ended.
+fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result<String, String> {
     let mut places = Vec::with_capacity(edits.len());
     for (number, (old, new)) in (1..).zip(edits) {
+        if stop.is_cancelled() {
+            return Err(ENDED.to_owned());
+        }
         if old.is_empty() {
             return Err(format!("Edit {number} has an empty old text; say what is to be replaced."));
         }
@@ -131,7 +168,7 @@ fn apply(text: &str, edits: &[(&str, &str)]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::apply;
+    use super::*;
 
     #[test]
     fn replacements_are_exact_and_all_or_none() {
@@ -149,11 +186,24 @@ mod tests {
             (&[("one two", "x"), ("two\nthree", "y")], Err("overlap")),
             (&[("one", "1"), ("four", "4")], Err("edit 2 is not in the file")),
         ] {
-            match (apply(text, edits), expected) {
+            match (apply(text, edits, &CancellationToken::new()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                 (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
                 (found, expected) => panic!("{edits:?}: {found:?}, expected {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn edits_are_bounded_and_end_when_told() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        assert_eq!(apply("one", &[("one", "1")], &stop), Err(ENDED.to_owned()));
+        let edit = || Value::from(crate::value::Map::new().with("old", "a").with("new", "b"));
+        let many = Value::vector((0..=EDITS).map(|_| edit()));
+        let arguments = Value::from(crate::value::Map::new().with("path", "x").with("edits", many));
+        let refused =
+            edited(Path::new("/none"), &arguments, &CancellationToken::new()).err().map(String::from);
+        assert!(refused.as_ref().is_some_and(|told| told.contains("at most 1000")), "{refused:?}");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tokio_util::sync::CancellationToken;
+
 use super::permission::Access;
 use super::search::CUT;
 use super::walk::Walk;
@@ -31,7 +33,7 @@ impl Tool for Find {
         format!("find {}{place}", part("glob").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
         glob::only(cwd, Some(text(arguments, "glob")?))?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }

@@ -4,11 +4,12 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use base64::Engine as _;
-use rustix::fs::{Mode, OFlags};
+use tokio_util::sync::CancellationToken;
 
 use super::permission::Access;
 use super::walk::Barred;
 use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
+use crate::files;
 use crate::limits::{READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Block;
 use crate::provider::ToolSpec;
@@ -33,7 +34,7 @@ impl Tool for Read {
         format!("read {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
         count(arguments, "offset")?;
         count(arguments, "limit")?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, true)?), diff: None })
@@ -51,12 +52,10 @@ impl Tool for Read {
 }
 
 pub(super) fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Result<Outcome> {
-    // Opening a pipe waits for who writes to it; with this flag it does not.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let file = files::open(path)?;
     let found = file.metadata()?;
     if found.is_dir() {
-        return list(path, barred);
+        return list(path, &file, barred);
     }
     if !found.is_file() {
         // A pipe or a device might never end.
@@ -134,15 +133,11 @@ fn skip_line(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     }
 }
 
-fn list(path: &Path, barred: &Barred) -> std::io::Result<Outcome> {
-    let mut names: Vec<String> = std::fs::read_dir(path)?
-        .flatten()
-        .filter(|entry| !barred.bars(&entry.path()))
-        .map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) { format!("{name}/") } else { name }
-        })
-        .take(READ_LINES)
+fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> std::io::Result<Outcome> {
+    let mut names: Vec<String> = files::entries(folder, READ_LINES)?
+        .into_iter()
+        .filter(|(name, _)| !barred.bars(&path.join(name)))
+        .map(|(name, is_folder)| format!("{}{}", name.to_string_lossy(), if is_folder { "/" } else { "" }))
         .collect();
     names.sort();
     Ok(Outcome::ok(format!("{} is a folder:\n{}\n", path.display(), names.join("\n"))))

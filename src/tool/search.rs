@@ -40,7 +40,7 @@ impl Tool for Search {
         format!("search {}{place}", part("pattern").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
         matcher(text(arguments, "pattern")?)?;
         glob::only(cwd, optional_text(arguments, "glob")?)?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })

@@ -1,13 +1,17 @@
-//! `write`: a file's whole content. Also how every tool puts a file in place.
+//! `write`: a file's whole content. Also how every tool changes a file: alone, until the moment in which the call may
+//! no longer be ended.
 
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio_util::sync::CancellationToken;
 
 use super::diff::unified;
 use super::permission::Access;
-use super::{Context, Outcome, Plan, Running, Tool, spec, target, text};
-use crate::limits::TOOL_FILE_BYTES;
+use super::{Context, ENDED, Outcome, Plan, Running, Tool, spec, target, text};
+use crate::files::{self, Found, Place, ReplaceError, Rights};
+use crate::limits::{PLACING_GRACE, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -29,11 +33,11 @@ impl Tool for Write {
         format!("write {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
         let content = text(arguments, "content")?;
         let path = target(cwd, arguments, true)?;
-        let old = read_text(&path)?;
-        let diff = unified(old.as_deref().unwrap_or_default(), content, &super::path::shown(&path, cwd));
+        let old = Open::at(&path)?;
+        let diff = unified(old.text(), content, &super::path::shown(&path, cwd));
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
@@ -43,72 +47,347 @@ impl Tool for Write {
                 return Outcome::failed("Nothing to write.");
             };
             let (content, diff) = (content.to_owned(), plan.diff.clone());
-            super::blocking(&context.stop, move || match replace(&path, content.as_bytes()) {
-                Ok(()) => {
-                    let mut outcome =
-                        Outcome::ok(format!("Wrote {} ({} bytes).", path.display(), content.len()));
-                    outcome.details.put("path", path.to_string_lossy().into_owned());
-                    outcome.details.put_some("diff", diff);
-                    outcome
+            changing(&context.stop, &path.clone(), move |go| {
+                let written = Open::at(&path).and_then(|old| old.replace(&content, go));
+                if let Err(error) = written {
+                    return Outcome::failed(error);
                 }
-                Err(error) => Outcome::failed(format!("{} cannot be written: {error}.", path.display())),
+                let mut outcome = Outcome::ok(format!("Wrote {} ({} bytes).", path.display(), content.len()));
+                outcome.details.put("path", path.to_string_lossy().into_owned());
+                outcome.details.put_some("diff", diff);
+                outcome
             })
             .await
         })
     }
 }
 
-/// The text of a file; `None` where there is none.
-///
-/// # Errors
-/// When it cannot be read, is no text, or is too large to be changed as a whole.
-pub(super) fn read_text(path: &Path) -> Result<Option<String>, String> {
-    let found = match std::fs::metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{} cannot be read: {error}.", path.display())),
-    };
-    if !found.is_file() {
-        return Err(format!("{} is no regular file.", path.display()));
-    }
-    if found.len() > TOOL_FILE_BYTES {
-        return Err(format!("{} has {} bytes; that is too large to change.", path.display(), found.len()));
-    }
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}.", path.display()))?;
-    String::from_utf8(bytes).map(Some).map_err(|_| format!("{} is no UTF-8 text.", path.display()))
+/// A text file that is to be changed: where it stands, and what it held when it was read.
+pub(super) struct Open<'p> {
+    path: &'p Path,
+    /// `None` where there is no folder.
+    place: Option<Place>,
+    found: Option<Found>,
+    text: String,
 }
 
-/// Puts a file in place in one step: a reader sees the old content or the new, never a part. Keeps the
-/// permissions of what was there.
-pub(super) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(folder)?;
-    // What is made here must be where it was judged to be, also if a link was put in the way since.
-    if folder.canonicalize()? != folder {
-        return Err(std::io::Error::other("its folder leads elsewhere since it was checked"));
-    }
-    let mode = match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => Some(found.permissions().mode() & 0o7777),
-        Ok(_) => return Err(std::io::Error::other("it is no regular file")),
-        Err(_) => None,
-    };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder.join(format!(".{name}.{}.new", std::process::id()));
-    let written = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode.unwrap_or(0o666))
-        .open(&beside)
-        .and_then(|mut file| {
-            if let Some(mode) = mode {
-                file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+/// Why a file was not changed.
+#[derive(Debug)]
+pub(super) enum Unchanged {
+    /// It was changed by somebody else after it was read.
+    Meanwhile,
+    /// Why not, in a sentence for the model.
+    Because(String),
+}
+
+impl From<Unchanged> for String {
+    fn from(unchanged: Unchanged) -> Self {
+        match unchanged {
+            Unchanged::Because(text) => text,
+            Unchanged::Meanwhile => {
+                "Somebody else changed the file while it was read; nothing was written. Read it and try again.".to_owned()
             }
-            file.write_all(content)
-        })
-        .and_then(|()| std::fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        }
     }
-    written
+}
+
+impl<'p> Open<'p> {
+    /// Reads a file, which may not be there.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no text, or is too large to be changed as a whole.
+    pub(super) fn at(path: &'p Path) -> Result<Self, Unchanged> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Unchanged::Because(format!("{} cannot be read: {why}.", path.display()))
+        };
+        let place = Place::open(path).map_err(|error| failed(&error))?;
+        let mut found = match &place {
+            Some(place) => place.read(TOOL_FILE_BYTES).map_err(|error| failed(&error))?,
+            None => None,
+        };
+        let bytes = found.as_mut().map(|found| std::mem::take(&mut found.bytes)).unwrap_or_default();
+        let text = String::from_utf8(bytes).map_err(|_| failed(&"it is no UTF-8 text"))?;
+        Ok(Self { path, place, found, text })
+    }
+
+    /// Whether there is such a file.
+    pub(super) fn exists(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// What it held; nothing, where there is none.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Puts a new content in its place, if nobody has changed it since.
+    pub(super) fn replace(self, content: &str, go: &dyn Fn() -> bool) -> Result<(), Unchanged> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Unchanged::Because(format!("{} cannot be written: {why}.", self.path.display()))
+        };
+        let place = match self.place {
+            Some(place) => place,
+            None => Place::make(self.path).map_err(|error| failed(&error))?,
+        };
+        match place.replace(self.found.as_ref(), content.as_bytes(), Rights::Kept, go) {
+            Ok(()) => Ok(()),
+            Err(ReplaceError::Changed) => Err(Unchanged::Meanwhile),
+            Err(ReplaceError::Ended) => Err(Unchanged::Because(ENDED.to_owned())),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+/// Nothing is decided yet, the file is put in place, or the call was ended before.
+const OPEN: u8 = 0;
+const PLACING: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// Runs work that changes a file while no other call of this process changes it. What was ended changes nothing; the
+/// work asks right before the change whether it may.
+pub(super) async fn changing(
+    stop: &CancellationToken,
+    path: &Path,
+    work: impl FnOnce(&dyn Fn() -> bool) -> Outcome + Send + 'static,
+) -> Outcome {
+    let lock = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Outcome::failed(ENDED),
+        lock = files::lock(path) => lock,
+    };
+    let state = Arc::new(AtomicU8::new(OPEN));
+    let step =
+        |state: &AtomicU8, to| match state.compare_exchange(OPEN, to, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => true,
+            Err(now) => now == to,
+        };
+    let mut running = tokio::task::spawn_blocking({
+        let state = state.clone();
+        move || {
+            let outcome = work(&|| step(&state, PLACING));
+            // Held for as long as the work runs, also when nobody waits for its outcome.
+            drop(lock);
+            outcome
+        }
+    });
+    let ended = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        ended = &mut running => Some(ended),
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None if step(&state, CLOSED) => return Outcome::failed(ENDED),
+        None => match tokio::time::timeout(PLACING_GRACE, running).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                return Outcome::failed(
+                    "The call was ended while its file was put in place; read it to see whether it was.",
+                );
+            }
+        },
+    };
+    ended.unwrap_or_else(|_| Outcome::failed(super::BROKEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tool::output::Outputs;
+    use crate::value::Map;
+
+    /// A call as the runtime makes it: planned, then run.
+    async fn call(name: &str, cwd: &Path, arguments: Value<'static>) -> Outcome {
+        let stop = CancellationToken::new();
+        let tool = crate::tool::find(name).unwrap();
+        let plan = match tool.plan(cwd, &arguments, &stop) {
+            Ok(plan) => plan,
+            Err(error) => return Outcome::failed(error),
+        };
+        let context = Context {
+            cwd: cwd.into(),
+            outputs: Outputs::new(Path::new("/nowhere"), "s"),
+            handle: "h".to_owned(),
+            sandbox: None,
+            hidden: [].into(),
+            barred: Default::default(),
+            stop,
+            progress: Arc::new(|_: &str| {}),
+        };
+        tool.run(&context, &plan, &arguments).await
+    }
+
+    fn writing(path: &str, content: &str) -> Value<'static> {
+        Map::new().with("path", path.to_owned()).with("content", content.to_owned()).into()
+    }
+
+    fn editing(path: &str, old: &str, new: &str) -> Value<'static> {
+        let edit = Value::from(Map::new().with("old", old.to_owned()).with("new", new.to_owned()));
+        Map::new().with("path", path.to_owned()).with("edits", Value::vector([edit])).into()
+    }
+
+    /// All names below a folder.
+    fn names(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                true => found.extend(names(&entry.path())),
+                false => found.push(entry.path()),
+            }
+        }
+        found
+    }
+
+    fn threads() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn write_through_exchanged_folder_stays_inside() {
+        use std::sync::atomic::AtomicBool;
+
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (inside, outside) = (root.join("in"), root.join("out"));
+        std::fs::create_dir_all(inside.join("door/sub")).unwrap();
+        std::fs::create_dir_all(outside.join("sub")).unwrap();
+        std::fs::write(outside.join("sub/secret"), "secret").unwrap();
+        std::os::unix::fs::symlink("../out", inside.join("link")).unwrap();
+        let done = AtomicBool::new(false);
+        let (mut written, mut read) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (door, link) = (inside.join("door"), inside.join("link"));
+                while !done.load(Ordering::Acquire) {
+                    renameat_with(CWD, &door, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for number in 0..400 {
+                // What was judged: the path as it leads when nothing is exchanged.
+                let path = inside.join("door/sub").join(format!("evil{}", number % 20));
+                let replaced = Open::at(&path).and_then(|old| old.replace(&number.to_string(), &|| true));
+                written += usize::from(replaced.is_ok());
+                let made = inside.join(format!("door/made{number}/deep/evil"));
+                let _ = Open::at(&made).and_then(|old| old.replace("new", &|| true));
+                let shown =
+                    crate::tool::read_file(&inside.join("door/sub/secret"), 1, None, &Default::default());
+                assert!(!shown.text.contains("secret\n"), "{}", shown.text);
+                read += usize::from(shown.text.contains("no such file"));
+                // The whole way: what is resolved and judged now may be exchanged before it is opened.
+                let arguments = writing("door/sub/whole", "whole");
+                let write = crate::tool::find("write").unwrap();
+                if let Ok(Plan { access: Access::Write(path), .. }) =
+                    write.plan(&inside, &arguments, &CancellationToken::new())
+                    && path.starts_with(&inside)
+                {
+                    let _ = Open::at(&path).and_then(|old| old.replace("whole", &|| true));
+                }
+            }
+            done.store(true, Ordering::Release);
+        });
+        assert_eq!(names(&outside), [outside.join("sub/secret")]);
+        assert!(written > 0 && read > 0, "{written} written, {read} looked for: the load was no load");
+    }
+
+    #[test]
+    fn file_changed_by_others_is_edited_anew_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        let old = Open::at(&path).unwrap();
+        std::fs::write(&path, "one\nmore\ntwo\n").unwrap();
+        assert!(matches!(old.replace("whole", &|| true), Err(Unchanged::Meanwhile)));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nmore\ntwo\n");
+    }
+
+    #[tokio::test]
+    async fn call_that_waits_for_its_file_ends_when_told() {
+        let path = Path::new("/waiting-test/file");
+        let _held = files::lock(path).await;
+        let stop = CancellationToken::new();
+        let waiting = changing(&stop, path, |_| Outcome::ok("changed"));
+        stop.cancel();
+        assert_eq!(waiting.await.text, ENDED);
+        let stop = CancellationToken::new();
+        let (told, hear) = std::sync::mpsc::channel();
+        // It is ended after its work has begun and before it may change anything.
+        let begun = Arc::new(tokio::sync::Notify::new());
+        let ending = changing(&stop, Path::new("/waiting-test/other"), {
+            let begun = begun.clone();
+            move |go| {
+                begun.notify_one();
+                hear.recv().unwrap();
+                Outcome::ok(format!("{}", go()))
+            }
+        });
+        let (outcome, ()) = tokio::join!(ending, async {
+            begun.notified().await;
+            stop.cancel();
+        });
+        assert_eq!(outcome.text, ENDED);
+        told.send(()).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Several sessions edit several files at once, each call as soon as its last one is answered.
+        #[test]
+        fn parallel_edits_reported_as_made_are_in_the_file(
+            sessions in prop::collection::vec(prop::collection::vec((0usize..3, any::<bool>()), 1..12), 2..6)
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap();
+            for file in 0..3 {
+                std::fs::write(root.join(format!("f{file}")), "END\n").unwrap();
+            }
+            let runtime = threads();
+            let made = runtime.block_on(async {
+                let mut running = tokio::task::JoinSet::new();
+                for (session, steps) in sessions.into_iter().enumerate() {
+                    let root = root.clone();
+                    running.spawn(async move {
+                        let mut made: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+                        for (number, (file, is_new)) in steps.into_iter().enumerate() {
+                            let mark = format!("s{session}-{number}");
+                            if is_new {
+                                let outcome = call("write", &root, writing(&format!("new/{mark}"), &mark)).await;
+                                assert!(outcome.text.starts_with("Wrote"), "{}", outcome.text);
+                                continue;
+                            }
+                            let edit = editing(&format!("f{file}"), "END\n", &format!("{mark}\nEND\n"));
+                            let outcome = call("edit", &root, edit).await;
+                            match outcome.is_error {
+                                false => made.entry(file).or_default().push(mark),
+                                true => panic!("nothing refuses it: {}", outcome.text),
+                            }
+                        }
+                        made
+                    });
+                }
+                running.join_all().await
+            });
+            for file in 0..3 {
+                let text = std::fs::read_to_string(root.join(format!("f{file}"))).unwrap();
+                let lines: Vec<&str> = text.lines().collect();
+                let expected: usize = made.iter().map(|made| made.get(&file).map_or(0, Vec::len)).sum();
+                prop_assert_eq!(lines.len(), expected + 1, "{}", text);
+                for marks in made.iter().filter_map(|made| made.get(&file)) {
+                    let places: Vec<_> =
+                        marks.iter().map(|mark| lines.iter().position(|line| line == mark)).collect();
+                    prop_assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{marks:?} in {text}");
+                }
+            }
+            for name in names(&root) {
+                prop_assert!(!name.file_name().unwrap().to_string_lossy().starts_with('.'), "left over: {name:?}");
+            }
+        }
+    }
 }

@@ -40,14 +40,14 @@ fn full_disk_is_reported_and_keeps_acknowledged_entries() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A bridge whose state folder is a disk of that size, which nobody else sees; `None` where the system lets
-/// no user make one.
-fn on_small_disk(setup: &Setup, size: &str) -> Option<Bridge> {
-    std::fs::create_dir(setup.state()).unwrap();
+/// A bridge with a disk of that size at a folder, which nobody else sees; `None` where the system lets no user make
+/// one.
+fn on_small_disk(setup: &Setup, folder: &Path, size: &str) -> Option<Bridge> {
+    std::fs::create_dir(folder).unwrap();
     let mount = |then: &str| format!("mount -t tmpfs -o size={size},mode=700 edn-bridge \"$DISK\" && {then}");
     let unshare = || {
         let mut unshare = Command::new("unshare");
-        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).env("DISK", setup.state());
+        unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).env("DISK", folder);
         unshare
     };
     let tried = unshare().arg(mount("true")).stdin(Stdio::null()).output();
@@ -67,10 +67,10 @@ fn on_small_disk(setup: &Setup, size: &str) -> Option<Bridge> {
     Some(Bridge::start(&mut shell))
 }
 
-/// The state folder as the bridge sees it.
-fn seen(bridge: &Bridge, setup: &Setup) -> PathBuf {
+/// A folder as the bridge sees it.
+fn seen(bridge: &Bridge, folder: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{}/root", bridge.pid()));
-    root.join(setup.state().strip_prefix("/").unwrap())
+    root.join(folder.strip_prefix("/").unwrap())
 }
 
 fn fill(bridge: &mut Bridge, setup: &Setup) {
@@ -102,7 +102,7 @@ fn really_full_disk_loses_only_new_data() {
     )
     .unwrap();
     let setup = setup.arg("--config").arg(config.to_str().unwrap());
-    let Some(mut bridge) = on_small_disk(&setup, "256k") else { return };
+    let Some(mut bridge) = on_small_disk(&setup, &setup.state(), "256k") else { return };
     bridge.ask(
         "h",
         "handshake",
@@ -115,7 +115,7 @@ fn really_full_disk_loses_only_new_data() {
     bridge.ask("l0", "login_begin", "{:provider \"k\"}");
     assert_eq!(kind(&bridge.ask("l1", "login_complete", "{:input \"sk-old\"}")), "response");
     fill(&mut bridge, &setup);
-    let state = seen(&bridge, &setup);
+    let state = seen(&bridge, &setup.state());
 
     // The journal: the message is refused, and told why and what to do.
     let long = format!("{{:message {:?}}}", "x".repeat(8192));
@@ -177,4 +177,54 @@ fn really_full_disk_loses_only_new_data() {
         .output()
         .unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+#[test]
+fn edit_on_full_disk_is_made_whole_or_refused() {
+    // Each round adds a kilobyte to one of two files, and asks for both at once.
+    let edit = |file: &str| {
+        format!(
+            "{{:tool-call {{:name \"edit\" :arguments {{:path \"disk/{file}\" :edits [{{:old \"END\" :new \"{}\\nEND\"}}]}}}}}}",
+            "x".repeat(1000)
+        )
+    };
+    let script = format!(
+        "{{:turns [{{:steps [{} {} {}]}} {{:steps [{{:delta \"end\"}}]}}] :then :cycle}}",
+        edit("a"),
+        edit("b"),
+        edit("a")
+    );
+    let setup = Setup::new().script(&script).arg("--yolo");
+    let disk = setup.project().join("disk");
+    let Some(mut bridge) = on_small_disk(&setup, &disk, "128k") else { return };
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{:topics [\"tool/result\" \"session/updated\"]}");
+    let disk = seen(&bridge, &disk);
+    for file in ["a", "b"] {
+        std::fs::write(disk.join(file), "END\n").unwrap();
+    }
+    let (mut made, mut refused) = ([0, 0], 0);
+    while refused < 3 {
+        bridge.ask("p", "prompt", "{:message \"go\"}");
+        for file in [0, 1, 0] {
+            let result = bridge.event("tool/result");
+            let told = data(&result, "result-text");
+            if told.starts_with("Edited") {
+                made[file] += 1;
+            } else {
+                assert!(told.contains("No space left"), "{told}");
+                refused += 1;
+            }
+        }
+        idle(&mut bridge);
+        assert!(made[0] < 200, "the disk never fills");
+    }
+    for (file, made) in ["a", "b"].into_iter().zip(made) {
+        let text = read(&disk.join(file));
+        assert_eq!(text.lines().filter(|line| line.len() == 1000).count(), made, "{file}");
+        assert!(text.ends_with("\nEND\n"), "{file} is cut");
+    }
+    assert_eq!(support::files(&disk).len(), 2, "{:?}", support::files(&disk));
+    let (status, _, errors) = bridge.finish();
+    assert_eq!(status.code(), Some(0), "{errors}");
 }
