@@ -4,6 +4,7 @@
 //! Redirects are not followed: a key must not travel to where a server points. Knows addresses, bytes and
 //! time limits; does not know what is asked or answered.
 
+use std::borrow::Cow;
 use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -81,6 +82,37 @@ pub fn is_loopback(url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The address of a page that a person may be sent to: of the web, and of nothing that a browser would run or
+/// open on this machine.
+pub fn page(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.host_str().is_some()).then_some(url)
+}
+
+/// An address as it may be shown: without a user, a password, a query and a fragment. Each of them may be a key.
+#[must_use]
+pub fn shown(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Where an address cannot have them, it has none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+/// A text of a configuration as it may be shown: an address without what may be a key, anything else as it is.
+pub fn without_keys(text: &str) -> Cow<'_, str> {
+    match Url::parse(text.trim()) {
+        Ok(url) if url.has_host() && shown(&url) != url => shown(&url).to_string().into(),
+        // An address that cannot be read may hold a key all the same.
+        Err(_) if text.contains("://") && text.contains(['@', '?']) => {
+            "an address that cannot be read".into()
+        }
+        _ => text.into(),
+    }
 }
 
 /// Sends a request and waits for the answer's head.
@@ -180,6 +212,37 @@ mod tests {
             ("http://10.0.0.1/", false),
         ] {
             assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn shown_address_has_no_user_password_or_query() {
+        for (given, expected) in [
+            ("https://user:pass@h.example:8443/v1?key=k#f", "https://h.example:8443/v1"),
+            ("http://user@127.0.0.1/v1", "http://127.0.0.1/v1"),
+            ("wss://h.example/?token=t", "wss://h.example/"),
+            ("https://h.example/v1", "https://h.example/v1"),
+            ("https://h.example", "https://h.example"),
+            ("http://user:pa ss@[::1/?key=k", "an address that cannot be read"),
+            ("gpt-5", "gpt-5"),
+            ("what is a@b?", "what is a@b?"),
+        ] {
+            assert_eq!(without_keys(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn page_of_another_scheme_is_no_page() {
+        for (given, expected) in [
+            ("https://p.example/device", true),
+            ("http://127.0.0.1:1/x", true),
+            ("javascript:alert(1)", false),
+            ("file:///etc/passwd", false),
+            ("data:text/html,x", false),
+            ("//p.example", false),
+            ("", false),
+        ] {
+            assert_eq!(page(given).is_some(), expected, "{given}");
         }
     }
 

@@ -610,6 +610,10 @@ pub const LOGIN_PATIENCE: Duration = Duration::from_secs(600);
 /// How long a browser may take to ask for the page after a login.
 pub const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Browsers that are served at once after a login. Browsers open a few connections ahead and say nothing on them;
+/// when there are more, the oldest is hung up on, so that idle ones of another program hold nobody up.
+pub const CALLBACK_BROWSERS: usize = 32;
+
 /// Longest head of a browser's request, in bytes.
 pub const CALLBACK_HEAD_BYTES: usize = 16 * 1024;
 

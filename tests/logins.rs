@@ -458,3 +458,20 @@ fn login_failures_are_reported() {
     let other = bridge.ask("14", "login_complete", "{:input \"c#of-another\"}");
     assert_eq!(code(&other), "request/invalid-params");
 }
+
+#[test]
+fn device_login_at_no_page_of_the_web_is_refused() {
+    for page in ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x"] {
+        let (models, auth) = (
+            Server::new([hello()]),
+            Server::new([Answer::json(200, &DEVICE.replace("https://p.example/device", page))]),
+        );
+        let setup =
+            setup(&models, &format!(":device-url \"{0}/device\" :token-url \"{0}/token\"", auth.url()));
+        let mut bridge = setup.interactor();
+        let answer = bridge.ask("1", "login_begin", "{:provider \"p\"}");
+        assert_eq!(code(&answer), "runtime/failed", "{answer}");
+        assert!(answer.to_string().contains("no page of the web"), "{answer}");
+        assert!(!bridge.told().lines().any(|line| line.starts_with("< ") && line.contains(page)), "{page}");
+    }
+}

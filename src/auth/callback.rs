@@ -3,13 +3,16 @@
 //! Listens on this machine alone, answers one page, and takes nothing but the code that belongs to the login
 //! that was begun.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::http::{self, Url};
-use crate::limits::{CALLBACK_HEAD_BYTES, CALLBACK_PATIENCE};
+use crate::limits::{CALLBACK_BROWSERS, CALLBACK_HEAD_BYTES, CALLBACK_PATIENCE};
 use crate::secret::Secret;
 
 /// The path where the configuration names none.
@@ -84,42 +87,61 @@ impl Callback {
         Some(Self { listener, url })
     }
 
-    /// Waits for the browser. What others ask is answered and passed over.
+    /// Waits for the browser. What others ask is answered and passed over; each is served beside the others,
+    /// since one that says nothing must not hold up the one that brings the code.
     pub async fn wait(&self, state: &str) -> Result<Secret, String> {
+        let (path, state): (Arc<str>, Arc<str>) = (self.url.path().into(), state.into());
+        // Those that are left when it ends are hung up on.
+        let mut browsers = JoinSet::new();
+        let mut oldest: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            let Ok((mut browser, _)) = self.listener.accept().await else {
+            let accepted = tokio::select! {
+                biased;
+                Some(served) = browsers.join_next() => {
+                    if let Ok(Some(code)) = served {
+                        return code;
+                    }
+                    continue;
+                }
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((browser, _)) = accepted else {
                 // Out of descriptors, say: a moment later there may be some.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let served = tokio::time::timeout(CALLBACK_PATIENCE, self.serve(&mut browser, state));
-            if let Ok(Some(code)) = served.await {
-                return code;
+            oldest.retain(|browser| !browser.is_finished());
+            if oldest.len() >= CALLBACK_BROWSERS
+                && let Some(first) = oldest.pop_front()
+            {
+                first.abort();
             }
+            let served = tokio::time::timeout(CALLBACK_PATIENCE, serve(browser, path.clone(), state.clone()));
+            oldest.push_back(browsers.spawn(async move { served.await.ok().flatten() }));
         }
     }
+}
 
-    async fn serve(&self, browser: &mut TcpStream, state: &str) -> Option<Result<Secret, String>> {
-        let target = target(browser).await?;
-        let asked = Url::parse(&format!("http://localhost{target}")).ok()?;
-        if asked.path() != self.url.path() {
-            answer(browser, "404 Not Found", "There is nothing here.").await;
-            return None;
+async fn serve(mut browser: TcpStream, path: Arc<str>, state: Arc<str>) -> Option<Result<Secret, String>> {
+    let browser = &mut browser;
+    let target = target(browser).await?;
+    let asked = Url::parse(&format!("http://localhost{target}")).ok()?;
+    if asked.path() != &*path {
+        answer(browser, "404 Not Found", "There is nothing here.").await;
+        return None;
+    }
+    match Given::from_query(&asked).filter(|given| given.state.as_deref() == Some(&*state)) {
+        None => {
+            answer(browser, "400 Bad Request", "This does not belong to a login that was begun here.").await;
+            None
         }
-        match Given::from_query(&asked).filter(|given| given.state.as_deref() == Some(state)) {
-            None => {
-                answer(browser, "400 Bad Request", "This does not belong to a login that was begun here.")
-                    .await;
-                None
-            }
-            Some(given) => {
-                let text = match given.code {
-                    Ok(_) => "You are logged in as soon as your editor says so. You can close this page.",
-                    Err(_) => "The login was refused. You can close this page.",
-                };
-                answer(browser, "200 OK", text).await;
-                Some(given.code)
-            }
+        Some(given) => {
+            let text = match given.code {
+                Ok(_) => "You are logged in as soon as your editor says so. You can close this page.",
+                Err(_) => "The login was refused. You can close this page.",
+            };
+            answer(browser, "200 OK", text).await;
+            Some(given.code)
         }
     }
 }
@@ -202,5 +224,28 @@ mod tests {
         assert_eq!(code.unwrap().expose(), "good");
         let far = Url::parse("https://example.com/cb").unwrap();
         assert!(Callback::listen(Some(&far)).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn idle_connections_hold_no_login_up() {
+        let callback = Callback::listen(None).await.unwrap();
+        let address = ("127.0.0.1", callback.url.port().unwrap());
+        let browsers = async {
+            // More than are served at once, and none of them says a word.
+            let mut idle = Vec::new();
+            for _ in 0..CALLBACK_BROWSERS + 8 {
+                idle.push(TcpStream::connect(address).await.unwrap());
+            }
+            let mut browser = TcpStream::connect(address).await.unwrap();
+            browser.write_all(b"GET /callback?code=good&state=right HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut page = String::new();
+            browser.read_to_string(&mut page).await.unwrap();
+            assert!(page.contains("200 OK"), "{page}");
+            idle
+        };
+        let both = async { tokio::join!(callback.wait("right"), browsers) };
+        // One that was waited for would take all of that by itself.
+        let (code, _idle) = tokio::time::timeout(CALLBACK_PATIENCE, both).await.unwrap();
+        assert_eq!(code.unwrap().expose(), "good");
     }
 }

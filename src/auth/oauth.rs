@@ -222,9 +222,14 @@ impl Login {
         let details: StandardDeviceAuthorizationResponse =
             request.request_async(&caller(http)).await.map_err(|error| sort(&error, &none))?;
         let url = details.verification_uri_complete().map(|url| url.secret().clone());
+        let url = url.unwrap_or_else(|| details.verification_uri().to_string());
+        // A frontend opens it: what the server names must be a page and no script or file.
+        if http::page(&url).is_none() {
+            return Err(OauthError::Refused("the server names no page of the web to log in at".to_owned()));
+        }
         let time = details.expires_in().min(LOGIN_PATIENCE);
         Ok(Device {
-            url: url.unwrap_or_else(|| details.verification_uri().to_string()),
+            url,
             code: details.user_code().secret().clone(),
             ends: clock.now().checked_add(time).unwrap_or(Timestamp::MAX),
             details,
