@@ -221,7 +221,7 @@ pub struct Providers {
     added: Vec<Arc<dyn Provider>>,
     /// What the configuration said of the servers.
     configured: Vec<(String, Value<'static>)>,
-    /// What of that cannot be used, for a person.
+    /// What of that cannot be used, or tells secrets, for a person.
     problems: Vec<String>,
     /// The environment variables that hold their keys.
     key_variables: Vec<String>,
@@ -285,6 +285,11 @@ impl Providers {
     /// The environment variables that hold their keys: commands do not inherit them.
     pub fn key_variables(&self) -> Vec<String> {
         self.key_variables.clone()
+    }
+
+    /// What of the configuration cannot be used or tells secrets, for a person.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
     }
 
     /// The logins of the servers.

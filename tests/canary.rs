@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use support::server::{Answer, Server};
 use support::{Bridge, Setup, at, data, end_of_turn, files, is_event};
 /// The entrance of a secret, and its canary.
-const CANARIES: [(&str, &str); 11] = [
+const CANARIES: [(&str, &str); 15] = [
     ("a key in the environment", "canary-environment-0001"),
     ("a key in a variable that the configuration names", "canary-variable-0002"),
     ("what a :key-command prints", "canary-command-0003"),
@@ -23,6 +23,10 @@ const CANARIES: [(&str, &str); 11] = [
     ("a login's client secret", "canary-client-0009"),
     ("a device's own code", "canary-device-0010"),
     ("the answer to a typed question for a secret", "canary-question-0011"),
+    ("the query of a :base-url", "canary-query-0012"),
+    ("the user of a :base-url", "canary-user-0013"),
+    ("the password of a :base-url", "canary-phrase-0014"),
+    ("a :base-url that cannot be read", "canary-unreadable-0015"),
 ];
 
 fn canary(entry: &str) -> &'static str {
@@ -148,12 +152,24 @@ fn planted_secret_is_found_nowhere() {
             ),
         ),
     ];
-    let names = ["environment", "command", "failing", "pasted", "asked", "login"];
+    let base = |base: String| provider("", "").replace(&format!("{url:?}"), &format!("{base:?}"));
+    let bases = [
+        base(format!("{url}/v1?key={}", canary("query of"))).replace("\"\" {", "\"query\" {"),
+        base(format!(
+            "https://{}:{}@h.example/v1?key={}",
+            canary("user of"),
+            canary("password of"),
+            canary("query of")
+        ))
+        .replace("\"\" {", "\"refused\" {"),
+        base(format!("https://{}@[::1/v1", canary("cannot be read"))).replace("\"\" {", "\"unreadable\" {"),
+    ];
+    let names = ["environment", "command", "failing", "pasted", "asked", "login", "query"];
     let listed: String =
         names.map(|name| format!("{{:provider {name:?} :id \"m\" :context-window 9000}}")).concat()
             + "{:provider \"openai\" :id \"m\" :context-window 9000}";
-    std::fs::write(&config, format!("{{:providers {{{}}} :models [{listed}]}}", providers.join("\n")))
-        .unwrap();
+    let described = [providers.join("\n"), bases.join("\n")].join("\n");
+    std::fs::write(&config, format!("{{:providers {{{described}}} :models [{listed}]}}")).unwrap();
     let setup = setup.arg("--config").arg(config.to_str().unwrap());
 
     let mut bridge = setup.serve();
@@ -186,6 +202,7 @@ fn planted_secret_is_found_nowhere() {
         ("failing", "failing"),
         ("pasted", "pasted"),
         ("asked", "typed question"),
+        ("query", "query of"),
     ] {
         ask(&mut bridge, name);
         if name == "failing" {
@@ -200,7 +217,8 @@ fn planted_secret_is_found_nowhere() {
     }
     // The login ends within the minute, and cannot be renewed: the server names what it was shown.
     ask(&mut bridge, "login");
-    let used: String = models.all_asked().iter().map(|asked| format!("{:?}", asked.head)).collect();
+    let used: String =
+        models.all_asked().iter().map(|asked| format!("{} {:?}", asked.path, asked.head)).collect();
     for entry in [
         "key in the environment",
         "variable that",
@@ -208,6 +226,7 @@ fn planted_secret_is_found_nowhere() {
         ":headers",
         "pasted",
         "typed question",
+        "query of",
     ] {
         assert!(used.contains(canary(entry)), "{entry} was not used");
     }
@@ -275,7 +294,14 @@ fn planted_secret_is_found_nowhere() {
         };
         report.search(kind, &bytes);
     }
-    for arguments in [["sessions", "list"].as_slice(), &["models", "list"], &["query", "[*]"]] {
+    for arguments in [
+        ["sessions", "list"].as_slice(),
+        &["models", "list"],
+        &["query", "[*]"],
+        &["query", "[{:psi.config/settings [*]} {:psi.agent-session/providers [*]}]"],
+        &["doctor"],
+        &["doctor", "--format", "edn"],
+    ] {
         let output = setup.command().args(arguments).output().unwrap();
         report.search("the command line's output", &[output.stdout, output.stderr].concat());
     }

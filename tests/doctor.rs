@@ -129,3 +129,52 @@ fn a_state_folder_that_is_open_to_others_is_told_of() {
         assert!(expected.is_none_or(|expected| notes[0].contains(expected)), "{mode:o}: {notes:?}");
     }
 }
+
+#[test]
+fn key_over_plain_http_is_noted_and_logged() {
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    std::fs::write(
+        &config,
+        "{:providers {\"far\" {:base-url \"http://llm.example/v1\" :key-variables [\"FAR_KEY\"]}
+                      \"free\" {:base-url \"http://10.0.0.2:11434/v1\"}
+                      \"near\" {:base-url \"http://127.0.0.1:1/v1\" :key-variables [\"NEAR_KEY\"]}}}",
+    )
+    .unwrap();
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let (status, report) = report(&setup);
+    assert_eq!(status, Some(0));
+    let found = findings(&report, "providers");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].0 == "note" && found[0].1.contains("\"far\" sends its key unencrypted to llm.example"),
+        "{found:?}"
+    );
+    let (_, _, log) = setup.ready().finish();
+    assert!(log.contains("WARN") && log.contains("sends its key unencrypted to llm.example"), "{log}");
+}
+
+#[test]
+fn provider_that_cannot_be_asked_is_told() {
+    let setup = Setup::new();
+    let config = setup.dir.path().join("user.edn");
+    let setup = setup.arg("--config").arg(config.to_str().unwrap());
+    let config_of = |text: &str| std::fs::write(&config, text).unwrap();
+    config_of(
+        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-ulr \"https://llm.example/v1\"}}}",
+    );
+    let (status, told) = report(&setup);
+    let found = findings(&told, "providers");
+    assert_eq!((status, found.len()), (Some(1), 2), "{found:?}");
+    assert!(
+        found[0].1.contains(":base-ulr") && found[1] == ("broken".to_owned(), found[1].1.clone()),
+        "{found:?}"
+    );
+    config_of(
+        "{:provider \"work\" :model \"m\" :providers {\"work\" {:base-url \"https://llm.example/v1\" :key-variables [\"NO_SUCH_KEY\"]}}}",
+    );
+    let (status, told) = report(&setup);
+    let found = findings(&told, "providers");
+    assert_eq!((status, found.len()), (Some(0), 1), "{found:?}");
+    assert!(found[0].0 == "note" && found[0].1.contains("no key for the provider work"), "{found:?}");
+}

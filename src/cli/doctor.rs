@@ -307,6 +307,29 @@ fn models(found: &mut Findings, settings: &Settings) {
 fn keys(found: &mut Findings, settings: &Settings) {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers = Providers::new(settings, &clock);
+    for problem in providers.problems() {
+        found.note("providers", format!("{problem}."), "Correct it under :providers of the configuration.");
+    }
+    let chosen = providers.get(&settings.provider);
+    if settings.script.is_none() && &*settings.provider != "scripted" && &*settings.provider != embedded::NAME
+    {
+        match chosen {
+            None => found.broken(
+                "providers",
+                format!("There is no provider {:?}, which new sessions are to ask.", &*settings.provider),
+                "Name another under :provider, or describe this one under :providers.",
+            ),
+            Some(chosen) if !chosen.is_ready() => found.note(
+                "providers",
+                format!(
+                    "There is no key for the provider {}, which new sessions are to ask.",
+                    settings.provider
+                ),
+                "Set its key's variable, or log in with /login.",
+            ),
+            Some(_) => {}
+        }
+    }
     let known = providers.key_variables();
     let is_set = |name: &&String| std::env::var_os(name.as_str()).is_some_and(|value| !value.is_empty());
     let set: Vec<&str> = known.iter().filter(is_set).map(String::as_str).collect();

@@ -73,12 +73,9 @@ impl Provider for Hosted {
 
     fn facts(&self) -> Map<'static> {
         let Spec { protocol, base, .. } = &self.server.spec;
-        let mut base = base.clone();
-        // A query may contain a key, which must not be shown.
-        base.set_query(None);
         let mut facts = Map::new();
         facts.put("api", Value::keyword(protocol.as_str()));
-        facts.put("base-url", base.to_string());
+        facts.put("base-url", http::shown(base).to_string());
         facts.put_some("key-from", self.server.keys.origin());
         facts
     }
@@ -234,6 +231,8 @@ impl Call {
             call = call.header("anthropic-version", "2023-06-01");
         }
         self.secrets.clear();
+        // What the configuration puts into every address may be a key.
+        self.secrets.extend(spec.base.query_pairs().map(|(_, value)| Secret::new(value.into_owned())));
         if let Some(key) = key {
             let Some((name, value)) = spec.protocol.key(key) else {
                 return Err(ProviderError::new(

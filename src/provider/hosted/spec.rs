@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::protocol::Protocol;
 use crate::auth::{KeySource, Login};
 use crate::edn;
-use crate::http::Url;
 use crate::http::header::{HeaderName, HeaderValue};
+use crate::http::{self, Url};
 use crate::limits::HTTP_IDLE;
 use crate::value::{Map, Value};
 
@@ -54,7 +54,10 @@ pub fn all(configured: &[(String, Value<'static>)]) -> (Vec<Spec>, Vec<String>) 
     let mut specs = Vec::new();
     for (id, map) in providers {
         match read(&id, &map) {
-            Ok(spec) => specs.push(spec),
+            Ok(spec) => {
+                problems.extend(spec.exposes());
+                specs.push(spec);
+            }
             Err(problem) => problems.push(format!("the provider {id:?} {problem}")),
         }
     }
@@ -135,7 +138,14 @@ fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
             variables: texts("key-variables")?,
             command: (!command.is_empty()).then_some(command),
             store: key_store,
-            url: text("key-url")?,
+            url: match text("key-url")? {
+                Some(url) if http::page(&url).is_none() => {
+                    return Err(
+                        "needs an address that begins with http:// or https:// at :key-url".to_owned()
+                    );
+                }
+                url => url,
+            },
             login: match map.get_keyword("login") {
                 None | Some(Value::Nil) => None,
                 Some(login) => Some(Login::read(login)?),
@@ -165,8 +175,32 @@ impl Spec {
     /// # Errors
     /// If the model's id does not form an address.
     pub fn url(&self, path: &str) -> Result<Url, String> {
-        let base = self.base.as_str().trim_end_matches('/');
-        Url::parse(&format!("{base}/{path}")).map_err(|error| error.to_string())
+        let base = http::shown(&self.base);
+        let base = base.as_str().trim_end_matches('/');
+        let mut url = Url::parse(&format!("{base}/{path}")).map_err(|error| error.to_string())?;
+        // What every call has in its query stands behind the path's own.
+        if let Some(query) = self.base.query() {
+            let own = url.query().map(|own| format!("{own}&")).unwrap_or_default();
+            url.set_query(Some(&format!("{own}{query}")));
+        }
+        Ok(url)
+    }
+
+    /// What its calls tell everybody on the way, for a person; `None` where they are encrypted, stay on this
+    /// machine, or have nothing to hide.
+    fn exposes(&self) -> Option<String> {
+        let KeySource { variables, command, store, url, login } = &self.key;
+        let has_key =
+            !variables.is_empty() || command.is_some() || *store || url.is_some() || login.is_some();
+        let has_key = has_key || !self.headers.is_empty() || self.base.query().is_some();
+        let plain = self.base.scheme() == "http" && !http::is_loopback(&self.base);
+        (has_key && plain).then(|| {
+            let host = self.base.host_str().unwrap_or_default();
+            format!(
+                "the provider {:?} sends its key unencrypted to {host}; use https:// in its :base-url",
+                &*self.id
+            )
+        })
     }
 }
 
@@ -213,6 +247,14 @@ mod tests {
     }
 
     #[test]
+    fn query_of_a_base_url_stands_behind_each_path() {
+        let (specs, _) = configured(r#"{"x" {:base-url "https://a/v1/?key=k"}}"#);
+        let spec = specs.iter().find(|spec| &*spec.id == "x").unwrap();
+        assert_eq!(spec.url("chat").unwrap().as_str(), "https://a/v1/chat?key=k");
+        assert_eq!(spec.url("m:go?alt=sse").unwrap().as_str(), "https://a/v1/m:go?alt=sse&key=k");
+    }
+
+    #[test]
     fn server_error_names_its_provider() {
         for (provider, expected) in [
             (r#"{"x" 1}"#, r#"the provider "x" must be a map"#),
@@ -220,6 +262,10 @@ mod tests {
             (r#"{"x" {:base-url "ftp://a"}}"#, "http:// or https://"),
             (r#"{"x" {:base-url "nonsense"}}"#, "no usable :base-url"),
             (r#"{"x" {:base-url "https://k@a"}}"#, "must not have a key"),
+            (r#"{"x" {:base-url "https://a" :key-url "javascript:x"}}"#, "at :key-url"),
+            (r#"{"x" {:base-url "http://a" :key-variables ["K"]}}"#, "sends its key unencrypted to a;"),
+            (r#"{"x" {:base-url "http://10.0.0.2:1/v1" :headers {"a" "b"}}}"#, "unencrypted to 10.0.0.2;"),
+            (r#"{"x" {:base-url "http://a/v1?key=sk-1"}}"#, "unencrypted to a;"),
             (r#"{"x" {:base-url "http://a" :api :soap}}"#, "needs :api to be one of"),
             (r#"{"x" {:base-url "http://a" :key "sk-1"}}"#, "has no :key; it may have"),
             (r#"{"x" {:base-url "http://a" :key-command "pass"}}"#, "a vector of texts at :key-command"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::hook::Hook;
+use crate::http;
 use crate::memory::Note;
 use crate::message::{SessionId, count};
 use crate::tool::permission::Rule;
@@ -96,7 +97,8 @@ pub(super) fn note(note: &Note) -> Value<'static> {
     Value::from(map)
 }
 
-/// A value of a configuration file with everything hidden whose name says that it may be a secret.
+/// A value of a configuration file with everything hidden whose name says that it may be a secret, and addresses
+/// without what may be a key in them.
 pub(super) fn without_secrets(value: Value<'static>) -> Value<'static> {
     const SECRET: [&str; 6] = ["key", "token", "secret", "password", "authorization", "header"];
     match value {
@@ -112,6 +114,7 @@ pub(super) fn without_secrets(value: Value<'static>) -> Value<'static> {
             Value::from(entries.collect::<Map<'static>>())
         }
         Value::Vector(items) | Value::List(items) => Value::vector(items.into_iter().map(without_secrets)),
+        Value::Str(text) => Value::from(http::without_keys(&text).into_owned()),
         other => other,
     }
 }
