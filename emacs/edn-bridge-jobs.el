@@ -13,6 +13,7 @@
 (require 'cl-lib)
 (require 'tabulated-list)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-tools)
 
 ;;;; Widgets and statuses
 
@@ -21,6 +22,9 @@
 
 (defvar-local edn-bridge-jobs--statuses nil
   "Lines of the statuses of this chat.")
+
+(defvar-local edn-bridge-jobs--running nil
+  "Background jobs that run: an alist from id to what each does.")
 
 (defun edn-bridge-jobs--lines (value)
   "Return the lines of text that VALUE, a widget or a status, has."
@@ -56,14 +60,18 @@ The tree of sessions has a buffer of its own."
 (defun edn-bridge-jobs--on-resumed (_data)
   "Forget the lines of the session that was shown before."
   (setq edn-bridge-jobs--widgets nil
-        edn-bridge-jobs--statuses nil)
+        edn-bridge-jobs--statuses nil
+        edn-bridge-jobs--running nil)
   (edn-bridge-jobs--show-lines))
 
 (defun edn-bridge-jobs--show-lines ()
   "Show the lines of widgets and statuses above the footer."
   (edn-bridge-chat-set-status
    'edn-bridge-jobs
-   (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses)))
+   (append edn-bridge-jobs--widgets edn-bridge-jobs--statuses
+           (mapcar (lambda (entry)
+                     (concat "Running in the background: " (cdr entry)))
+                   edn-bridge-jobs--running))))
 
 ;;;; Jobs
 
@@ -126,29 +134,102 @@ FUNCTION is called in this buffer."
   "Return the id of JOB."
   (or (plist-get job :job-id) (plist-get job :id)))
 
+(defun edn-bridge-jobs--what (job)
+  "Return what JOB does, in a line."
+  (edn-bridge-visible-label
+   (replace-regexp-in-string
+    "[ \t\n]+" " "
+    (format "%s" (or (plist-get job :command)
+                     (plist-get job :label)
+                     (plist-get job :name)
+                     "")))))
+
+(defun edn-bridge-jobs--status (job)
+  "Return the status of JOB, with its exit status where that is not 0."
+  (let ((status (or (edn-bridge-chat-word (plist-get job :status)) ""))
+        (code (plist-get job :exit-code)))
+    (if (and (integerp code) (/= code 0))
+        (format "%s (exit %d)" status code)
+      status)))
+
 (defun edn-bridge-jobs--entry (job)
   "Return the table's entry for JOB."
   (list (edn-bridge-jobs--id job)
-        (vector (or (edn-bridge-chat-word (plist-get job :status)) "")
-                (edn-bridge-visible-label
-                 (replace-regexp-in-string
-                  "[ \t\n]+" " "
-                  (format "%s" (or (plist-get job :command)
-                                   (plist-get job :label)
-                                   (plist-get job :name)
-                                   ""))))
+        (vector (edn-bridge-jobs--status job)
+                (edn-bridge-jobs--what job)
                 (format "%s" (edn-bridge-jobs--id job)))))
 
+;;;; One job
+
+(defvar-local edn-bridge-jobs--id nil
+  "Id of the job that this buffer shows.")
+
+(define-derived-mode edn-bridge-jobs-view-mode special-mode "Job"
+  "Major mode of what is known of a background job.
+It follows the job while it is seen."
+  :group 'edn-bridge
+  (edn-bridge-visible-setup)
+  (setq-local revert-buffer-function #'edn-bridge-jobs--revert-view))
+
 (defun edn-bridge-jobs-inspect ()
-  "Show all that is known of the job at point."
+  "Show the job at point in another window: what it does, and its output."
   (interactive nil edn-bridge-jobs-mode)
+  (let ((id (or (tabulated-list-get-id) (user-error "No job here")))
+        (chat edn-bridge-jobs--chat)
+        (buffer (get-buffer-create "*edn-bridge job*")))
+    (with-current-buffer buffer
+      (edn-bridge-jobs-view-mode)
+      (setq edn-bridge-jobs--chat chat
+            edn-bridge-jobs--id id)
+      (edn-bridge-jobs--revert-view))
+    (display-buffer buffer)))
+
+(defun edn-bridge-jobs--revert-view (&rest _)
+  "Ask for the job of this buffer again and show it."
   (edn-bridge-jobs--request
-   "inspect_background_job"
-   (list :job-id (or (tabulated-list-get-id) (user-error "No job here")))
+   "inspect_background_job" (list :job-id edn-bridge-jobs--id)
    (lambda (data)
-     (with-help-window "*edn-bridge job*"
-       (with-current-buffer standard-output
-         (edn-bridge-edn-pretty-print (plist-get data :job)))))))
+     (edn-bridge-jobs--show-job (plist-get data :job)))))
+
+(defun edn-bridge-jobs--show-job (job)
+  "Show JOB in this buffer.
+Windows at the end stay there, others where they are."
+  (let* ((inhibit-read-only t)
+         (followers (seq-filter (lambda (window)
+                                  (= (window-point window) (point-max)))
+                                (get-buffer-window-list nil nil t)))
+         (places (mapcar (lambda (window)
+                           (cons window (window-point window)))
+                         (get-buffer-window-list nil nil t)))
+         (output (plist-get job :output))
+         (handle (plist-get job :handle)))
+    (erase-buffer)
+    (insert (propertize (edn-bridge-jobs--what job) 'face 'bold) "\n")
+    (pcase-dolist (`(,name ,value)
+                   (list (list "status" (edn-bridge-jobs--status job))
+                         (list "started" (plist-get job :started-at))
+                         (list "ended" (plist-get job :ended-at))
+                         (list "job" (edn-bridge-jobs--id job))))
+      (when (and (stringp value) (not (equal value "")))
+        (insert (propertize (format "%-8s" name) 'face 'shadow)
+                (edn-bridge-visible-label value) "\n")))
+    (insert "\n")
+    (when handle
+      (let ((chat edn-bridge-jobs--chat))
+        (insert-text-button "[Whole output]"
+                            'follow-link t
+                            'action (lambda (_button)
+                                      (with-current-buffer chat
+                                        (edn-bridge-tools-view-output
+                                         handle)))))
+      (insert "\n"))
+    (when (stringp output)
+      (insert (edn-bridge-visible-break output 0)))
+    (edn-bridge-visible-region (point-min) (point-max) 'strict)
+    (pcase-dolist (`(,window . ,place) places)
+      (set-window-point window (if (memq window followers)
+                                   (point-max)
+                                 (min place (point-max)))))))
 
 (defun edn-bridge-jobs-cancel ()
   "End the job at point."
@@ -158,14 +239,38 @@ FUNCTION is called in this buffer."
    (list :job-id (or (tabulated-list-get-id) (user-error "No job here")))
    (lambda (_data) (edn-bridge-jobs--revert))))
 
-(defun edn-bridge-jobs--on-job (_data)
-  "Bring the buffers that show this chat's jobs up to date."
+(defun edn-bridge-jobs--on-job (data)
+  "Show how the job of DATA of `job/updated' goes, wherever that is seen."
   (let ((chat (current-buffer)))
+    (when (edn-bridge-chat-mine-p data)
+      (edn-bridge-jobs--note (plist-get data :job)))
     (dolist (buffer (buffer-list))
       (when (and (eq (buffer-local-value 'edn-bridge-jobs--chat buffer) chat)
                  (get-buffer-window buffer t))
         (with-current-buffer buffer
-          (edn-bridge-jobs--revert))))))
+          (revert-buffer))))))
+
+(defun edn-bridge-jobs--note (job)
+  "Show in this chat that JOB runs, or that it has ended.
+That it failed the bridge says by itself."
+  (let* ((id (edn-bridge-jobs--id job))
+         (running (equal (edn-bridge-chat-word (plist-get job :status))
+                         "running"))
+         (known (assoc id edn-bridge-jobs--running)))
+    (cond
+     ((null id))
+     ((and running (not known))
+      (setq edn-bridge-jobs--running
+            (append edn-bridge-jobs--running
+                    (list (cons id (edn-bridge-jobs--what job)))))
+      (edn-bridge-jobs--show-lines))
+     ((and known (not running))
+      (setq edn-bridge-jobs--running (delq known edn-bridge-jobs--running))
+      (edn-bridge-jobs--show-lines)
+      (unless (equal (edn-bridge-chat-word (plist-get job :status)) "failed")
+        (edn-bridge-chat-notice (format "Background job %s: %s"
+                                        (edn-bridge-jobs--status job)
+                                        (cdr known))))))))
 
 (edn-bridge-chat-handle "ui/widgets-updated" #'edn-bridge-jobs--on-widgets)
 (edn-bridge-chat-handle "ui/status-updated" #'edn-bridge-jobs--on-statuses)

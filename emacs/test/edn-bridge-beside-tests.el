@@ -91,11 +91,16 @@
               (goto-char (point-min))
               (edn-bridge-jobs-inspect)
               (should (equal (plist-get (car sent) :params) '(:job-id "j1")))
-              (edn-bridge-test-answer conn sent "inspect_background_job"
-                                      :job '(:id "j1" :output "built"))
-              (should (string-match-p
-                       "built" (with-current-buffer "*edn-bridge job*"
-                                 (buffer-string))))
+              (edn-bridge-test-answer
+               conn sent "inspect_background_job"
+               :job '(:id "j1" :status "failed" :exit-code 2
+                      :command "make all" :handle "h1"
+                      :output "line 1\nline 2\n"))
+              (with-current-buffer "*edn-bridge job*"
+                (should (string-match-p
+                         "\\`make all\nstatus  failed (exit 2)\n\\(.*\n\\)*\\[Whole output\\]\nline 1\nline 2\n"
+                         (buffer-string)))
+                (kill-buffer))
               (set-buffer jobs)
               (edn-bridge-jobs-cancel)
               (should (equal (plist-get (car sent) :op)
@@ -113,6 +118,26 @@
                              "list_background_jobs")))
           (kill-buffer (format "*%s jobs*"
                                (string-trim (buffer-name chat) "\\*" "\\*"))))))))
+
+(ert-deftest edn-bridge-jobs-are-told-of-in-the-chat ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
+                                     'before-string))
+              (job (id status &rest more)
+                (edn-bridge-test-event
+                 conn "job/updated" :session-id "s1"
+                 :job (append (list :id id :status status :command "make\nall")
+                              more))))
+      (job "j1" "running")
+      (job "j2" "running")
+      (job "j1" "running")
+      (should (string-match-p "Running in the background: make all\nRunning"
+                              (above)))
+      (job "j1" "completed" :exit-code 0)
+      (job "j2" "failed" :exit-code 2)
+      (should-not (string-match-p "background" (above)))
+      (should (equal (edn-bridge-test-transcript)
+                     "Background job completed: make all\n")))))
 
 (ert-deftest edn-bridge-jobs-show-widgets-and-statuses-above-the-footer ()
   (edn-bridge-test-with-chat (conn _sent)

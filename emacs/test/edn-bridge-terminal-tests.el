@@ -319,7 +319,7 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-do
    "Allow once (y)" '("C-c" "C-a" "y") "Ran six\\."
    '("C-c" "C-j") "running *sleep 600"
-   '("Enter") ":status \"running\"" '("C-x" "1" "k") "cancelled")
+   '("Enter") "^status  running" '("C-x" "1" "k") "cancelled")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-say "slowly")
   (edn-bridge-terminal-tests-do
