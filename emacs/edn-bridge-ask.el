@@ -53,7 +53,9 @@ CHAT is where it will stand."
     (format "%s\n%s%s\n%s%s%s"
             (edn-bridge-ask--place start end chat)
             fence
-            (string-remove-suffix "-mode" (symbol-name major-mode))
+            (if (eq major-mode 'fundamental-mode)
+                ""
+              (string-remove-suffix "-mode" (symbol-name major-mode)))
             text
             (if (string-suffix-p "\n" text) "" "\n")
             fence)))

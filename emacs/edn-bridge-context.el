@@ -6,7 +6,8 @@
 
 ;; Tells the bridge, before something is sent, which file of the chat's
 ;; folder the person was in last, and what is selected there.  Nothing is
-;; told at other times, and nothing of files elsewhere.
+;; told at other times, and nothing of files elsewhere.  What would be told
+;; stands above the draft.
 
 ;;; Code:
 
@@ -44,8 +45,10 @@ Nothing is asked of a remote host: that could take a while."
            (file-in-directory-p file folder))))
 
 (defun edn-bridge-context--language (mode)
-  "Return what the language of MODE, a major mode, is called."
-  (replace-regexp-in-string "\\(?:-ts\\)?-mode\\'" "" (symbol-name mode)))
+  "Return what the language of MODE, a major mode, is called, or nil."
+  (unless (eq mode 'fundamental-mode)
+    (replace-regexp-in-string "\\(?:-ts\\)?-mode\\'" ""
+                              (symbol-name mode))))
 
 (defun edn-bridge-context--place (position)
   "Return POSITION as a line and a column, both counted from 0."
@@ -77,16 +80,64 @@ Nothing is asked of a remote host: that could take a while."
      (when buffer
        (with-current-buffer buffer
          (let* ((path (file-local-name buffer-file-name))
+                (language (edn-bridge-context--language major-mode))
                 (selection (edn-bridge-context--selection path)))
            (append
             (list :active-file
-                  (list :path path
-                        :language-id (edn-bridge-context--language
-                                      major-mode)))
+                  (append (list :path path)
+                          (and language (list :language-id language))))
             (and selection (list :selection selection)))))))))
+
+;;;; What the user sees of it
+
+(defun edn-bridge-context--label ()
+  "Return in a line what the agent of this chat would be told, or nil."
+  (let ((folder default-directory)
+        (buffer (and edn-bridge-context-share (edn-bridge-context--buffer))))
+    (when buffer
+      (with-current-buffer buffer
+        (concat "The agent is told of "
+                (edn-bridge-visible-label
+                 (string-remove-prefix folder buffer-file-name))
+                (edn-bridge-context--selection-label))))))
+
+(defun edn-bridge-context--selection-label ()
+  "Return what is said of the selection of this buffer."
+  (if (not (and transient-mark-mode mark-active (/= (mark) (point))))
+      ""
+    (let* ((start (region-beginning))
+           (end (region-end))
+           (first (line-number-at-pos start t))
+           ;; A region that ends where a line begins has none of that line.
+           (last (line-number-at-pos (1- end) t)))
+      (concat (if (= first last)
+                  (format ", line %d" first)
+                (format ", lines %d to %d" first last))
+              (if (<= (- end start) edn-bridge-context--text-limit)
+                  " with their text"
+                "")))))
+
+(defun edn-bridge-context--show (&rest _)
+  "Show above the draft of this chat what the agent would be told."
+  (let ((label (edn-bridge-context--label)))
+    (edn-bridge-chat-set-status 'edn-bridge-context
+                                (and label (list label)))))
+
+(defun edn-bridge-context--on-selection (window)
+  "Show what would be told, as WINDOW with a chat is selected."
+  (when (and (window-live-p window)
+             (eq window (frame-selected-window (window-frame window))))
+    (with-current-buffer (window-buffer window)
+      (edn-bridge-context--show))))
+
+(defun edn-bridge-context--setup ()
+  "Have this chat show what the agent would be told."
+  (add-hook 'window-selection-change-functions
+            #'edn-bridge-context--on-selection nil t))
 
 (defun edn-bridge-context--tell ()
   "Tell the bridge of this chat what the person looks at, if that is new."
+  (edn-bridge-context--show)
   (when edn-bridge-context-share
     (let* ((conn edn-bridge-chat--conn)
            (context (edn-bridge-context))
@@ -99,6 +150,7 @@ Nothing is asked of a remote host: that could take a while."
                                 :on-success #'ignore :on-error #'ignore)))))
 
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge-context--tell)
+(add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-context--setup)
 
 (provide 'edn-bridge-context)
 

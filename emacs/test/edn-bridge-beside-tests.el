@@ -392,9 +392,9 @@ The last is what the bridge answers.")
           (edn-bridge-ask-region 5 13 "What is this?")
           (edn-bridge-add-region 1 5)))
       (should (string-match-p
-               "\\`What is this\\?\n\nnotes.*:2\n````fundamental\ntwo ```\n````\\'"
+               "\\`What is this\\?\n\nnotes.*:2\n````\ntwo ```\n````\\'"
                (plist-get (plist-get (car sent) :params) :message)))
-      (should (string-match-p "\\`notes.*:1\n```fundamental\none\n```\n\\'"
+      (should (string-match-p "\\`notes.*:1\n```\none\n```\n\\'"
                               (edn-bridge-transcript-draft))))))
 
 (defun edn-bridge-beside-tests-footer-p (regexp)

@@ -231,6 +231,37 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
               (kill-buffer)))
         (delete-directory folder t)))))
 
+(ert-deftest edn-bridge-context-is-shown-above-the-draft ()
+  (edn-bridge-test-with-chat (_conn _sent)
+    (let* ((folder (file-name-as-directory (make-temp-file "edn-bridge" t)))
+           (file (expand-file-name "a.txt" folder))
+           (chat (current-buffer))
+           (buffer nil))
+      (setq default-directory folder)
+      (write-region "one\ntwo\nthree\n" nil file nil 'quiet)
+      (setq buffer (find-file-noselect file))
+      (unwind-protect
+          (cl-flet ((shown ()
+                      (save-window-excursion
+                        (set-window-buffer nil chat)
+                        (run-hook-with-args 'window-selection-change-functions
+                                            (selected-window)))
+                      (overlay-get edn-bridge-transcript--footer
+                                   'before-string)))
+            (should (string-match-p "^The agent is told of a.txt\n" (shown)))
+            (with-current-buffer buffer
+              (push-mark 1 t t)
+              (goto-char 9)
+              (setq transient-mark-mode t mark-active t))
+            ;; The region ends where line 3 begins.
+            (should (string-match-p
+                     "^The agent is told of a.txt, lines 1 to 2 with their text"
+                     (shown)))
+            (let ((edn-bridge-context-share nil))
+              (should-not (string-match-p "told" (shown)))))
+        (kill-buffer buffer)
+        (delete-directory folder t)))))
+
 (ert-deftest edn-bridge-context-asks-nothing-of-remote-hosts ()
   (with-temp-buffer
     (let ((default-directory temporary-file-directory)
