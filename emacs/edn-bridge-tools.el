@@ -353,10 +353,15 @@ The call was shown when its arguments had not come yet."
       (let ((arguments (edn-bridge-tools--call-arguments call)))
         (cond ((stringp arguments) arguments)
               ((null arguments) "")
-              ((cl-some (lambda (key)
-                          (let ((value (plist-get arguments key)))
-                            (and (stringp value) value)))
-                        '(:command :path :pattern :glob :question :task)))
+              ((let ((text (cl-some (lambda (key)
+                                      (let ((value (plist-get arguments key)))
+                                        (and (stringp value) value)))
+                                    '(:command :path :pattern :glob :question
+                                      :task)))
+                     (edits (plist-get arguments :edits)))
+                 (if (and text (vectorp edits) (> (length edits) 1))
+                     (format "%s (%d places)" text (length edits))
+                   text)))
               (t (edn-bridge-edn-print-string arguments))))))
 
 ;;;; The output of a call
@@ -371,7 +376,8 @@ The call was shown when its arguments had not come yet."
 (defun edn-bridge-tools--insert-body (call)
   "Insert what CALL was asked to do in full, and its output."
   (let* ((start (point))
-         (diff (edn-bridge-tools-diff (edn-bridge-tools--call-details call)))
+         (diff (or (edn-bridge-tools-diff (edn-bridge-tools--call-details call))
+                   (edn-bridge-tools--diff-of-arguments call)))
          (text (or (edn-bridge-tools--call-text call) ""))
          (command (plist-get (edn-bridge-tools--arguments call) :command)))
     (when (and (stringp command) (string-search "\n" command))
@@ -540,6 +546,34 @@ With MODE non-nil, that is its major mode."
   "Return the diff in DETAILS of a tool call, or nil."
   (let ((diff (and (consp details) (plist-get details :diff))))
     (and (stringp diff) (not (equal diff "")) diff)))
+
+(defun edn-bridge-tools--diff-of-arguments (call)
+  "Return the replacements that CALL, which was made, asked for as a diff.
+A journal has these, and not the diff that was made of them; where in the
+file they were is not known."
+  (let* ((arguments (edn-bridge-tools--arguments call))
+         (edits (plist-get arguments :edits)))
+    (when (and (eq (edn-bridge-tools--call-state call) 'done)
+               (vectorp edits)
+               (seq-every-p (lambda (edit)
+                              (and (consp edit)
+                                   (stringp (plist-get edit :old))
+                                   (stringp (plist-get edit :new))))
+                            edits))
+      (concat (format "--- %s\n" (plist-get arguments :path))
+              (mapconcat (lambda (edit)
+                           (concat "@@\n"
+                                   (edn-bridge-tools--prefix
+                                    "-" (plist-get edit :old))
+                                   (edn-bridge-tools--prefix
+                                    "+" (plist-get edit :new))))
+                         edits "")))))
+
+(defun edn-bridge-tools--prefix (sign text)
+  "Return TEXT with SIGN before each of its lines."
+  (mapconcat (lambda (line) (concat sign line "\n"))
+             (split-string (string-remove-suffix "\n" text) "\n")
+             ""))
 
 (defconst edn-bridge-tools--diff-limit 60000
   "How many characters of a diff are shown at once.")

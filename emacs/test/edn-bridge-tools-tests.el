@@ -175,6 +175,26 @@
     (edn-bridge-tools-toggle)
     (should (string-match-p "out 1" (edn-bridge-test-transcript)))))
 
+(ert-deftest edn-bridge-tools-shows-edits-of-the-journal-as-diffs ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages
+     [(:id "e1" :role "assistant"
+           :content [(:type :tool-call :id "c1" :name "edit"
+                            :arguments (:path "a.txt"
+                                        :edits [(:old "one\n" :new "two\n")
+                                                (:old "x" :new "y\nz")]))])
+      (:id "e2" :role "tool" :tool-call-id "c1" :tool-name "edit"
+           :is-error :false
+           :content [(:type :text :text "Edited a.txt (2 replacements).")])])
+    (should (equal (edn-bridge-test-transcript)
+                   "▸ edit     a.txt (2 places) done\n"))
+    (edn-bridge-tools-toggle)
+    (should (equal (edn-bridge-test-transcript)
+                   (concat "▾ edit     a.txt (2 places) done\n"
+                           "--- a.txt\n@@\n-one\n+two\n@@\n-x\n+y\n+z\n")))))
+
 (ert-deftest edn-bridge-tools-shows-a-call-whose-result-is-on-a-later-page ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-event
