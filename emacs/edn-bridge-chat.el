@@ -168,6 +168,9 @@ The transcript is above, the draft below the line.
   (add-hook 'kill-buffer-query-functions
             #'edn-bridge-chat--confirm-kill nil t)
   (add-hook 'kill-buffer-hook #'edn-bridge-chat--on-kill nil t)
+  ;; The only hook that is not of the chat's own buffer; it is there from
+  ;; the first chat on.
+  (add-hook 'kill-emacs-query-functions #'edn-bridge-chat--confirm-exit)
   (edn-bridge-transcript-setup)
   (goto-char (point-max)))
 
@@ -211,6 +214,19 @@ The keys of questions, buttons and tool calls are other commands."
   (or noninteractive
       (not (edn-bridge-chat-running-p))
       (yes-or-no-p "A turn is running in this chat; kill it? ")))
+
+(defun edn-bridge-chat--confirm-exit ()
+  "Return non-nil if Emacs may end: no turn is running, or the user agrees."
+  (let ((running (cl-count-if (lambda (buffer)
+                                (with-current-buffer buffer
+                                  (edn-bridge-chat-running-p)))
+                              (edn-bridge-chat-buffers))))
+    (or noninteractive
+        (zerop running)
+        (yes-or-no-p (if (= running 1)
+                         "A turn is running in a chat; end Emacs and it? "
+                       (format "Turns are running in %d chats; end Emacs and them? "
+                               running))))))
 
 (defun edn-bridge-chat--on-kill ()
   "End the connection of a chat buffer that is being killed."

@@ -128,7 +128,10 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
   "Return what to tell the user about the error FRAME."
   (let ((nearest (append (plist-get (plist-get frame :data) :nearest) nil)))
     (concat (plist-get frame :error-message)
-            (if nearest
+            (if (and nearest
+                     ;; The bridge may have named one itself.
+                     (not (string-search "Did you mean"
+                                         (plist-get frame :error-message))))
                 (format "  Did you mean %s?"
                         (mapconcat #'edn-bridge-chat-word nearest ", "))
               ""))))

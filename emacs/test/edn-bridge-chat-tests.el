@@ -184,6 +184,30 @@
       (push (button-label (button-at (point))) visited)
       (should (equal (nreverse visited) '("[A]" "[B]" "[A]" "[B]"))))))
 
+(ert-deftest edn-bridge-chat-exit-asks-where-a-turn-is-running ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((asked 0)
+          (noninteractive nil))
+      (cl-letf (((symbol-function 'yes-or-no-p)
+                 (lambda (&rest _) (cl-incf asked) nil)))
+        (should (memq #'edn-bridge-chat--confirm-exit
+                      kill-emacs-query-functions))
+        (should (edn-bridge-chat--confirm-exit))
+        (should (= asked 0))
+        (edn-bridge-test-event conn "session/updated" :session-id "s1"
+                               :is-streaming t)
+        (should-not (edn-bridge-chat--confirm-exit))
+        (should (= asked 1))))))
+
+(ert-deftest edn-bridge-input-failure-suggests-once ()
+  (should (equal (edn-bridge-input--failure
+                  '(:error-message "No /x. Did you mean /xy?"
+                    :data (:nearest ["xy"])))
+                 "No /x. Did you mean /xy?"))
+  (should (equal (edn-bridge-input--failure
+                  '(:error-message "No x." :data (:nearest ["xy"])))
+                 "No x.  Did you mean xy?")))
+
 (ert-deftest edn-bridge-chat-typing-above-the-draft-goes-there ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")
