@@ -53,9 +53,10 @@ fn main() {
     header(&["edn-bridge", "its value alone"]);
     print_row("requests", compare(requests(&data::requests())));
     println!("\ninstructions of edn-bridge a byte, read and write (callgrind)");
-    for row in &rows {
-        match instructions(&row.name) {
-            Some((read, write)) => println!("{:<22}{read:>10.2}{write:>10.2}", row.name),
+    for name in rows.iter().map(|row| row.name.as_str()).chain([TYPED, REQUESTS]) {
+        match instructions(name) {
+            Some((read, Some(write))) => println!("{name:<22}{read:>10.2}{write:>10.2}"),
+            Some((read, None)) => println!("{name:<22}{read:>10.2}"),
             None => {
                 println!("valgrind is not installed");
                 break;
@@ -63,6 +64,10 @@ fn main() {
         }
     }
 }
+
+/// What is counted beside the rows: frames read into their envelopes, and lines into requests.
+const TYPED: &str = "typed frames";
+const REQUESTS: &str = "requests";
 
 fn header(names: &[&str]) {
     print!("{:<22}", "");
@@ -298,11 +303,27 @@ fn requests(lines: &[String]) -> Vec<Work<'_>> {
 /// Reads the row that often, or writes it for a negative count, and does nothing else. Run it under
 /// callgrind.
 fn count(name: &str, passes: i64) {
-    let Some(row) = data::rows().into_iter().find(|row| row.name == name) else { return };
-    let values: Vec<_> = row.edn.iter().filter_map(|it| edn::read_one(it.as_bytes()).ok()).collect();
+    let rows = data::rows();
+    let inputs = match name {
+        REQUESTS => data::requests(),
+        _ => rows.into_iter().find(|row| row.name == name || name == TYPED).map_or(Vec::new(), |row| row.edn),
+    };
+    let values: Vec<_> = inputs.iter().filter_map(|it| edn::read_one(it.as_bytes()).ok()).collect();
     for _ in 0..passes {
-        for it in &row.edn {
-            black_box(edn::read_one(black_box(it.as_bytes())).is_ok());
+        for it in &inputs {
+            let input = black_box(it.as_bytes());
+            match name {
+                TYPED => {
+                    black_box(edn::from_slice::<Envelope<'_>>(input).is_ok());
+                }
+                REQUESTS => {
+                    let Ok(form) = decode::read(input, |_| false) else { continue };
+                    black_box(decode::request(&form, |_| false).is_ok());
+                }
+                _ => {
+                    black_box(edn::read_one(input).is_ok());
+                }
+            }
         }
     }
     let mut out = Vec::new();
@@ -312,10 +333,11 @@ fn count(name: &str, passes: i64) {
             edn::write_compact(black_box(value), &mut out);
         }
     }
-    eprintln!("bytes: {}", bytes(&row.edn));
+    eprintln!("bytes: {}", bytes(&inputs));
 }
 
-fn instructions(name: &str) -> Option<(f64, f64)> {
+/// Instructions a byte to read, and to write where the row says how that is done.
+fn instructions(name: &str) -> Option<(f64, Option<f64>)> {
     let run = |passes: &str| -> Option<(f64, f64)> {
         let output = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -331,5 +353,7 @@ fn instructions(name: &str) -> Option<(f64, f64)> {
         Some((number("Collected :")?, number("bytes:")?))
     };
     let (base, bytes) = run("0")?;
-    Some(((run("1")?.0 - base) / bytes, (run("-1")?.0 - base) / bytes))
+    let cost = |passes: &str| Some((run(passes)?.0 - base) / bytes);
+    let write = if [TYPED, REQUESTS].contains(&name) { None } else { Some(cost("-1")?) };
+    Some((cost("1")?, write))
 }
