@@ -218,10 +218,12 @@ test:
 	$(SHELL_FUNCTIONS)
 	has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
 	packages emacs emacs-tests model pip
-	step 'format' cargo fmt --check
+	step 'format' cargo fmt --all --check
 	typos_tool $(TYPOS)
 	step 'typos' typos
 	step 'lints' cargo clippy --locked --all-targets $(INNER) -- -D warnings
+	step 'the codec without its features' cargo clippy --locked -p edn-codec --all-targets --no-default-features -- -D warnings
+	step 'documentation of the codec' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p edn-codec --all-features --no-deps
 	# Packages of their own, which the program's own build leaves out. After a change of dependencies: make locks.
 	if has c++; then
 	  step 'fuzz targets' cargo check --locked --manifest-path fuzz/Cargo.toml
@@ -267,7 +269,7 @@ test-emacs:
 .PHONY: check
 check:
 	$(SHELL_FUNCTIONS)
-	step 'format' cargo fmt --check
+	step 'format' cargo fmt --all --check
 	step 'lints' cargo clippy --all-targets $(INNER) -- -D warnings
 	if has cargo-nextest; then
 	  step 'tests' cargo nextest run $(INNER) --lib
@@ -437,7 +439,7 @@ package:
 
 .PHONY: fmt
 fmt:
-	cargo fmt
+	cargo fmt --all
 
 .PHONY: clean
 clean:

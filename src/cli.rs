@@ -1,5 +1,6 @@
 //! The command line: what each command needs is put together here, and nothing else is decided.
 
+mod canonical;
 mod client;
 mod doctor;
 mod log;

@@ -12,7 +12,6 @@ pub mod config;
 pub mod context;
 pub mod contract;
 pub mod descriptors;
-pub mod edn;
 pub mod endpoint;
 pub mod event;
 pub mod export;
@@ -39,6 +38,8 @@ pub mod session;
 pub mod store;
 pub mod tool;
 pub mod transport;
-pub mod value;
 pub mod visible;
 pub mod workflow;
+
+/// The EDN codec, a package of its own (`src/edn`), and its plain data.
+pub use edn_codec::{self as edn, value};

@@ -1,16 +1,16 @@
 //! Every bound of the program, with the reason for each number.
 //!
-//! Knows nothing else of the house: plain numbers, so that a reader can see in one place how much
-//! the process may hold, and a test can show that each bound is kept.
+//! Knows nothing else of the house but the codec's own bounds: plain numbers, so that a reader can see in one
+//! place how much the process may hold, and a test can show that each bound is kept.
 
 use std::time::Duration;
 
 /// Longest line, in bytes without its line feed, that the wire takes (16 MiB). From the wire
-/// contract: large enough for a pasted image, small enough to be held whole.
-pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// contract: what the codec reads at once, so that every line that is taken can be read.
+pub const MAX_LINE_BYTES: usize = crate::edn::limits::MAX_BYTES;
 
-/// Deepest nesting of collections, tags and discards in one form. From the wire contract.
-pub const MAX_DEPTH: usize = 256;
+/// Deepest nesting of collections, tags and discards in one form. From the wire contract, and the codec's.
+pub use crate::edn::limits::MAX_DEPTH;
 
 /// Longest `:id` of a request, in bytes. An id is held and echoed for as long as its request is
 /// pending; a name that a program makes up is never longer.
@@ -256,17 +256,6 @@ pub const PROMPT_NOTES_SHARE: u64 = 10;
 /// Idempotency keys that a session remembers. A client repeats a request within moments, not after
 /// hundreds of others.
 pub const IDEMPOTENCY_KEYS: usize = 256;
-/// Longest number in EDN, in decimal digits. Reading a number costs the square of its length, so that what a
-/// byte of it costs is bounded by this; the longest keys in use have about 5,000 digits.
-pub const MAX_NUMBER_DIGITS: usize = 8 * 1024;
-
-/// Most values in one EDN collection, an entry of a map counting two. A value takes 24 bytes: such a
-/// collection holds 96 MiB.
-pub const MAX_ELEMENTS: usize = 4 * 1024 * 1024;
-
-/// Most values in one EDN form, whatever they stand in: elements, keys, what is discarded. The largest
-/// collection and as much again; what is read of our own files and answers has far fewer.
-pub const MAX_VALUES: usize = 2 * MAX_ELEMENTS;
 
 /// Most values in one line of a client's. The longest requests in use have some hundreds: a prompt of
 /// megabytes, an image, a query are one string each. A value takes 24 bytes and what it points at, so that

@@ -7,10 +7,11 @@ use std::fmt::Write as _;
 use edn_bridge::edn;
 use edn_bridge::query::ast::Query;
 use edn_bridge::query::parse::parse;
-use edn_support::{Random, grammar};
 use proptest::prelude::*;
+use support::{Random, grammar};
 
-mod edn_support;
+#[path = "../src/edn/tests/support/mod.rs"]
+mod support;
 
 const EQL: &str = include_str!("../grammar/eql.ebnf");
 

@@ -1,17 +1,20 @@
 //! The grammars of stage files and of hooks say what their readers take: sentences of them are read, and the
-//! keys are the same.
+//! keys are the same. The grammar of frames is whole, and its diagram is drawn from it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use edn_bridge::hook::{Hooks, Source};
 use edn_bridge::{edn, workflow};
 
-mod edn_support;
-use edn_support::{Random, grammar};
+#[path = "../src/edn/tests/support/mod.rs"]
+mod support;
+use support::{Random, grammar};
 
 const WORKFLOW: &str = include_str!("../grammar/workflow.ebnf");
+const FRAME: &str = include_str!("../grammar/frame.ebnf");
 const HOOK: &str = include_str!("../grammar/hook.ebnf");
 
 /// How many sentences were read and how many were not, for a reason that the grammar leaves open.
@@ -95,4 +98,14 @@ fn grammar_keys_match_readers() {
         places.iter().flat_map(|name| hooks.keys(name)).filter(keyword).collect();
     let error = Hooks::read(edn::read_all(b"{:x 1}").unwrap().iter().map(Source::users)).unwrap_err();
     assert_eq!(known(&error), expected);
+}
+
+#[test]
+fn every_production_of_a_frame_is_reached() {
+    assert_eq!(grammar::parse(FRAME).unused(), ["line"]);
+}
+
+#[test]
+fn the_diagram_of_a_frame_is_that_of_the_grammar() {
+    grammar::assert_drawn(FRAME, &Path::new(env!("CARGO_MANIFEST_DIR")).join("grammar/frame.svg"));
 }

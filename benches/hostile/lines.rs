@@ -2,11 +2,12 @@
 //!
 //! What a line's answer is follows from how the line is made, except for bytes that are changed at random: of
 //! those the codec and the catalogue are asked in this process, so that what is held against them is the bridge
-//! around them. The codec itself is held against Clojure's own reader elsewhere (`tests/edn_oracle.rs`).
+//! around them. The codec itself is held against Clojure's own reader elsewhere (`src/edn/tests/oracle.rs`).
 
 use edn_bridge::catalogue::{OPS, Op, Shape};
+use edn_bridge::edn::limits::MAX_DIGITS;
 use edn_bridge::frame::decode::{self, Rejection};
-use edn_bridge::limits::{MAX_DEPTH, MAX_FRAME_VALUES, MAX_LINE_BYTES, MAX_NUMBER_DIGITS};
+use edn_bridge::limits::{MAX_DEPTH, MAX_FRAME_VALUES, MAX_LINE_BYTES};
 use edn_bridge::value::Value;
 
 use crate::support::Dice;
@@ -216,9 +217,9 @@ fn any_bytes(dice: &mut Dice) -> Step {
 
 /// Digits that the codec takes and the op does not, and more than the codec takes.
 fn huge_number(dice: &mut Dice, id: &str) -> Step {
-    let digits = [20, 400, MAX_NUMBER_DIGITS, MAX_NUMBER_DIGITS + 1, 20_000][dice.below(5)];
+    let digits = [20, 400, MAX_DIGITS, MAX_DIGITS + 1, 20_000][dice.below(5)];
     let head = format!("{{:id {id:?} :kind :request :op \"get_messages\" :params {{:limit ");
-    let expected = match digits > MAX_NUMBER_DIGITS {
+    let expected = match digits > MAX_DIGITS {
         true => invalid_frame("too-large", head.len()),
         false => invalid_params(id, "get_messages", "limit"),
     };

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use edn_bridge::catalogue;
 use edn_bridge::contract;
-use edn_bridge::edn::cli::canonical_forms;
 use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
 
+use super::canonical::canonical_forms;
 use super::{Options, out};
 
 /// Whether a server keeps the contract: exit status 0 where all that applies holds.

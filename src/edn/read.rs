@@ -10,9 +10,11 @@ use crate::limits;
 use crate::value::{Map, Set, Text, Value};
 use lexical::{Fail, after, blanks, first};
 
+#[cfg(feature = "serde")]
 pub(super) use cursor::Cursor;
 pub(super) use lexical::{blank, is_digit};
 
+#[cfg(feature = "serde")]
 mod cursor;
 mod lexical;
 mod name;
@@ -20,7 +22,15 @@ mod number;
 mod tag;
 mod text;
 
-/// How much the reader takes.
+/// How much the reader takes. [`Options::default`] has the numbers of [`limits`].
+///
+/// ```
+/// use edn_codec::{ErrorKind, Options, read_one_with};
+///
+/// let options = Options { max_depth: 2, ..Options::default() };
+/// assert!(read_one_with(b"[[1]]", options).is_ok());
+/// assert_eq!(read_one_with(b"[[[1]]]", options).unwrap_err().kind(), ErrorKind::TooDeep);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Deepest nesting of collections, tags, metadata and discards.
@@ -40,15 +50,21 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             max_depth: limits::MAX_DEPTH,
-            max_bytes: limits::MAX_LINE_BYTES,
-            max_digits: limits::MAX_NUMBER_DIGITS,
+            max_bytes: limits::MAX_BYTES,
+            max_digits: limits::MAX_DIGITS,
             max_elements: limits::MAX_ELEMENTS,
             max_values: limits::MAX_VALUES,
         }
     }
 }
 
-/// The one form that `input` holds.
+/// The one form that `input` holds. Text without an escape is borrowed from it.
+///
+/// ```
+/// let value = edn_codec::read_one(b"[1 2.5 nil]")?;
+/// assert_eq!(value.as_slice().map(<[_]>::len), Some(3));
+/// # Ok::<(), edn_codec::Error>(())
+/// ```
 ///
 /// # Errors
 /// Any rejection; [`ErrorKind::Empty`] for no form, [`ErrorKind::ExtraForm`] for a second one.
@@ -73,6 +89,14 @@ pub fn read_all(input: &[u8]) -> Result<Vec<Value<'_>>, Error> {
 }
 
 /// The forms of an input, one after the other. Ends after the first rejection.
+///
+/// ```
+/// let mut reader = edn_codec::Reader::new(b"{:a 1} ; a comment\n :b");
+/// while let Some(form) = reader.next() {
+///     println!("{} ends at byte {}", form?, reader.offset());
+/// }
+/// # Ok::<(), edn_codec::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader<'a> {
     input: &'a [u8],
@@ -86,7 +110,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `input` with the bounds of [`crate::limits`].
+    /// Reads `input` within the bounds of [`limits`].
     pub fn new(input: &'a [u8]) -> Self {
         Self::with(input, Options::default())
     }

@@ -1,18 +1,7 @@
 //! Rust types into values and back, by their `serde` derives.
 //!
-//! | Rust | EDN |
-//! |---|---|
-//! | a struct | a map with keyword keys, `_` in a field's name written as `-` |
-//! | a variant without content | a keyword in kebab case: `ReadOnly` is `:read-only` |
-//! | a variant with content | a map of that keyword and the content |
-//! | `None`, `()` | `nil` |
-//! | a map | a map, its keys whatever they are; text as a key reads keywords as well as strings |
-//! | sequences, tuples, bytes | a vector; lists and sets are read as well |
-//! | integers of any width | an integer |
-//! | a newtype named with a number sign, `#[serde(rename = "#geo/point")]` | the element with that tag |
-//! | [`Value`] | itself |
-//!
-//! Knows serde's data model; knows no text but that of names.
+//! How each kind of type is spelled stands at [`from_slice`]. Knows serde's data model; knows no text but that of
+//! names.
 
 use std::fmt;
 
@@ -57,6 +46,43 @@ pub fn from_value<'de, T: Deserialize<'de>>(value: Value<'de>) -> Result<T, Serd
 /// The data in the one form that `input` holds. Text without an escape is borrowed by it.
 ///
 /// An input that does not fit is read twice: the second time says what is wrong.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// struct Job<'a> {
+///     job_id: u32,
+///     state: State,
+///     note: Option<&'a str>,
+/// }
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// enum State {
+///     InQueue,
+///     Failed { exit_code: i32 },
+/// }
+///
+/// let job: Job<'_> = edn_codec::from_slice(br#"{:job-id 7 :state {:failed {:exit-code 2}} :note nil}"#)?;
+/// assert_eq!(job, Job { job_id: 7, state: State::Failed { exit_code: 2 }, note: None });
+/// assert_eq!(edn_codec::to_vec(&State::InQueue)?, b":in-queue");
+///
+/// let error = edn_codec::from_slice::<Job<'_>>(b"{:job-id 7 :state {:failed {:exit-code :x}}}").unwrap_err();
+/// assert_eq!(error.path(), ":state :failed :exit-code");
+/// # Ok::<(), edn_codec::SerdeError>(())
+/// ```
+///
+/// | Rust | EDN |
+/// |---|---|
+/// | a struct | a map with keyword keys; `_` in a field's name is written as `-` |
+/// | a variant without content | a keyword in kebab case: `ReadOnly` is `:read-only` |
+/// | a variant with content | a map of that keyword and the content |
+/// | `None`, `()` | `nil` |
+/// | a map | a map with any keys; keywords are read as text where the type asks for text |
+/// | sequences, tuples, bytes | a vector; lists and sets are read as well |
+/// | integers of any width | an integer |
+/// | a newtype named with a number sign, `#[serde(rename = "#geo/point")]` | the element with that tag |
+/// | [`Value`] | itself |
 ///
 /// # Errors
 /// An input that is no EDN, or a value that does not fit, with the path of keys to it.

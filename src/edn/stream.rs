@@ -12,7 +12,7 @@ use crate::value::Owned;
 /// Cuts forms out of pieces.
 ///
 /// ```
-/// use edn_bridge::{edn::Stream, value::Value};
+/// use edn_codec::{Stream, Value};
 ///
 /// let mut stream = Stream::new();
 /// stream.push(b"{:a [1 2");
@@ -21,7 +21,7 @@ use crate::value::Owned;
 /// assert_eq!(stream.next_form()?, Some(Value::map([(Value::keyword("a"), Value::vector([1, 2]))])));
 /// assert_eq!(stream.next_form()?, None);
 /// assert_eq!(stream.finish()?, Some(Value::keyword("b")));
-/// # Ok::<(), edn_bridge::edn::Error>(())
+/// # Ok::<(), edn_codec::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Stream {
@@ -46,7 +46,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// A stream within the bounds of [`crate::limits`].
+    /// A stream within the bounds of [`limits`](crate::limits).
     pub fn new() -> Self {
         Self::with(Options::default())
     }

@@ -19,7 +19,15 @@ pub fn write_compact(value: &Value<'_>, out: &mut Vec<u8>) {
     write::<COMPACT>(value, out);
 }
 
-/// Appends `value` as the wire contract allows it, so that a Lisp reader can take it.
+/// Appends `value` for readers that know less than EDN: the reader of a Lisp, or one for JSON-like data.
+///
+/// ```
+/// let value = edn_codec::read_one(b"{:at #inst \"2020-01-01\" :share 1/3 :count 7N}")?;
+/// let mut out = Vec::new();
+/// edn_codec::write_wire(&value, &mut out);
+/// assert_eq!(out, br#"{:at "2020-01-01T00:00:00Z" :share "1/3" :count 7}"#);
+/// # Ok::<(), edn_codec::Error>(())
+/// ```
 ///
 /// It stands on one line and has no tagged element (a point in time becomes an RFC 3339 string, an
 /// identifier a string, any other tag is left out), no ratio and no character (both become strings), no
@@ -30,6 +38,17 @@ pub fn write_wire(value: &Value<'_>, out: &mut Vec<u8>) {
 
 /// Appends `value` in the one spelling that all equal values share, for digests: maps and sets sorted by
 /// the bytes of their entries, lists as vectors, numbers without what does not count.
+///
+/// ```
+/// let canonical = |text: &str| {
+///     let mut out = Vec::new();
+///     edn_codec::write_canonical(&edn_codec::read_one(text.as_bytes())?, &mut out);
+///     Ok::<_, edn_codec::Error>(out)
+/// };
+/// assert_eq!(canonical("{:b (1 2) :a 1.50M}")?, b"{:a 1.5M :b [1 2]}");
+/// assert_eq!(canonical("{:b (1 2) :a 1.50M}")?, canonical("{:a 1.5M, :b [1 2N]}")?);
+/// # Ok::<(), edn_codec::Error>(())
+/// ```
 pub fn write_canonical(value: &Value<'_>, out: &mut Vec<u8>) {
     write::<CANONICAL>(value, out);
 }

@@ -9,7 +9,7 @@ use crate::value::Value;
 
 /// A place in one form.
 #[derive(Debug)]
-pub(in crate::edn) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     rest: &'a str,
     stack: Stack<'a>,
     /// The bounds; of `max_depth` what is left inside the brackets that are open, of `max_values` what is left
@@ -19,7 +19,7 @@ pub(in crate::edn) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// The start of `input`; none if it is no UTF-8 or longer than the bound.
-    pub(in crate::edn) fn new(input: &'a [u8]) -> Option<Self> {
+    pub(crate) fn new(input: &'a [u8]) -> Option<Self> {
         let options = Options::default();
         let rest = std::str::from_utf8(input).ok().filter(|text| text.len() <= options.max_bytes)?;
         Some(Cursor { rest, stack: Stack { frames: Vec::new(), values: Vec::new(), room: 0 }, options })
@@ -28,7 +28,7 @@ impl<'a> Cursor<'a> {
     /// The byte with which the next form starts, or that closes what is open; none at the end. Blanks, comments
     /// and discarded forms are left behind.
     #[inline]
-    pub(in crate::edn) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         self.rest = blanks(self.rest);
         while self.rest.starts_with("#_") {
             let max_depth = self.options.max_depth.checked_sub(1)?;
@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
 
     /// The next form, whole.
     #[inline]
-    pub(in crate::edn) fn form(&mut self) -> Option<Value<'a>> {
+    pub(crate) fn form(&mut self) -> Option<Value<'a>> {
         let (rest, value) = match self.peek()? {
             b'"' => text::string(self.rest).ok()?,
             b':' => {
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
 
     /// The text of the string that is next, if it has no escape.
     #[inline]
-    pub(in crate::edn) fn plain_string(&mut self) -> Option<&'a str> {
+    pub(crate) fn plain_string(&mut self) -> Option<&'a str> {
         let (rest, text) = text::plain_string(self.rest)?;
         self.rest = rest;
         Some(text)
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
 
     /// The keyword that is next, without its colon.
     #[inline]
-    pub(in crate::edn) fn keyword(&mut self) -> Option<&'a str> {
+    pub(crate) fn keyword(&mut self) -> Option<&'a str> {
         let (rest, name) = name::keyword(self.rest).ok()?;
         self.rest = rest;
         Some(name)
@@ -79,14 +79,14 @@ impl<'a> Cursor<'a> {
 
     /// The integer that is next, if it is a small one.
     #[inline]
-    pub(in crate::edn) fn small_integer(&mut self) -> Option<i64> {
+    pub(crate) fn small_integer(&mut self) -> Option<i64> {
         let (rest, int) = number::small_integer(self.rest)?;
         self.rest = rest;
         Some(int)
     }
 
     /// Passes the bracket that opens a collection; none if that is nested too deeply.
-    pub(in crate::edn) fn enter(&mut self) -> Option<()> {
+    pub(crate) fn enter(&mut self) -> Option<()> {
         self.options.max_depth = self.options.max_depth.checked_sub(1)?;
         self.rest = after(self.rest, 1);
         Some(())
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes the bracket `close`, which has to be next. `elements` is how many values stood before it, of which
     /// there may be too many.
-    pub(in crate::edn) fn leave(&mut self, close: u8, elements: usize) -> Option<()> {
+    pub(crate) fn leave(&mut self, close: u8, elements: usize) -> Option<()> {
         if self.peek()? != close || elements > self.options.max_elements {
             return None;
         }
@@ -105,12 +105,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// How many bytes are still to be read.
-    pub(in crate::edn) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
 
     /// Is there no further form?
-    pub(in crate::edn) fn at_end(&mut self) -> bool {
+    pub(crate) fn at_end(&mut self) -> bool {
         self.peek().is_none() && self.rest.is_empty()
     }
 }

@@ -5,7 +5,7 @@
 use nom::IResult;
 use nom::error::{ErrorKind as NomKind, FromExternalError, ParseError};
 
-use crate::edn::ErrorKind;
+use crate::ErrorKind;
 
 /// What a parser gives: the rest of the input and what it read.
 pub(super) type Parsed<'a, T> = IResult<&'a str, T, Fail>;
@@ -141,7 +141,7 @@ pub(super) fn comment(input: &str) -> &str {
 }
 
 /// `blank`: what Java takes for white space, and the comma.
-pub(in crate::edn) fn blank(c: char) -> bool {
+pub(crate) fn blank(c: char) -> bool {
     match u8::try_from(c) {
         Ok(byte) => class(byte) & BLANK != 0,
         Err(_) => matches!(
@@ -206,7 +206,7 @@ pub(super) fn digit(c: char, radix: u32) -> Option<u32> {
 }
 
 /// What Java's `Character.isDigit` takes, in the planes that one UTF-16 unit reaches.
-pub(in crate::edn) fn is_digit(c: char) -> bool {
+pub(crate) fn is_digit(c: char) -> bool {
     c.is_ascii_digit() || (!c.is_ascii() && decimal_digit(c).is_some())
 }
 

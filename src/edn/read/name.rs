@@ -3,7 +3,7 @@
 //! Knows what a name may look like; the rules are those of the reference reader, odd ones included.
 
 use super::lexical::{Fail, Parsed, Word, word};
-use crate::edn::ErrorKind;
+use crate::ErrorKind;
 use crate::value::Value;
 
 /// `keyword = ":" , name`, where a digit may start the name; without its colon.

@@ -12,7 +12,7 @@ use nom::sequence::{pair, preceded, separated_pair, terminated};
 use nom::{IResult, Parser};
 
 use super::lexical::{Fail, Parsed, after, first, number_word};
-use crate::edn::ErrorKind;
+use crate::ErrorKind;
 use crate::value::{Ratio, Value};
 
 /// `number = [ sign ] , ( integer | float | ratio )`, up to the end of the word.

@@ -5,7 +5,7 @@
 use memchr::memchr2;
 
 use super::lexical::{Fail, Parsed, after, before, blank, digit, first, is_digit, is_macro, word};
-use crate::edn::ErrorKind;
+use crate::ErrorKind;
 use crate::value::Value;
 
 /// `string = '"' , { any - ( '"' | "\" ) | escape } , '"'`

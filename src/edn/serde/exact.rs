@@ -10,7 +10,7 @@ use serde::de::{
 };
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use crate::edn::read_one;
+use crate::read_one;
 use crate::value::{Map, Value};
 
 /// The name under which a value asks for itself.
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for Value<'_> {
     }
 }
 
-/// Any value, borrowing its text: `#[serde(borrow, deserialize_with = "edn_bridge::edn::borrowed")]`.
+/// Any value, borrowing its text: `#[serde(borrow, deserialize_with = "edn_codec::borrowed")]`.
 ///
 /// # Errors
 /// What `from` fails with.

@@ -12,7 +12,7 @@ use serde::de::{Deserialize, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer as _, forward_to_deserialize_any};
 
 use super::{de, exact};
-use crate::edn::read::Cursor;
+use crate::read::Cursor;
 use crate::value::{Repeats, Value};
 
 /// The data in the one form that `input` holds; none if there is anything wrong with it.

@@ -7,6 +7,14 @@ use crate::value::Value;
 
 /// Appends `value` in lines of at most `width` characters, its closing brackets included, where that is
 /// possible: a scalar is never cut. Without a line feed at the end.
+///
+/// ```
+/// let value = edn_codec::read_one(b"{:name \"edn\" :tags [:data :text] :since 2012}")?;
+/// let mut out = Vec::new();
+/// edn_codec::write_pretty(&value, 20, &mut out);
+/// assert_eq!(String::from_utf8_lossy(&out), "{:name \"edn\"\n :tags [:data :text]\n :since 2012}");
+/// # Ok::<(), edn_codec::Error>(())
+/// ```
 pub fn write_pretty(value: &Value<'_>, width: usize, out: &mut Vec<u8>) {
     Layout { width, out }.value(value, 0, 0);
 }
@@ -146,13 +154,13 @@ fn all_left<'v, 'a: 'v>(items: impl Iterator<Item = &'v Value<'a>>, mut room: us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edn;
+    use crate::read_one;
 
     fn pretty(text: &str, width: usize) -> String {
-        let value = edn::read_one(text.as_bytes()).unwrap().into_owned();
+        let value = read_one(text.as_bytes()).unwrap().into_owned();
         let mut out = Vec::new();
         write_pretty(&value, width, &mut out);
-        assert_eq!(edn::read_one(&out).unwrap(), value);
+        assert_eq!(read_one(&out).unwrap(), value);
         String::from_utf8(out).unwrap()
     }
 

@@ -13,7 +13,7 @@
 
 pub mod grammar;
 
-use edn_bridge::value::Value;
+use edn_codec::value::Value;
 
 /// Random numbers that are the same in every run (xorshift).
 pub struct Random(u64);

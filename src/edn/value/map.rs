@@ -207,6 +207,7 @@ fn text_print(text: &[u8]) -> u64 {
 }
 
 /// Keys that come one after the other, and whether one comes again.
+#[cfg(feature = "serde")]
 #[derive(Debug, Default)]
 pub(crate) struct Repeats<'a> {
     /// The traces of the keys so far.
@@ -215,6 +216,7 @@ pub(crate) struct Repeats<'a> {
     many: Option<Set<'a>>,
 }
 
+#[cfg(feature = "serde")]
 impl<'a> Repeats<'a> {
     /// Does `key` come again, `earlier` being all keys before it? A key that takes long to compare, a collection,
     /// counts as one that does.

@@ -1,5 +1,5 @@
-//! The grammar and the reader say the same: names agree, sentences of the grammar are read, and the diagrams
-//! in `grammar/` are those of the grammar (`EDN_BLESS=1` draws them anew).
+//! The grammar and the reader say the same: names agree, sentences of the grammar are read, and the diagram
+//! in `grammar/` is that of the grammar (`EDN_BLESS=1` draws it anew).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,13 +14,12 @@
 use std::fs;
 use std::path::Path;
 
-use edn_bridge::edn::{self, ErrorKind};
+use edn_codec::{self as edn, ErrorKind};
 
-mod edn_support;
-use edn_support::{Random, grammar};
+mod support;
+use support::{Random, grammar};
 
-const EDN: &str = include_str!("../grammar/edn.ebnf");
-const FRAME: &str = include_str!("../grammar/frame.ebnf");
+const EDN: &str = include_str!("../../../grammar/edn.ebnf");
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -28,8 +27,8 @@ fn root() -> &'static Path {
 
 #[test]
 fn each_production_is_a_parser_of_that_name() {
-    let mut source = fs::read_to_string(root().join("src/edn/read.rs")).unwrap();
-    for entry in fs::read_dir(root().join("src/edn/read")).unwrap() {
+    let mut source = fs::read_to_string(root().join("read.rs")).unwrap();
+    for entry in fs::read_dir(root().join("read")).unwrap() {
         source += &fs::read_to_string(entry.unwrap().path()).unwrap();
     }
     for name in &grammar::parse(EDN).names {
@@ -71,33 +70,11 @@ fn sentences_of_the_grammar_are_read() {
 
 #[test]
 fn every_production_is_reached() {
-    for (text, start) in [(EDN, "form"), (FRAME, "line")] {
-        let grammar = grammar::parse(text);
-        let used = |name: &str| {
-            grammar.productions.values().any(|part| format!("{part:?}").contains(&format!("Name({name:?})")))
-        };
-        for name in &grammar.names {
-            // What stands in the strings of tagged elements is a grammar of its own.
-            assert!(
-                name == start || used(name) || ["inst", "uuid"].contains(&name.as_str()),
-                "{name} is not used"
-            );
-        }
-    }
+    // What stands in the strings of tagged elements is a grammar of its own.
+    assert_eq!(grammar::parse(EDN).unused(), ["inst", "uuid"]);
 }
 
 #[test]
-fn the_diagrams_are_those_of_the_grammar() {
-    for (name, text) in [("edn", EDN), ("frame", FRAME)] {
-        let path = root().join("grammar").join(name).with_extension("svg");
-        let drawn = grammar::railroads(&grammar::parse(text));
-        if std::env::var_os("EDN_BLESS").is_some() {
-            fs::write(&path, &drawn).unwrap();
-        }
-        assert_eq!(
-            fs::read_to_string(&path).unwrap_or_default(),
-            drawn,
-            "draw {name}.svg anew with EDN_BLESS=1"
-        );
-    }
+fn the_diagram_is_that_of_the_grammar() {
+    grammar::assert_drawn(EDN, &root().join("../../grammar/edn.svg"));
 }

@@ -1,8 +1,18 @@
-//! Plain data: the currency between the rooms of the house.
+//! Plain data: what EDN says, without its text.
 //!
 //! A [`Value`] is what one EDN form means. It knows Clojure's equality and hashing and keeps what was
 //! written: an integer is not a float, a list is not a vector, the entries of a map stay in order. It
-//! knows no text: how a value is read and written is the codec's concern ([`crate::edn`]).
+//! knows no text: how a value is read and written is the codec's concern ([the crate](crate)).
+//!
+//! ```
+//! use edn_codec::value::{Map, Value};
+//!
+//! let mut point = Map::new();
+//! point.put("x", 1).put("y", 2.5);
+//! let value = Value::tagged("geo/point", point);
+//! assert_eq!(value.to_string(), "#geo/point {:x 1 :y 2.5}");
+//! assert_eq!(Value::vector([1, 2]), Value::list([1, 2]));
+//! ```
 //!
 //! A value takes 24 bytes. Text is borrowed from what was read where it had no escape, and shared, not
 //! copied, where a value that owns its text is cloned.
@@ -17,6 +27,7 @@ use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
 use uuid::Uuid;
 
+#[cfg(feature = "serde")]
 pub(crate) use map::Repeats;
 pub use map::{IntoEntries, Map, Set};
 pub use number::{Inst, Ratio};

@@ -4,11 +4,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use super::{Error, Stream, write_canonical};
+use edn_bridge::edn::{Error, Stream, write_canonical};
 
 /// What came of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// All of it was EDN; this many forms.
     Read(u64),
     /// A rejection. The forms before it are written.
@@ -17,7 +17,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The exit status that says so: 65 (`EX_DATAERR` of `sysexits.h`) for a rejection.
-    pub fn exit_status(&self) -> u8 {
+    pub(super) fn exit_status(&self) -> u8 {
         match self {
             Outcome::Read(_) => 0,
             Outcome::Rejected(_) => 65,
@@ -31,7 +31,7 @@ impl Outcome {
 ///
 /// # Errors
 /// What `input` or the writers fail with.
-pub fn canonical_forms(
+pub(super) fn canonical_forms(
     mut input: impl Read,
     mut output: impl Write,
     mut errors: impl Write,
@@ -74,4 +74,28 @@ pub fn canonical_forms(
     }
     output.flush()?;
     Ok(Outcome::Read(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_printed_and_a_rejection_is_shown_in_its_line() {
+        let run = |input: &str| {
+            let (mut out, mut errors) = (Vec::new(), Vec::new());
+            let outcome = canonical_forms(input.as_bytes(), &mut out, &mut errors).unwrap();
+            (outcome.exit_status(), String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
+        };
+        let good = run("{:b 1 :a (1 2)} ; note\n#{3 1N} 1.50M");
+        assert_eq!(good, (0, "{:a [1 2] :b 1}\n#{1 3}\n1.5M\n".into(), String::new()));
+        let bad = run(":fine\n{:a 1\n  :b \"x\\q\"}\n:more");
+        assert_eq!(bad.0, 65);
+        assert_eq!(bad.1, ":fine\n");
+        assert_eq!(
+            bad.2,
+            "3:8 invalid-escape: expected an escape: \\t \\r \\n \\b \\f \\\\ \\\" \\uXXXX or \\NNN\n  :b \"x\\q\"}\n       ^\n"
+        );
+        assert_eq!(run("").0, 0);
+    }
 }

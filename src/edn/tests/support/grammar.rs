@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 use super::Random;
 
@@ -21,6 +23,16 @@ pub enum Part {
 pub struct Grammar {
     pub names: Vec<String>,
     pub productions: BTreeMap<String, Part>,
+}
+
+/// Compares the file at `path` with the diagram of the grammar; `EDN_BLESS=1` draws it anew.
+pub fn assert_drawn(source: &str, path: &Path) {
+    let drawn = railroads(&parse(source));
+    if std::env::var_os("EDN_BLESS").is_some() {
+        fs::write(path, &drawn).expect("the diagram can be written");
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(found, drawn, "draw {} anew with EDN_BLESS=1", path.display());
 }
 
 pub fn parse(source: &str) -> Grammar {
@@ -92,6 +104,13 @@ fn factor(tokens: &mut Tokens) -> Part {
 }
 
 impl Grammar {
+    /// The productions that no other one names.
+    pub fn unused(&self) -> Vec<&str> {
+        let parts: Vec<String> = self.productions.values().map(|part| format!("{part:?}")).collect();
+        let used = |name: &&str| parts.iter().any(|part| part.contains(&format!("Name({name:?})")));
+        self.names.iter().map(String::as_str).filter(|name| !used(name)).collect()
+    }
+
     /// The words of a production that begin like keywords: those that stand in it, not in what it names.
     pub fn keys(&self, name: &str) -> std::collections::BTreeSet<String> {
         fn look(part: &Part, found: &mut std::collections::BTreeSet<String>) {
@@ -278,7 +297,7 @@ fn track(part: &Part) -> Track {
 }
 
 /// The productions as railroad diagrams, one below the other.
-pub fn railroads(grammar: &Grammar) -> String {
+fn railroads(grammar: &Grammar) -> String {
     let (mut body, mut y, mut width) = (String::new(), 20, 0);
     for name in &grammar.names {
         let track = track(&grammar.productions[name]);

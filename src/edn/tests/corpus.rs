@@ -17,10 +17,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use edn_bridge::edn::{self, ErrorKind, Stream, cli};
+use edn_codec::{self as edn, ErrorKind, Stream};
 
 fn files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("grammar/corpus").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../grammar/corpus").join(folder);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|it| it == "edn"));
     files.sort();
@@ -108,7 +108,7 @@ fn a_short_number_is_read_as_a_long_one_is() {
     let read = |text: &str, max_digits| {
         let options = edn::Options { max_digits, ..edn::Options::default() };
         edn::read_one_with(text.as_bytes(), options)
-            .map(edn_bridge::value::Value::into_owned)
+            .map(edn_codec::value::Value::into_owned)
             .map_err(|error| error.code())
     };
     let whole =
@@ -247,25 +247,6 @@ fn a_stream_holds_one_form() {
     };
     assert_eq!((error.code(), error.line(), error.column()), ("too-large", 10_001, 1));
     assert!(stream.next_form().is_err(), "a rejection stays");
-}
-
-#[test]
-fn the_command_prints_canonical_forms_and_points_at_what_is_wrong() {
-    let run = |input: &str| {
-        let (mut out, mut errors) = (Vec::new(), Vec::new());
-        let outcome = cli::canonical_forms(input.as_bytes(), &mut out, &mut errors).unwrap();
-        (outcome.exit_status(), String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
-    };
-    let good = run("{:b 1 :a (1 2)} ; note\n#{3 1N} 1.50M");
-    assert_eq!(good, (0, "{:a [1 2] :b 1}\n#{1 3}\n1.5M\n".into(), String::new()));
-    let bad = run(":fine\n{:a 1\n  :b \"x\\q\"}\n:more");
-    assert_eq!(bad.0, 65);
-    assert_eq!(bad.1, ":fine\n");
-    assert_eq!(
-        bad.2,
-        "3:8 invalid-escape: expected an escape: \\t \\r \\n \\b \\f \\\\ \\\" \\uXXXX or \\NNN\n  :b \"x\\q\"}\n       ^\n"
-    );
-    assert_eq!(run("").0, 0);
 }
 
 #[test]

@@ -13,10 +13,10 @@
 
 use std::collections::HashSet;
 
-use edn_bridge::edn::{self, Stream};
-#[path = "edn_support/hostile.rs"]
+use edn_codec::{self as edn, Stream};
+#[path = "support/hostile.rs"]
 mod hostile;
-use edn_bridge::value::{Inst, Map, Owned, Set, Value};
+use edn_codec::value::{Inst, Map, Owned, Set, Value};
 use proptest::prelude::*;
 
 fn name() -> impl Strategy<Value = String> {
@@ -43,7 +43,7 @@ fn scalar() -> impl Strategy<Value = Owned> {
         (any::<i64>(), -400..400_i64)
             .prop_map(|(digits, scale)| Value::from(bigdecimal::BigDecimal::new(digits.into(), scale))),
         (any::<i64>(), 1..i64::MAX).prop_map(|(above, below)| {
-            match edn_bridge::value::Ratio::reduce(above.into(), below.into()).unwrap() {
+            match edn_codec::value::Ratio::reduce(above.into(), below.into()).unwrap() {
                 Ok(ratio) => Value::from(ratio),
                 Err(int) => Value::from(int),
             }
@@ -178,7 +178,7 @@ proptest! {
 
 #[test]
 fn numbers_at_the_bound_are_read_again_as_they_are_written() {
-    const MOST: usize = edn_bridge::limits::MAX_NUMBER_DIGITS;
+    const MOST: usize = edn_codec::limits::MAX_DIGITS;
     let digits = |count| "7".repeat(count);
     let longest = [
         digits(MOST),

@@ -12,13 +12,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use edn_bridge::edn;
-use edn_bridge::value::{Owned, Value};
+use edn_codec as edn;
+use edn_codec::value::{Owned, Value};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-mod edn_support;
-use edn_support::{Random, mutate};
+mod support;
+use support::{Random, mutate};
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Envelope<'a> {

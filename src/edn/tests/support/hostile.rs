@@ -36,7 +36,7 @@ pub fn inputs(size: usize) -> Vec<(&'static str, String)> {
         ("a symbol of strokes", format!("a{}", repeat("/"))),
         ("a keyword of colons", repeat(":")),
         ("long numbers", repeat(&format!("{} ", "7".repeat(1000)))),
-        ("one number too long", "7".repeat(edn_bridge::limits::MAX_NUMBER_DIGITS + size)),
+        ("one number too long", "7".repeat(edn_codec::limits::MAX_DIGITS + size)),
         ("floats", repeat("0.1e-300 ")),
         ("comments", repeat(";\n")),
         ("blanks", repeat(" ")),

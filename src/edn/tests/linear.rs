@@ -15,9 +15,9 @@
 
 use std::process::Command;
 
-use edn_bridge::edn;
+use edn_codec as edn;
 
-#[path = "edn_support/hostile.rs"]
+#[path = "support/hostile.rs"]
 mod hostile;
 
 /// Names the size of the inputs to the process that is counted.

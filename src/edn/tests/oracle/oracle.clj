@@ -1,5 +1,5 @@
 ;; Reads cases from standard input, one a line, each the hexadecimal digits of a UTF-8 text, and answers
-;; each with one line: the forms that clojure.edn reads from it, in the notation of edn_oracle.rs, or
+;; each with one line: the forms that clojure.edn reads from it, in the notation of oracle.rs, or
 ;; "reject" and why.
 (require '[clojure.edn :as edn] '[clojure.string :as string])
 

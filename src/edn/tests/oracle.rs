@@ -15,13 +15,13 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
-use edn_bridge::edn::{self, ErrorKind};
+use edn_codec::{self as edn, ErrorKind};
 
-mod edn_support;
-use edn_support::{PIECES, Random, dump, grammar, mutate};
+mod support;
+use support::{PIECES, Random, dump, grammar, mutate};
 
 /// What both are asked about beside the generated cases.
-const CASES: &str = include_str!("edn_oracle/cases.txt");
+const CASES: &str = include_str!("oracle/cases.txt");
 
 /// A case that the two may see differently, and why.
 fn excused(text: &str, ours: &Result<String, ErrorKind>) -> bool {
@@ -62,7 +62,7 @@ fn cases() -> Vec<String> {
     let mut random = Random::new(1);
     let count = std::env::var("EDN_ORACLE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(6_000);
     let seeds: Vec<&str> = CASES.lines().collect();
-    let grammar = grammar::parse(include_str!("../grammar/edn.ebnf"));
+    let grammar = grammar::parse(include_str!("../../../grammar/edn.ebnf"));
     for _ in 0..count / 2 {
         let sentence = grammar.sentence("form", &mut random);
         if sentence.len() < 1000 {
@@ -86,7 +86,7 @@ fn oracle(cases: &[String]) -> Option<Vec<String>> {
         .iter()
         .find(|path| std::fs::exists(path).is_ok_and(|it| it))
         .map(|path| (*path).to_owned()))?;
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edn_oracle/oracle.clj");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/oracle.clj");
     let spec = "/usr/share/java/spec.alpha.jar:/usr/share/java/core.specs.alpha.jar";
     let mut child = Command::new("java")
         .args([
