@@ -112,7 +112,11 @@ A button at the top of the transcript, in a line of its own, says so.")
     (edn-bridge-transcript-edit
       (let ((start (marker-position (edn-bridge-messages--stream-end stream))))
         (goto-char start)
-        (insert (edn-bridge-visible-break text (- start (line-beginning-position))))
+        (insert (edn-bridge-visible-break
+                 text
+                 ;; To look for fields costs more than all the rest.
+                 (- start (let ((inhibit-field-text-motion t))
+                            (line-beginning-position)))))
         (let ((end (point)))
           (set-marker (edn-bridge-messages--stream-end stream) end)
           (if (eq kind 'thinking)
