@@ -151,6 +151,7 @@ const SHOWING: &[&str] = &[
     "project",
     "descriptors",
     "visible",
+    "files",
 ];
 
 /// What the rooms that keep things may use: the codec, the session API and below.

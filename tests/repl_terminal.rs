@@ -198,7 +198,7 @@ fn queries_ops_and_commands_are_typed_and_answered() {
     terminal.wait_for(":session-id");
     terminal.wait_for("eql> ");
     terminal.line(":doc :psi.turn/text");
-    terminal.wait_for("What the model said in it");
+    terminal.wait_for("The model's text in the turn");
     terminal.wait_for("eql> ");
     terminal.line(":apropos thinking");
     terminal.wait_for("psi.session/set-thinking-level");
