@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use edn_bridge::message::Mode;
-use edn_bridge::tool::permission::{Access, Decision, Rule, Verdict, judge};
+use edn_bridge::tool::permission::{Access, Decision, Ground, Rule, Verdict, judge};
 use edn_bridge::tool::walk::Barred;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +13,7 @@ const MODES: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yo
 const TOOLS: [&str; 4] = ["bash", "read", "write", "search"];
 
 fn of(mode: Mode, rules: &[Rule], tool: &str, access: &Access) -> Verdict {
-    judge(mode, rules, Path::new("/w"), tool, access)
+    judge(mode, rules, &Ground::from(Path::new("/w")), tool, access)
 }
 
 /// A rule from a line such as `dp**/x`: its decision, what it is about, and the glob or the command's words.

@@ -44,7 +44,8 @@ impl PathGlob {
             let read = GlobBuilder::new(glob).literal_separator(true).build();
             read.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
         };
-        let folder = glob.strip_suffix("/**").filter(|folder| !folder.is_empty());
+        let folder =
+            Some(glob.trim_end_matches("/**")).filter(|folder| !folder.is_empty() && *folder != glob);
         // Without its end a group may be open: such a glob names no single folder.
         Ok(Self { glob: matcher(glob)?, folder: folder.and_then(|folder| matcher(folder).ok()) })
     }
@@ -119,6 +120,7 @@ mod tests {
         {
             assert_eq!(glob.is_match(Path::new(path)), expected, "{path}");
         }
+        assert!(PathGlob::new("private/**/**").unwrap().is_match(Path::new("private")));
         assert!(PathGlob::new("/**").unwrap().is_match(Path::new("/etc")));
         assert!(PathGlob::new("{a,b/**}").unwrap().is_match(Path::new("b/c")));
     }
