@@ -170,6 +170,7 @@ const FAILED: u8 = 1;
 /// Runs the program.
 pub fn main() -> ExitCode {
     edn_bridge::heap::set_up();
+    edn_bridge::runner::enable();
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = Options { given: given(&matches), ..arguments.options };

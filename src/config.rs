@@ -70,7 +70,23 @@ pub struct Settings {
     pub origins: Vec<(&'static str, String)>,
 }
 
+/// What the program keeps from the commands that it runs.
+#[derive(Debug)]
+pub struct Kept {
+    /// What they may read: the user's configuration, with scripts of skills.
+    pub guarded: Vec<PathBuf>,
+    /// What they may not: conversations, credentials, configured keys.
+    pub hidden: Vec<PathBuf>,
+}
+
 impl Settings {
+    /// What commands are kept from.
+    pub fn kept(&self) -> Kept {
+        let guarded = self.files.folder.iter().cloned().collect();
+        let hidden = [self.state_dir.clone()].into_iter().chain(self.files.user.clone()).collect();
+        Kept { guarded, hidden }
+    }
+
     /// With what the files say now in the place of what they said before.
     #[must_use]
     pub fn with(mut self, layers: &Layers) -> Self {

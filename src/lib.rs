@@ -32,6 +32,7 @@ pub mod provider;
 pub mod query;
 pub mod repl;
 pub mod router;
+pub mod runner;
 pub mod runtime;
 pub mod secret;
 pub mod session;

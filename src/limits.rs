@@ -366,6 +366,22 @@ pub const PROCESS_READ_BYTES: usize = 64 * 1024;
 /// How long a command that is ended may take to end by itself.
 pub const PROCESS_GRACE: Duration = Duration::from_millis(300);
 
+/// How long a runner kills what is below it, which may start others meanwhile, or be another user's.
+pub const RUNNER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Pause between two rounds of that: a process that was killed takes a moment to go.
+pub const RUNNER_PAUSE: Duration = Duration::from_millis(2);
+
+/// Entries of one folder that a sandbox names one by one, because something in it is kept from commands.
+/// What is beyond is kept from them too.
+pub const SANDBOX_ENTRIES: usize = 4096;
+
+/// How many parents of a process are looked at. Few have more than twenty.
+pub const LINEAGE_DEPTH: usize = 4096;
+
+/// How often the parents of a process are looked at anew because one of them has ended meanwhile.
+pub const LINEAGE_LOOKS: usize = 8;
+
 /// How long a command of the model's may take without a time-out of its own, in seconds.
 pub const BASH_SECONDS: u64 = 120;
 

@@ -5,5 +5,6 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    // The same executable stands between the bridge and each program that it starts.
+    edn_bridge::runner::main().unwrap_or_else(cli::main)
 }

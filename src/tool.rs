@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::limits::READ_LINES;
 use crate::message::Block;
 use crate::provider::ToolSpec;
+use crate::runner::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
 mod bash;
@@ -26,7 +27,6 @@ pub mod path;
 pub mod permission;
 pub mod process;
 mod read;
-pub mod sandbox;
 mod search;
 pub mod shell;
 pub mod walk;
@@ -60,7 +60,7 @@ pub struct Context {
     /// A name for an output, unique in the session.
     pub handle: String,
     /// Where commands may write; `None` for wherever the user may.
-    pub sandbox: Option<sandbox::Sandbox>,
+    pub sandbox: Option<Sandbox>,
     /// Variables that commands do not inherit: those that hold keys.
     pub hidden: Arc<[String]>,
     /// What rules deny below a folder that the call may read.

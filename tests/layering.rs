@@ -21,10 +21,11 @@ const TABLE: &[(&str, &[&str])] = &[
     ("heap", &["limits"]),
     ("private", &[]),
     ("files", &["limits"]),
-    ("transport", &["private"]),
+    ("runner", &["limits", "descriptors"]),
+    ("transport", &["private", "runner"]),
     ("secret", &[]),
     ("http", &["limits"]),
-    ("auth", &["secret", "http", "value", "edn", "limits", "clock", "descriptors", "private"]),
+    ("auth", &["secret", "http", "value", "edn", "limits", "clock", "runner", "private"]),
     ("message", &["value"]),
     ("catalogue", &["value", "message"]),
     ("facts", &["value", "message"]),
@@ -54,25 +55,16 @@ const TABLE: &[(&str, &[&str])] = &[
             "http",
             "auth",
             "private",
+            "runner",
         ],
     ),
-    ("hook", &["edn", "event", "value", "limits", "files", "descriptors"]),
+    ("hook", &["edn", "event", "value", "limits", "files", "runner"]),
     ("workflow", &["edn", "value", "limits"]),
     (
         "tool",
         &[
-            "config",
-            "edn",
-            "session",
-            "event",
-            "message",
-            "value",
-            "limits",
-            "clock",
-            "provider",
-            "descriptors",
-            "private",
-            "files",
+            "config", "edn", "session", "event", "message", "value", "limits", "clock", "provider", "runner",
+            "private", "files",
         ],
     ),
     ("context", &["tool", "message", "value", "limits", "files"]),
@@ -131,6 +123,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "private",
             "files",
             "visible",
+            "runner",
         ],
     ),
     ("repl", &["value", "visible", "edn", "catalogue", "limits", "private"]),
@@ -258,6 +251,17 @@ fn only_the_map_names_a_package_of_the_workspace() {
     for (file, text) in sources() {
         let own = file.starts_with("src/edn") || file.ends_with("src/lib.rs");
         assert!(own || !text.contains("edn_codec"), "{}: write crate::edn", file.display());
+    }
+}
+
+#[test]
+fn only_the_runner_starts_programs() {
+    for (file, text) in sources() {
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        // The contract starts servers as any client does.
+        let may = file.starts_with("src/runner") || file == Path::new("src/runner.rs");
+        let may = may || file == Path::new("src/contract/launch.rs");
+        assert!(may || !text.contains("Command::new("), "{} starts some", file.display());
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod support;
 
-use edn_bridge::tool::sandbox;
+use edn_bridge::runner::sandbox;
 use edn_bridge::value::Value;
 use support::server::{Answer, Server};
 use support::{Bridge, Setup, at, code, data, end_of_turn, is_event, kind, text};

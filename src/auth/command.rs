@@ -8,11 +8,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::Command;
 
 use super::KeyError;
-use crate::descriptors;
 use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
+use crate::runner::{self, Program};
 use crate::secret::Secret;
 
 /// Runs a command and takes its first line.
@@ -47,22 +46,17 @@ pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> 
 
 /// The first line that a program prints, or what went wrong.
 async fn output(program: &str, arguments: &[String]) -> Result<Secret, String> {
-    let child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn();
-    let mut child = child.map_err(|error| format!("cannot be run: {error}"))?;
-    descriptors::restore(child.id());
     let patience = Duration::from_secs(KEY_COMMAND_SECONDS);
     let read = async {
-        let printed = match child.stdout.take() {
-            Some(stdout) => read(stdout).await.map_err(|error| format!("cannot be read: {error}"))?,
-            None => Vec::new(),
+        let start = async {
+            let (stdout, writer) = runner::pipe()?;
+            let program = Program::new(program).args(arguments);
+            Ok::<_, std::io::Error>((program.start(writer.into(), Stdio::null()).await?, stdout))
         };
-        let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        let (mut running, stdout) = start.await.map_err(|error| format!("cannot be run: {error}"))?;
+        let printed = read(stdout).await.map_err(|error| format!("cannot be read: {error}"))?;
+        let status = running.exited().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        running.end().await;
         Ok::<_, String>((printed, status))
     };
     let (printed, status) = match tokio::time::timeout(patience, read).await {

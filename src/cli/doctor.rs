@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edn_bridge::clock::{Clock, SystemClock};
-use edn_bridge::config::{Layers, Settings};
+use edn_bridge::config::{Kept, Layers, Settings};
 use edn_bridge::context::{Places, Project};
 use edn_bridge::edn;
 use edn_bridge::limits::LISTING_BYTES;
 use edn_bridge::private;
 use edn_bridge::provider::embedded::{self, ModelFile};
+use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::runtime::Providers;
 use edn_bridge::store::{Durability, FORMAT, Header, Store};
-use edn_bridge::tool::sandbox;
 use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Value};
 
@@ -97,6 +97,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Result<ExitCode, String> {
             keys(&mut found, &settings);
             socket(&mut found, &settings);
             context(&mut found, &settings);
+            workspace(&mut found, &settings);
         }
         Err(error) => found.broken("configuration", error, "Correct it; nothing else could be looked at."),
     }
@@ -356,6 +357,24 @@ fn socket(found: &mut Findings, settings: &Settings) {
     }
 }
 
+/// Landlock can only add rights, so that what is kept from commands costs something where it lies in the workspace.
+fn workspace(found: &mut Findings, settings: &Settings) {
+    let Kept { guarded, hidden } = settings.kept();
+    let inside = hidden.iter().chain(&guarded).find(|path| path.starts_with(&settings.cwd));
+    if let Some(path) = inside.filter(|_| sandbox::state() == sandbox::State::Enforced) {
+        found.note(
+            "sandbox",
+            format!(
+                "The workspace contains {}, which is kept from commands: they cannot make new entries directly in {}, \
+                 nor in the folders between the two.",
+                path.display(),
+                settings.cwd.display()
+            ),
+            "Work in a folder of the project's own.",
+        );
+    }
+}
+
 fn kernel(found: &mut Findings) {
     match sandbox::state() {
         sandbox::State::Enforced => found.well(
@@ -404,24 +423,17 @@ fn emacs(found: &mut Findings) {
 
 /// The first line that a program says of its version.
 fn version(program: &Path) -> Option<String> {
-    let mut child = std::process::Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
+    let started = Program::new(program).args(["--version"]).start_blocking(Stdio::piped(), Stdio::null());
+    let mut running = started.ok()?;
     let deadline = Instant::now().checked_add(PATIENCE)?;
-    while child.try_wait().ok()?.is_none() {
+    while running.try_wait().ok()?.is_none() {
         if Instant::now() > deadline {
-            let _ = child.kill();
-            let _ = child.wait();
             return None;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let output = child.wait_with_output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut text = String::new();
+    running.stdout()?.take(LISTING_BYTES).read_to_string(&mut text).ok()?;
     text.lines().next().map(str::to_owned).filter(|line| !line.is_empty())
 }
 

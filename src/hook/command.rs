@@ -1,23 +1,22 @@
 //! Running a hook's command: one EDN map on its standard input, one on its standard output.
 //!
-//! Bounded in time and output. The command runs as a process group of its own, which ends with the call,
-//! and in an environment that holds a few known variables and no other: keys and tokens stay outside.
+//! Bounded in time and output. The command ends with the call, with all that it has started (`runner`), and runs
+//! in an environment that holds a few known variables and no other: keys and tokens stay outside.
 
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Hook;
-use crate::descriptors;
 use crate::edn;
 use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
+use crate::runner::{self, Program, Running};
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -135,18 +134,6 @@ pub async fn tell(
     run(hook, cwd, input, stop).await.map(drop)
 }
 
-/// Ends what is left of a hook's processes, however the call ends.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // Nothing left in the group is an error that means success.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
 /// The first file that is not what was trusted.
 fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
     let same = |path: &Path, digest: &str| {
@@ -186,45 +173,41 @@ pub async fn execute(
     let mut line = Vec::new();
     edn::write_compact(&Value::from(input.clone()), &mut line);
     line.push(b'\n');
-    let mut child = start(command, cwd)?;
-    descriptors::restore(child.id());
-    let _group = Group(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw));
+    // Given up, it is dropped and ended.
+    let converse = async { converse(start(command, cwd, line).await?).await };
     tokio::select! {
         biased;
         () = stop.cancelled() => Err(Failure::Stopped),
-        ended = timeout(limit, converse(&mut child, line)) => ended.unwrap_or(Err(Failure::TimedOut(limit))),
+        ended = timeout(limit, converse) => ended.unwrap_or(Err(Failure::TimedOut(limit))),
     }
 }
 
-/// Writes the input, reads the output, waits for the end.
-async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure> {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+/// A command that runs, and what it writes.
+struct Started {
+    running: Running,
+    stdout: Receiver,
+    stderr: Receiver,
+}
+
+/// Reads the output, waits for the end.
+async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
+    let Started { mut running, stdout, mut stderr } = started;
     let (mut answer, mut complaint) = (Vec::new(), Vec::new());
     let limit = u64::try_from(HOOK_OUTPUT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     let told = {
-        let write = async {
-            if let Some(mut stdin) = stdin {
-                // A hook need not read what it does not need.
-                let _ = stdin.write_all(&input).await;
-            }
-        };
         let read = async {
-            if let Some(stdout) = stdout {
-                let _ = stdout.take(limit).read_to_end(&mut answer).await;
-            }
+            let _ = stdout.take(limit).read_to_end(&mut answer).await;
         };
         let complain = async {
-            if let Some(mut stderr) = stderr {
-                let kept = u64::try_from(HOOK_STDERR_BYTES).unwrap_or(u64::MAX);
-                let _ = (&mut stderr).take(kept).read_to_end(&mut complaint).await;
-                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
-            }
+            let kept = u64::try_from(HOOK_STDERR_BYTES).unwrap_or(u64::MAX);
+            let _ = (&mut stderr).take(kept).read_to_end(&mut complaint).await;
+            let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
         };
-        let talk = async { tokio::join!(read, async { tokio::join!(write, complain) }) };
+        let talk = async { tokio::join!(read, complain) };
         tokio::pin!(talk);
         tokio::select! {
             _ = &mut talk => None,
-            status = child.wait() => {
+            status = running.exited() => {
                 // What it left in the background may hold its output open: that is not waited for.
                 let _ = timeout(PROCESS_GRACE, &mut talk).await;
                 Some(status)
@@ -236,9 +219,10 @@ async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure>
     }
     let status = match told {
         Some(status) => status,
-        None => child.wait().await,
+        None => running.exited().await,
     };
     let status = status.map_err(|error| Failure::Nonsense(format!("lost: {error}")))?;
+    running.end().await;
     match status.success() {
         true => Ok(answer),
         false => {
@@ -248,25 +232,17 @@ async fn converse(child: &mut Child, input: Vec<u8>) -> Result<Vec<u8>, Failure>
     }
 }
 
-fn start(command: &[String], cwd: &Path) -> Result<Child, Failure> {
+async fn start(command: &[String], cwd: &Path, input: Vec<u8>) -> Result<Started, Failure> {
     let (program, arguments) =
         command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
     // A program is a name on the PATH or a whole path; the session's folder, which may be anybody's, names none.
-    let path: PathBuf = program.into();
-    let inherited =
-        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| INHERITED.contains(&name)));
-    Command::new(path)
-        .args(arguments)
-        .current_dir(cwd)
-        .env_clear()
-        .envs(inherited)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|source| Failure::Start { program: program.to_owned(), source })
+    let start = async {
+        let ((stdout, out), (stderr, err)) = (runner::pipe()?, runner::pipe()?);
+        let program = Program::new(program).args(arguments).cwd(cwd).only(INHERITED).input(input);
+        let running = program.start(out.into(), err.into()).await?;
+        Ok(Started { running, stdout, stderr })
+    };
+    start.await.map_err(|source| Failure::Start { program: program.to_owned(), source })
 }
 
 #[cfg(test)]

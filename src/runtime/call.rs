@@ -13,10 +13,12 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Kept;
 use crate::event::{Body, ToolCall, ToolOutput};
 use crate::interaction::Kind;
 use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Mode, Role};
+use crate::runner::sandbox::Sandbox;
 use crate::runtime::execution;
 use crate::runtime::stage::{Point, Stage};
 use crate::runtime::turn::{Turn, proposed};
@@ -24,7 +26,6 @@ use crate::runtime::{jobs, subagent};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
-use crate::tool::sandbox::Sandbox;
 use crate::tool::{self, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
 
@@ -318,7 +319,8 @@ impl Batch<'_> {
         let manifest = turn.manifest();
         let sandbox = (facts.mode != Mode::Yolo).then(|| {
             let allowed = manifest.settings.writable.iter().cloned();
-            Sandbox::new(allowed.chain([self.cwd.to_path_buf()]))
+            let Kept { guarded, hidden } = manifest.settings.kept();
+            Sandbox::new(allowed.chain([self.cwd.to_path_buf()])).guarding(guarded).hiding(hidden)
         });
         let event = turn.event(Body::ToolExecuting(call.clone()));
         turn.deliver(event.clone()).await;

@@ -14,13 +14,13 @@ use crate::event::{Body, Event, Level};
 use crate::facts::{JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, ENDED_JOBS, RUNNING_JOBS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
+use crate::runner::sandbox::Sandbox;
 use crate::runtime::live::Live;
 use crate::runtime::turn::Turn;
 use crate::session::{ApiError, Call, Reply};
 use crate::tool::Outcome;
 use crate::tool::output::{Kept, Outputs};
 use crate::tool::process::{self, End};
-use crate::tool::sandbox::Sandbox;
 use crate::value::{Map, Value};
 
 /// The background jobs of a session.

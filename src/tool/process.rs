@@ -1,25 +1,21 @@
-//! A shell command as a process group: started, read, ended as one.
+//! A shell command: started, read, ended with all that it has started.
 //!
-//! Knows processes and their output. What ends with the command is the whole group: what it left behind
-//! in the background is not left running.
+//! Knows commands and what is kept of their output. How they are started and ended: `runner`.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::output::{Collector, Kept};
-use super::sandbox::Sandbox;
-use crate::descriptors;
 use crate::limits::{PROCESS_GRACE, PROCESS_READ_BYTES, TOOL_UPDATE_PAUSE};
+use crate::runner::sandbox::Sandbox;
+use crate::runner::{self, Program};
 
 /// What is to be run.
 #[derive(Debug)]
@@ -60,8 +56,11 @@ pub async fn run(
     stop: &CancellationToken,
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> io::Result<(End, Kept)> {
-    let (mut child, mut reader) = start(&job)?;
-    let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    // Both of its outputs go into one pipe, in the order in which it writes.
+    let (mut reader, writer) = runner::pipe()?;
+    let program = Program::new("bash").args(["-c", &job.command]).cwd(&job.cwd);
+    let program = program.without(&job.hidden).sandbox(job.sandbox);
+    let mut running = program.start(writer.try_clone()?.into(), writer.into()).await?;
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut buffer = vec![0u8; PROCESS_READ_BYTES];
     let mut open = true;
@@ -85,13 +84,11 @@ pub async fn run(
                 Ok(0) | Err(_) => open = false,
                 Ok(count) => output.push(buffer.get(..count).unwrap_or_default()),
             },
-            status = child.wait(), if exited.is_none() => exited = Some((status?, Instant::now() + PROCESS_GRACE)),
+            status = running.exited(), if exited.is_none() => exited = Some((status?, Instant::now() + PROCESS_GRACE)),
             () = std::future::ready(()), if exited.is_some() && !open => break None,
         }
     };
-    if let Some(group) = group {
-        end_group(group, &mut child, ended.is_some()).await;
-    }
+    running.end().await;
     if ended.is_some() {
         // What it said before it was ended, but no waiting for more.
         while open {
@@ -110,49 +107,6 @@ pub async fn run(
         None => End::Stopped,
     });
     Ok((end, output.finish()))
-}
-
-/// Ends what is left of a process group: politely first, if it still runs.
-async fn end_group(group: Pid, child: &mut Child, running: bool) {
-    if running && kill_process_group(group, Signal::TERM).is_ok() {
-        tokio::select! {
-            _ = child.wait() => {}
-            () = sleep(PROCESS_GRACE) => {}
-        }
-    }
-    // Nothing left in the group is an error that means success.
-    let _ = kill_process_group(group, Signal::KILL);
-    let _ = child.wait().await;
-}
-
-/// Both of its outputs go into one pipe, in the order in which it writes.
-fn start(job: &Job) -> io::Result<(Child, pipe::Receiver)> {
-    let (reader, writer) = io::pipe()?;
-    let mut command = Command::new("bash");
-    command
-        .arg("-c")
-        .arg(&job.command)
-        .current_dir(&job.cwd)
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0)
-        .kill_on_drop(true);
-    for name in &job.hidden {
-        command.env_remove(name);
-    }
-    let executor = tokio::runtime::Handle::current();
-    let child = match &job.sandbox {
-        None => command.spawn()?,
-        Some(sandbox) => sandbox.run(|_| {
-            let _executor = executor.enter();
-            command.spawn()
-        })??,
-    };
-    descriptors::restore(child.id());
-    // The command's own ends of the pipe are closed with it, so that its end is the pipe's.
-    drop(command);
-    Ok((child, pipe::Receiver::from_owned_fd(reader.into())?))
 }
 
 #[cfg(test)]

@@ -1,0 +1,248 @@
+//! The runner itself: a process between the bridge and one program.
+//!
+//! It is this executable, started with the name of a runner. Its standard input is a socket to the bridge: first
+//! comes what the program is to read, then nothing, and the end of that socket is the order to end everything.
+//! The other way it tells that the program was started, or not, and how it ended. It ends itself when nothing
+//! is left below it.
+//!
+//! A program that may do what the user may can stop or kill its runner: then the bridge ends what is left
+//! (`end_orphans`). One in the sandbox can not, where the kernel scopes signals.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
+
+use super::sandbox::Sandbox;
+use super::{NAME, lineage};
+use crate::descriptors;
+use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE, RUNNER_PAUSE};
+
+/// The program was started.
+pub(super) const STARTED: u8 = b'S';
+/// It was not; the number is the error's.
+pub(super) const FAILED: u8 = b'F';
+/// It has ended; the number is the status, as the kernel gives it.
+const EXITED: u8 = b'X';
+
+/// A kind and a number.
+pub(super) const MESSAGE_BYTES: usize = 5;
+
+/// What shells exit with for a program that cannot be started.
+const NOT_STARTED: u8 = 127;
+
+/// What a runner is told before the program's own words.
+pub(super) struct Order<'a> {
+    /// Bytes that the program is to read.
+    pub(super) input: usize,
+    /// How many files it may have open.
+    pub(super) files: Option<u64>,
+    /// Where it may write.
+    pub(super) sandbox: Option<&'a Sandbox>,
+}
+
+impl Order<'_> {
+    /// Three words: the numbers, and how many words of the sandbox follow.
+    pub(super) fn write(&self, command: &mut Command) {
+        let words = self.sandbox.map(Sandbox::to_words);
+        command.arg(self.input.to_string());
+        command.arg(self.files.map_or_else(|| "-".to_owned(), |files| files.to_string()));
+        command.arg(words.as_ref().map_or_else(|| "-".to_owned(), |words| words.len().to_string()));
+        command.args(words.into_iter().flatten());
+    }
+}
+
+/// The same, as the runner reads it.
+struct Job {
+    input: usize,
+    files: Option<u64>,
+    sandbox: Option<Sandbox>,
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Job {
+    fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut number = || words.next()?.into_string().ok();
+        let (input, files, sandbox) = (number()?.parse().ok()?, number()?, number()?);
+        let sandbox = match sandbox.as_str() {
+            "-" => None,
+            count => Some(Sandbox::from_words(&mut words, count.parse().ok()?)?),
+        };
+        Some(Self {
+            input,
+            files: files.parse().ok(),
+            sandbox,
+            program: words.next()?,
+            arguments: words.collect(),
+        })
+    }
+}
+
+/// Is the runner, if this process was started as one: then it is all that the process does.
+pub fn main() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    (words.next()? == NAME).then(|| run(words))
+}
+
+fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid};
+        // Nobody may write its memory: its name and what it waits for stay what they are.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        // No terminal: nothing can be typed into the one that the bridge was started from.
+        let _ = setsid();
+        let _ = set_child_subreaper(Some(getpid()));
+    }
+    let Ok(mut control) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
+        return ExitCode::from(NOT_STARTED);
+    };
+    let started =
+        Job::read(words).ok_or(io::Error::from(Errno::INVAL)).and_then(|job| start(job, &mut control));
+    // Its own ends of the program's pipes would keep their end from being seen.
+    let _ = let_go();
+    let command = match started {
+        Ok(command) => command,
+        Err(error) => {
+            tell(&control, FAILED, error.raw_os_error().unwrap_or(Errno::PERM.raw_os_error()));
+            return ExitCode::from(NOT_STARTED);
+        }
+    };
+    tell(&control, STARTED, 0);
+    let (ended, has_ended) = channel();
+    let Ok(listening) = control.try_clone() else { return ExitCode::from(NOT_STARTED) };
+    let listening = thread::Builder::new().spawn(move || end_when_told(listening, &has_ended));
+    let mut code = ExitCode::SUCCESS;
+    if listening.is_err() {
+        end_all(below);
+    }
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == command => {
+                let of_signal = status.terminating_signal().map(|signal| signal.saturating_add(128));
+                let number = status.exit_status().or(of_signal).and_then(|code| u8::try_from(code).ok());
+                code = number.map_or(ExitCode::FAILURE, ExitCode::from);
+                tell(&control, EXITED, status.as_raw());
+                let _ = ended.send(());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            // Nothing is left.
+            Err(_) => return code,
+        }
+    }
+}
+
+/// Reads what the program is to read, and starts it.
+fn start(job: Job, control: &mut UnixStream) -> io::Result<Pid> {
+    let mut input = vec![0; job.input];
+    control.read_exact(&mut input)?;
+    if let Some(files) = job.files {
+        descriptors::lower(files);
+    }
+    let mut command = Command::new(&job.program);
+    command.args(&job.arguments).process_group(0);
+    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    let mut child = within(job.sandbox.as_ref(), (), || command.spawn())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program need not read what it does not need.
+        thread::Builder::new().spawn(move || drop(stdin.write_all(&input)))?;
+    }
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH.into())
+}
+
+/// Starts something in a sandbox, from a thread that is in `scope`, whatever that means to it.
+pub(super) fn within<T: Send>(
+    sandbox: Option<&Sandbox>,
+    scope: impl Scope,
+    start: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    match sandbox {
+        None => start(),
+        Some(sandbox) => sandbox.run(|_| scope.hold(start))?,
+    }
+}
+
+/// What a thread must be in to start a program.
+pub(super) trait Scope: Send {
+    /// Calls `work` in it.
+    fn hold<T>(self, work: impl FnOnce() -> T) -> T;
+}
+
+impl Scope for () {
+    fn hold<T>(self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+}
+
+impl Scope for tokio::runtime::Handle {
+    fn hold<T>(self, work: impl FnOnce() -> T) -> T {
+        let _executor = self.enter();
+        work()
+    }
+}
+
+/// Gives up the standard descriptors and the folder, which are the program's.
+fn let_go() -> io::Result<()> {
+    let nothing = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    std::env::set_current_dir("/")
+}
+
+fn tell(mut control: &UnixStream, kind: u8, number: i32) {
+    let mut message = [kind; MESSAGE_BYTES];
+    if let Some(rest) = message.get_mut(1..) {
+        rest.copy_from_slice(&number.to_be_bytes());
+    }
+    // A bridge that is gone needs no word.
+    let _ = control.write_all(&message);
+}
+
+/// Waits for the end of the socket and ends what is left: politely first, if the program still runs. The
+/// process ends when the other thread finds nothing left.
+fn end_when_told(mut control: UnixStream, has_ended: &Receiver<()>) {
+    let _ = io::copy(&mut control, &mut io::sink());
+    if has_ended.try_recv().is_err() {
+        below().into_iter().for_each(|process| signal(process, Signal::TERM));
+        let _ = has_ended.recv_timeout(PROCESS_GRACE);
+    }
+    // What cannot be ended (another user's, or waiting for a disk that is gone) is not waited for.
+    if !end_all(below) {
+        std::process::exit(i32::from(NOT_STARTED));
+    }
+}
+
+fn below() -> Vec<u32> {
+    lineage::descendants(&lineage::processes(), std::process::id())
+}
+
+/// Kills the processes that are found until none are, for a time: one may start others meanwhile. Returns
+/// whether none are left.
+pub(super) fn end_all(find: impl Fn() -> Vec<u32>) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < RUNNER_PATIENCE {
+        let found = find();
+        if found.is_empty() {
+            return true;
+        }
+        found.into_iter().for_each(|process| signal(process, Signal::KILL));
+        thread::sleep(RUNNER_PAUSE);
+    }
+    false
+}
+
+fn signal(process: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
