@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use edn_bridge::runner::sandbox;
+use support::guest::{Guest, socket};
 use support::{Bridge, PATIENCE, Setup, accept, at, data, end_of_turn};
 
 /// Ways to leave a process behind: `sleep SECONDS` lives on if nobody ends it.
@@ -177,6 +178,113 @@ fn processes_of_a_killed_runner_are_ended() {
     assert!(data(&result, "result-text").contains("signal 9"), "{result}");
     is_gone(&seconds, &script);
     assert!(bridge.ask("x", "ping", "{}").to_string().contains(":pong true"));
+}
+
+/// Connects to every socket in the folder that is its first argument and prints the first line of the answer
+/// to a request.
+const CONNECT: &str = r#"
+import glob, os, socket, sys
+for path in glob.glob(sys.argv[1] + "/*.sock"):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    try:
+        s.sendall(b'{:id "1" :kind :request :op "ping" :params {}}\n')
+    except OSError:
+        pass
+    s.settimeout(30)
+    print("got", s.makefile("rb").readline().decode())
+"#;
+
+#[test]
+fn bridge_refuses_what_it_has_started() {
+    if !has("python3") {
+        return;
+    }
+    let ways =
+        ["{}", "setsid -w {}", "(setsid {} > out 2>&1 &) ; while [ ! -s out ]; do sleep 0.01; done; cat out"];
+    for is_sandboxed in [true, false] {
+        for way in ways {
+            let setup = Setup::new();
+            let state = setup.state();
+            std::fs::write(setup.project().join("connect.py"), CONNECT).unwrap();
+            let connect = format!("python3 connect.py {}/run", state.display());
+            let command = way.replace("{}", &connect);
+            let call = format!("{{:tool-call {{:name \"bash\" :arguments {{:command {command:?}}}}}}}");
+            let setup =
+                setup.script(&format!("{{:turns [{{:steps [{call}]}} {{:steps [{{:delta \"end\"}}]}}]}}"));
+            let setup = if is_sandboxed { setup } else { setup.arg("--yolo") };
+            let mut bridge = setup.interactor();
+            let path = socket(&state);
+            bridge.ask("p", "prompt", "{:message \"go\"}");
+            if is_sandboxed {
+                let question = bridge.event("interaction/requested");
+                accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+            }
+            let result = bridge.event("tool/result");
+            let text = data(&result, "result-text");
+            // In the sandbox the folder cannot be read in the first place, where the kernel restricts it.
+            assert!(!text.contains(":pong"), "{command}: {text}");
+            assert!(is_sandboxed || text.contains("may not connect"), "{command}: {text}");
+            // By its path, which a program may know.
+            let by_path = format!(
+                "python3 connect.py {0}; python3 -c 'import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\nprint(s.makefile().readline())' {1}",
+                "none",
+                path.display()
+            );
+            let own = bridge.ask("b", "bash", &format!("{{:command {by_path:?}}}"));
+            assert!(data(&own, "output").contains("may not connect"), "{own}");
+            // Who comes from outside is served.
+            assert!(Guest::at(&path).ask("x", "ping", "{}").to_string().contains(":pong true"));
+        }
+    }
+}
+
+#[test]
+fn sandboxed_command_is_refused_by_path() {
+    if !has("python3") {
+        return;
+    }
+    let setup = Setup::new();
+    let state = setup.state();
+    let code = "import glob,os,socket\ns=socket.socket(socket.AF_UNIX)\ns.connect(open('path').read())\nprint(s.makefile().readline())";
+    std::fs::write(setup.project().join("connect.py"), code).unwrap();
+    let call = "{:tool-call {:name \"bash\" :arguments {:command \"python3 connect.py\"}}}";
+    let setup = setup.script(&format!("{{:turns [{{:steps [{call}]}} {{:steps [{{:delta \"end\"}}]}}]}}"));
+    let mut bridge = setup.interactor();
+    std::fs::write(setup.project().join("path"), socket(&state).to_str().unwrap()).unwrap();
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    let result = bridge.event("tool/result");
+    assert!(data(&result, "result-text").contains("may not connect"), "{result}");
+}
+
+#[test]
+fn orphan_of_a_killed_runner_is_refused() {
+    if !has("python3") {
+        return;
+    }
+    let setup = Setup::new();
+    let (state, project) = (setup.state(), setup.project());
+    // Detached, its runner dead, it falls to the bridge. It asks until it is ended, or served.
+    let code = CONNECT.replace("import glob", "import time, glob").replace(
+        "for path",
+        "first = os.getppid()\nos.kill(int(sys.argv[2]), 9)\nwhile os.getppid() == first: pass\nfor path",
+    );
+    std::fs::write(setup.project().join("connect.py"), code).unwrap();
+    let seconds = seconds();
+    let script = format!(
+        "(setsid python3 connect.py {}/run $PPID > out 2>&1; sleep {seconds}) & wait",
+        state.display()
+    );
+    let mut bridge = setup.arg("--yolo").interactor();
+    let path = socket(&state);
+    bridge.ask("b", "bash", &format!("{{:command {script:?}}}"));
+    assert!(Guest::at(&path).ask("x", "ping", "{}").to_string().contains(":pong true"));
+    is_gone(&seconds, &script);
+    bridge.kill();
+    let said = std::fs::read_to_string(project.join("out")).unwrap_or_default();
+    assert!(!said.contains(":pong"), "{said}");
 }
 
 #[test]

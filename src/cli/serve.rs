@@ -23,7 +23,7 @@ use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::Reply;
 use edn_bridge::store::{Durability, Store};
 use edn_bridge::transport::Transport;
-use edn_bridge::transport::socket::Listener;
+use edn_bridge::transport::socket::{Client, Listener};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -170,7 +170,8 @@ impl Guests {
             // The editor's connection is number 1.
             for id in 2.. {
                 match listener.accept(ACCEPT_PAUSE) {
-                    Ok(stream) => mine.welcome(id, stream, api.clone(), clock.clone()),
+                    Ok(Client::Outside(stream)) => mine.welcome(id, stream, api.clone(), clock.clone()),
+                    Ok(Client::Inside(stream)) => refuse(&stream, STARTED_HERE, false),
                     Err(error) => return tracing::warn!(%error, "the socket takes no further clients"),
                 }
             }
@@ -185,7 +186,10 @@ impl Guests {
         let mut connections = self.connections();
         if connections.len() >= MAX_CONNECTIONS {
             drop(connections);
-            return refuse(&stream);
+            let message = format!(
+                "{MAX_CONNECTIONS} clients are connected, which is all that are served. Try again later."
+            );
+            return refuse(&stream, &message, true);
         }
         let (guests, ending) = (self.clone(), AtomicBool::new(false));
         let on_end = Box::new(move |_: End| {
@@ -240,19 +244,13 @@ impl Guests {
     }
 }
 
-/// Says to a client that there are too many, and hangs up.
-fn refuse(mut stream: &UnixStream) {
-    let message =
-        format!("{MAX_CONNECTIONS} clients are connected, which is all that are served. Try again later.");
+/// What a program is told that the bridge has started.
+const STARTED_HERE: &str = "A program that the bridge has started may not connect to it.";
+
+/// Says to a client why it is not served, and hangs up.
+fn refuse(mut stream: &UnixStream, message: &str, retryable: bool) {
     tracing::warn!("{message}");
-    let frame = ErrorFrame {
-        id: None,
-        op: None,
-        code: ErrorCode::Failed,
-        message: &message,
-        retryable: true,
-        data: None,
-    };
+    let frame = ErrorFrame { id: None, op: None, code: ErrorCode::Failed, message, retryable, data: None };
     let mut line = Vec::new();
     encode::error(&mut line, Style::Maps, &frame);
     // A new socket has room for a line, and who reads nothing is not waited for.

@@ -1,8 +1,9 @@
 //! The Unix socket beside standard input and output: where further clients attach to a running process.
 //!
 //! A process has one socket, `run/PROJECT-PID.sock` in the state folder: the folder and the socket are the
-//! user's alone, and who connects is checked again by the kernel's word. A socket whose process is dead
-//! refuses connections, and is removed by whoever finds it.
+//! user's alone, and who connects is checked again by the kernel's word: it must be the same user, and no program
+//! that the process has started. A socket whose process is dead refuses connections, and is removed by whoever
+//! finds it.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,6 +15,18 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use crate::private;
+#[cfg(target_os = "linux")]
+use crate::runner::lineage;
+
+/// A client that has connected, of the same user.
+#[derive(Debug)]
+pub enum Client {
+    /// One from outside.
+    Outside(UnixStream),
+    /// A program that the process has started, or one that cannot be told from such a program. It must not be
+    /// served: a command could answer its own questions.
+    Inside(UnixStream),
+}
 
 /// A socket that takes connections. Dropped, it is removed.
 #[derive(Debug)]
@@ -53,12 +66,12 @@ impl Listener {
     ///
     /// # Errors
     /// Where the socket is closed.
-    pub fn accept(&self, pause: Duration) -> io::Result<UnixStream> {
+    pub fn accept(&self, pause: Duration) -> io::Result<Client> {
         let mut told = false;
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => match is_ours(&stream) {
-                    Ok(true) => return Ok(stream),
+                    Ok(true) => return Ok(client(stream)),
                     refused => tracing::warn!(?refused, "a connection of another user was refused"),
                 },
                 Err(error) => match after(&error) {
@@ -106,6 +119,31 @@ impl Drop for Listener {
 fn is_ours(stream: &UnixStream) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?;
     Ok(peer.uid == rustix::process::geteuid())
+}
+
+/// Finds out where the other side comes from.
+///
+/// The kernel tells the number of the process that has connected. It must still be there: a program that connects
+/// and ends is not served, whoever has the connection then.
+#[cfg(target_os = "linux")]
+fn client(stream: UnixStream) -> Client {
+    let inside = rustix::net::sockopt::socket_peercred(&stream).map_err(Into::into).and_then(|peer| {
+        let peer = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
+        lineage::is_inside(peer)
+    });
+    match inside {
+        Ok(false) => Client::Outside(stream),
+        refused => {
+            tracing::warn!(?refused, "a connection of a program that the bridge has started was refused");
+            Client::Inside(stream)
+        }
+    }
+}
+
+/// Where there are no runners, nobody can tell.
+#[cfg(not(target_os = "linux"))]
+fn client(stream: UnixStream) -> Client {
+    Client::Outside(stream)
 }
 
 /// Where the kernel does not say who connects, the socket's permissions have to do.
