@@ -175,7 +175,9 @@ fn processes_of_a_killed_runner_are_ended() {
     let script = format!("setsid sleep {seconds} & sleep {seconds} & kill -9 $PPID; sleep {seconds}");
     let mut bridge = go(&calling(&script, "").arg("--yolo"));
     let result = bridge.event("tool/result");
-    assert!(data(&result, "result-text").contains("signal 9"), "{result}");
+    // The runner may be killed before it has said that the command runs.
+    let told = data(&result, "result-text");
+    assert!(told.contains("signal 9") || told.contains("its runner ended"), "{result}");
     is_gone(&seconds, &script);
     assert!(bridge.ask("x", "ping", "{}").to_string().contains(":pong true"));
 }

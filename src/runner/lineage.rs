@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::NAME;
+use crate::descriptors;
 use crate::limits::{LINEAGE_DEPTH, LINEAGE_LOOKS};
 
 /// Whether a process descends from a runner that this process does not descend from itself, or from this
@@ -52,16 +53,16 @@ fn walk(process: u32, own: &BTreeSet<u32>) -> io::Result<bool> {
         if current == 0 || own.contains(&current) {
             return Ok(false);
         }
-        if is_runner(current) {
+        if is_runner(current)? {
             return Ok(true);
         }
         let above = match parent(current) {
             Ok(above) => above,
             // Not shown because it is another user's (`hidepid`), and then no program of this user's.
-            Err(_) if is_of_another_user(current) => return Ok(false),
+            Err(error) if !descriptors::are_out(&error) && is_of_another_user(current) => return Ok(false),
             Err(error) => return Err(error),
         };
-        if above != 0 && !own.contains(&above) && is_runner(above) {
+        if above != 0 && !own.contains(&above) && is_runner(above)? {
             return Ok(true);
         }
         // Had the process above ended meanwhile, and its number a new bearer, the one below would have
@@ -84,9 +85,15 @@ fn parent(process: u32) -> io::Result<u32> {
 }
 
 /// A runner cannot lose its name: nobody may write its memory (it is not dumpable).
-fn is_runner(process: u32) -> bool {
-    let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).next() == Some(NAME.as_bytes())
+///
+/// # Errors
+/// Without a free descriptor, nobody can tell. A process that is gone or hidden is found out by its parent.
+fn is_runner(process: u32) -> io::Result<bool> {
+    match std::fs::read(format!("/proc/{process}/cmdline")) {
+        Ok(line) => Ok(line.split(|byte| *byte == 0).next() == Some(NAME.as_bytes())),
+        Err(error) if descriptors::are_out(&error) => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 fn is_of_another_user(process: u32) -> bool {

@@ -71,7 +71,11 @@ impl Listener {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => match is_ours(&stream) {
-                    Ok(true) => return Ok(client(stream)),
+                    Ok(true) => match client(stream) {
+                        Ok(client) => return Ok(client),
+                        // Hung up on: it may come again when there is what it takes to look where it comes from.
+                        Err(error) => tracing::warn!(%error, "a connection was not taken for now"),
+                    },
                     refused => tracing::warn!(?refused, "a connection of another user was refused"),
                 },
                 Err(error) => match after(&error) {
@@ -125,25 +129,29 @@ fn is_ours(stream: &UnixStream) -> io::Result<bool> {
 ///
 /// The kernel tells the number of the process that has connected. It must still be there: a program that connects
 /// and ends is not served, whoever has the connection then.
+///
+/// # Errors
+/// For want of a descriptor or of memory to look with.
 #[cfg(target_os = "linux")]
-fn client(stream: UnixStream) -> Client {
+fn client(stream: UnixStream) -> io::Result<Client> {
     let inside = rustix::net::sockopt::socket_peercred(&stream).map_err(Into::into).and_then(|peer| {
         let peer = u32::try_from(peer.pid.as_raw_pid()).map_err(io::Error::other)?;
         lineage::is_inside(peer)
     });
     match inside {
-        Ok(false) => Client::Outside(stream),
+        Ok(false) => Ok(Client::Outside(stream)),
+        Err(error) if after(&error) == After::Pause => Err(error),
         refused => {
             tracing::warn!(?refused, "a connection of a program that the bridge has started was refused");
-            Client::Inside(stream)
+            Ok(Client::Inside(stream))
         }
     }
 }
 
 /// Where there are no runners, nobody can tell.
 #[cfg(not(target_os = "linux"))]
-fn client(stream: UnixStream) -> Client {
-    Client::Outside(stream)
+fn client(stream: UnixStream) -> io::Result<Client> {
+    Ok(Client::Outside(stream))
 }
 
 /// Where the kernel does not say who connects, the socket's permissions have to do.
