@@ -141,7 +141,15 @@ impl SessionApi for Runtime {
     }
 
     fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>) {
-        self.read(&call, reply, |snapshot| Ok(snapshot.facts.clone()));
+        self.with(&call, reply, |handle, reply| {
+            let mut reply = Some(reply);
+            // While no event of the session goes out, so that no answer follows an event that is newer than it.
+            handle.in_order(&mut |_| {
+                if let Some(reply) = reply.take() {
+                    reply.ok(handle.snapshot().facts.clone());
+                }
+            });
+        });
     }
 
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>) {
