@@ -1,8 +1,8 @@
 //! The map of the house. It contains no logic.
 //!
 //! Data flows one way: bytes are cut into lines, a line is read into a [`value::Value`], a value becomes a
-//! request, the router calls [`session`]'s API, the runtime answers and publishes events, and the endpoint
-//! writes both as EDN lines.
+//! request, the [`wire`] calls [`session`]'s API, the runtime answers and publishes events, and the wire writes
+//! both as EDN lines.
 
 pub mod auth;
 pub mod catalogue;
@@ -12,12 +12,10 @@ pub mod config;
 pub mod context;
 pub mod contract;
 pub mod descriptors;
-pub mod endpoint;
 pub mod event;
 pub mod export;
 pub mod facts;
 pub mod files;
-pub mod frame;
 pub mod heap;
 pub mod hook;
 pub mod http;
@@ -31,15 +29,14 @@ pub mod projection;
 pub mod provider;
 pub mod query;
 pub mod repl;
-pub mod router;
 pub mod runner;
 pub mod runtime;
 pub mod secret;
 pub mod session;
 pub mod store;
 pub mod tool;
-pub mod transport;
 pub mod visible;
+pub mod wire;
 pub mod workflow;
 
 /// The EDN codec, a package of its own (`src/edn`), and its plain data.

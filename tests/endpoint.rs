@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, channel};
 
 use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::edn;
-use edn_bridge::endpoint::{Connection, End};
 use edn_bridge::event::Body;
 use edn_bridge::limits::{
     FLOW_WINDOW_EVENTS, MAX_FRAME_VALUES, MAX_ID_BYTES, MAX_PENDING, OUTBOX_ANSWER_BYTES, OUTBOX_READY_BYTES,
 };
 use edn_bridge::session::Client as _;
-use edn_bridge::transport::memory::Writer;
 use edn_bridge::value::{Owned, Value};
+use edn_bridge::wire::connection::{Connection, End};
+use edn_bridge::wire::transport::memory::Writer;
 use endpoint_support::double::{Double, Fate, Kept, told};
 use endpoint_support::{PATIENCE, check, connect, lines};
 use proptest::prelude::*;

@@ -128,7 +128,6 @@ const TABLE: &[(&str, &[&str])] = &[
     ("private", &[]),
     ("files", &["limits"]),
     ("runner", &["limits", "descriptors"]),
-    ("transport", &["private", "runner"]),
     ("secret", &[]),
     ("http", &["limits"]),
     ("auth", &["secret", "http", "value", "edn", "limits", "clock", "runner", "private"]),
@@ -175,18 +174,17 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("context", &["tool", "message", "value", "limits", "files"]),
     ("interaction", SHOWING),
-    ("router", &["value", "message", "catalogue", "event", "facts", "projection", "session", "limits"]),
-    ("frame", &["edn", "event", "facts", "projection", "catalogue", "limits", "value", "message"]),
     (
-        "endpoint",
+        "wire",
         &[
             "heap",
-            "transport",
-            "frame",
-            "router",
+            "private",
+            "runner",
+            "edn",
             "session",
             "event",
             "facts",
+            "projection",
             "limits",
             "catalogue",
             "message",
@@ -378,12 +376,12 @@ fn climbing_path_is_found() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (file, text) in [
-        ("src/router.rs", "use super::runtime::Runtime;"),
-        ("src/endpoint/outbox.rs", "use super::super::runtime::Runtime;"),
+        ("src/wire.rs", "use super::runtime::Runtime;"),
+        ("src/wire/outbox.rs", "use super::super::runtime::Runtime;"),
     ] {
         assert!(rooms_used(&absolute(Path::new(file), text), &table).contains("runtime"), "{file}: {text}");
     }
-    let inside = absolute(Path::new("src/endpoint/outbox.rs"), "use super::router::x;");
+    let inside = absolute(Path::new("src/wire/outbox.rs"), "use super::lines::x;");
     assert!(rooms_used(&inside, &table).is_empty(), "a neighbour in the same room");
 }
 
@@ -473,10 +471,10 @@ fn used_room_is_found_in_every_form() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (text, expected) in [
-        ("use crate::router::route;", "router"),
+        ("use crate::runner::main;", "runner"),
         ("use crate::{limits, runtime};", "runtime"),
-        ("let x = crate::endpoint::start();", "endpoint"),
-        ("use crate::{\n    value::Value,\n    frame::{decode, encode},\n};", "frame"),
+        ("let x = crate::wire::start();", "wire"),
+        ("use crate::{\n    value::Value,\n    query::{run, plan},\n};", "query"),
         ("    use crate::store;", "store"),
     ] {
         assert!(rooms_used(text, &table).contains(expected), "{text}");

@@ -6,9 +6,9 @@
 
 use edn_bridge::catalogue::{OPS, Op, Shape};
 use edn_bridge::edn::limits::MAX_DIGITS;
-use edn_bridge::frame::decode::{self, Rejection};
 use edn_bridge::limits::{MAX_DEPTH, MAX_FRAME_VALUES, MAX_LINE_BYTES};
 use edn_bridge::value::Value;
+use edn_bridge::wire::edn::decode::{self, Rejection};
 
 use crate::support::Dice;
 

@@ -1,7 +1,7 @@
 //! Bytes in pieces, cut anywhere, give the lines that the whole gives, and no line is longer than the bound.
 #![no_main]
 
-use edn_bridge::frame::{Line, Splitter};
+use edn_bridge::wire::lines::{Line, Splitter};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, PartialEq)]

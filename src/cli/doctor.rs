@@ -22,8 +22,8 @@ use edn_bridge::provider::embedded::{self, ModelFile};
 use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::runtime::Providers;
 use edn_bridge::store::{Durability, FORMAT, Header, Store};
-use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Value};
+use edn_bridge::wire::transport::socket;
 
 use super::{FAILED, Options, out};
 

@@ -12,8 +12,8 @@ use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::wire::{Refused, Wire};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::store::Durability;
-use edn_bridge::transport::socket;
 use edn_bridge::value::{Map, Owned, Value};
+use edn_bridge::wire::transport::socket;
 
 use super::serve::Own;
 use super::{FAILED, Options, out};

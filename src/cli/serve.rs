@@ -14,16 +14,16 @@ use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::clock::{Clock, FixedClock, JumpingClock, SystemClock};
 use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
-use edn_bridge::endpoint::{self, Connection, End};
-use edn_bridge::frame::encode::{self, ErrorFrame, Style};
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS, SAME_SIGNAL};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::Reply;
 use edn_bridge::store::{Durability, Store};
-use edn_bridge::transport::Transport;
-use edn_bridge::transport::socket::{Client, Listener};
+use edn_bridge::wire::connection::{self, Connection, End};
+use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
+use edn_bridge::wire::transport::Transport;
+use edn_bridge::wire::transport::socket::{Client, Listener};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -92,7 +92,7 @@ impl Own {
         let transport = Transport::socket(theirs).map_err(failed)?;
         let api = Arc::new(process.runtime.clone());
         let connection =
-            endpoint::start(1, transport, api, process.clock.clone(), Box::new(|_| {})).map_err(failed)?;
+            connection::start(1, transport, api, process.clock.clone(), Box::new(|_| {})).map_err(failed)?;
         Ok((Self { connection, process }, ours))
     }
 
@@ -117,7 +117,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
     });
-    let connection = endpoint::start(1, transport, api.clone(), process.clock.clone(), on_end)
+    let connection = connection::start(1, transport, api.clone(), process.clock.clone(), on_end)
         .map_err(|error| format!("cannot start: {error}"))?;
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
@@ -211,7 +211,7 @@ impl Guests {
             }
         });
         let started = Transport::socket(stream)
-            .and_then(|transport| endpoint::start(id, transport, api, clock, on_end));
+            .and_then(|transport| connection::start(id, transport, api, clock, on_end));
         match started {
             Ok(connection) => {
                 connections.insert(id, connection);

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use edn_bridge::clock::FixedClock;
 use edn_bridge::edn;
-use edn_bridge::endpoint::{self, Connection, End};
-use edn_bridge::frame::{Line, Splitter};
 use edn_bridge::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use edn_bridge::session::Client as _;
-use edn_bridge::transport::memory::{self, Far};
 use edn_bridge::value::{Owned, Value};
+use edn_bridge::wire::connection::{self, Connection, End};
+use edn_bridge::wire::lines::{Line, Splitter};
+use edn_bridge::wire::transport::memory::{self, Far};
 
 use double::{Double, Fate};
 
@@ -31,7 +31,7 @@ pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, 
     let clock = Arc::new(FixedClock::default());
     let (ended, end) = channel();
     let on_end = Box::new(move |end| drop(ended.send(end)));
-    let connection = endpoint::start(1, near, double.clone(), clock, on_end).unwrap();
+    let connection = connection::start(1, near, double.clone(), clock, on_end).unwrap();
     (connection, far, end)
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
-use edn_bridge::frame::decode;
+use edn_bridge::wire::edn::decode;
 use serde::Deserialize;
 
 mod data;

@@ -1,6 +1,6 @@
 //! Lays out an event as `:data` on the EDN wire.
 //!
-//! Only this module gives events their keys. The endpoint adds the parts that differ between connections.
+//! Only this module gives events their keys. [`encode`](super::encode) adds the parts that differ between connections.
 
 use crate::event::stage::{Point, Stage};
 use crate::event::{

@@ -1,16 +1,16 @@
 //! The handshake: agrees on version and features. Does not know what a feature changes.
 
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
-use crate::endpoint::Connection;
-use crate::frame::Request;
 use crate::limits::CLIENT_NAME_BYTES;
 use crate::session::{Agreed, ApiError, Client as _};
 use crate::value::{Map, Value};
+use crate::wire::connection::Connection;
+use crate::wire::edn::decode::Request;
 
 impl Connection {
     /// Agrees on the lower of both minor versions and on the common features. An incompatible version leaves
     /// the connection unchanged. A later handshake may agree, or agree again.
-    pub(super) fn handshake(&self, request: &Request<'_>) {
+    pub(in crate::wire) fn handshake(&self, request: &Request<'_>) {
         let info = match ClientInfo::read(&request.params) {
             Ok(info) => info,
             Err(error) => return self.refuse(&request.id, request.op, &error),

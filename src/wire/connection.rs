@@ -6,9 +6,6 @@
 //!
 //! Two threads serve a connection: one reads and routes, one writes. Requests are routed in order of arrival.
 
-mod handshake;
-mod outbox;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -20,18 +17,17 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Cause, Diagnostic, Event};
-use crate::frame::decode::{self, Rejection, Request, invalid_frame};
-use crate::frame::encode::{self, ErrorFrame};
-use crate::frame::{Line, Splitter, Style};
 use crate::heap;
 use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
 use crate::message::SessionId;
-use crate::router;
 use crate::session::{Agreed, ApiError, Call, Client, Peer, Pressure, Reply, SessionApi, Standing, Tally};
-use crate::transport::{Input, Kind, Transport};
 use crate::value::{Map, Value};
-
-pub use outbox::{Depth, Outbox};
+use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
+use crate::wire::edn::encode::{self, ErrorFrame, Style};
+use crate::wire::edn::router;
+use crate::wire::lines::{Line, Splitter};
+use crate::wire::outbox::{Depth, Outbox};
+use crate::wire::transport::{Input, Kind, Transport};
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -47,7 +43,7 @@ pub enum End {
 /// One connection to a client.
 pub struct Connection {
     id: u64,
-    api: Arc<dyn SessionApi>,
+    pub(super) api: Arc<dyn SessionApi>,
     outbox: Arc<Outbox>,
     /// Counts the answers.
     tally: Arc<Tally>,
@@ -333,7 +329,7 @@ impl Connection {
         self.outbox.push_frame(|out, style| encode::response(out, style, id, op.spec().name, data));
     }
 
-    fn refuse(&self, id: &str, op: &str, error: &ApiError) {
+    pub(super) fn refuse(&self, id: &str, op: &str, error: &ApiError) {
         self.tally.refused(Op::parse(op), error.code);
         self.outbox.push_frame(|out, style| encode::error(out, style, &error_frame(id, op, error)));
     }
@@ -526,7 +522,7 @@ impl TopicList {
 
 impl Connection {
     /// Ends a handshake. The agreement takes effect with the frame after the response.
-    fn agree(&self, agreed: Agreed, id: &str, data: &Map<'static>) {
+    pub(super) fn agree(&self, agreed: Agreed, id: &str, data: &Map<'static>) {
         let has = |name| agreed.features.contains(&name);
         let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
         // Stored before the response, so that a client with the response finds the agreement in the graph.

@@ -20,10 +20,10 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::frame::encode::Style;
 use crate::limits::{CROWDED_LOOK, OUTBOX_ANSWER_BYTES, OUTBOX_FLUSH_BYTES, OUTBOX_READY_BYTES};
 use crate::session::Pressure;
-use crate::transport::Output;
+use crate::wire::edn::encode::Style;
+use crate::wire::transport::Output;
 
 mod queue;
 
@@ -411,10 +411,10 @@ mod tests {
     use crate::event::StagePassed;
     use crate::event::stage::{Point, Stage};
     use crate::facts::SessionFacts;
-    use crate::frame::encode;
     use crate::limits::{FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_TEXT_BYTES};
     use crate::message::{SessionId, TurnId};
     use crate::value::{Map, Owned, Value};
+    use crate::wire::edn::encode;
 
     /// An output whose reader can be stopped.
     #[derive(Clone, Default)]

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use crate::event::{Body, Event};
     use crate::facts::{SessionFacts, Slot};
-    use crate::frame::payload::payload;
+    use crate::wire::edn::layout::payload;
 
     fn listed(ids: &[&str]) -> SessionList {
         let slot =

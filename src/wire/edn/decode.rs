@@ -1,7 +1,7 @@
 //! Decodes a line into a request, or into the reason for refusing it.
 //!
 //! The contract fixes the order of the checks: readable, a map, `:kind`, required keys, no further keys,
-//! `:id`, `:op`. The endpoint makes the later checks (ready, capacity, known op, params).
+//! `:id`, `:op`. The connection makes the later checks (ready, capacity, known op, params).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -25,12 +25,12 @@ use super::Depth;
 use crate::catalogue::{Class, Topic};
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Diagnostic, Event};
-use crate::frame::encode::{self, Delta, Stamp, Style};
-use crate::frame::payload::payload;
 use crate::limits::{
     COALESCED_PAUSE_MS, FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES,
     OUTBOX_TEXT_BYTES,
 };
+use crate::wire::edn::encode::{self, Delta, Stamp, Style};
+use crate::wire::edn::layout::payload;
 
 /// Encoded frames, followed by unencoded ones.
 pub(super) struct Queue {
