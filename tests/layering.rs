@@ -23,7 +23,6 @@ const KNOWN_CIRCLES: &[&[&str]] = &[
     &["contract/checks/events.rs", "contract/checks/sessions.rs"],
     &["contract/checks/logins.rs", "contract/checks/questions.rs", "contract/checks/tools.rs"],
     &["contract/rules.rs", "contract/rules/shapes.rs"],
-    &["endpoint/outbox.rs", "endpoint/outbox/queue.rs"],
     &["export.rs", "export/highlight.rs", "export/html.rs", "export/markdown.rs"],
     &["provider/embedded.rs", "provider/embedded/engine.rs"],
     &[

@@ -27,6 +27,7 @@ use crate::wire::transport::Output;
 
 mod queue;
 
+pub use queue::Depth;
 use queue::Queue;
 
 /// The frames for one connection.
@@ -58,17 +59,6 @@ struct Inner {
     drained: bool,
     /// The client is gone.
     dead: bool,
-}
-
-/// The state of the outbox, for the graph and the tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Depth {
-    /// Unencoded events that wait.
-    pub waiting: usize,
-    /// Waiting bytes, encoded or not.
-    pub bytes: usize,
-    /// The number of the last encoded event.
-    pub seq: u64,
 }
 
 impl Outbox {

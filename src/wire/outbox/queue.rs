@@ -21,7 +21,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Depth;
 use crate::catalogue::{Class, Topic};
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Diagnostic, Event};
@@ -31,6 +30,17 @@ use crate::limits::{
 };
 use crate::wire::edn::encode::{self, Delta, Stamp, Style};
 use crate::wire::edn::layout::payload;
+
+/// The state of the outbox, for the graph and the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Depth {
+    /// Unencoded events that wait.
+    pub waiting: usize,
+    /// Waiting bytes, encoded or not.
+    pub bytes: usize,
+    /// The number of the last encoded event.
+    pub seq: u64,
+}
 
 /// Encoded frames, followed by unencoded ones.
 pub(super) struct Queue {
