@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::runtime::Runtime;
-use edn_bridge::session::{Call, SessionApi, SwitchTarget};
+use edn_bridge::session::{Call, Clients as _, Sessions as _, SwitchTarget};
 use edn_bridge::store::{Durability, Entry, EntryBody, Header, Store};
 use process::{Nobody, asked, call, process, wait};
 

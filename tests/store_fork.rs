@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use edn_bridge::session::{SessionApi, SwitchTarget};
+use edn_bridge::session::{Clients as _, Sessions as _, SwitchTarget};
 use edn_bridge::store::{Durability, Files, Lock, LockError, LogFile, Store, SystemFiles};
 use process::{Nobody, PATIENCE, asked, call, process, wait};
 use store_support::{append, chain, header, ids};

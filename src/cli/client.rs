@@ -10,7 +10,7 @@ use edn_bridge::catalogue::Topic;
 use edn_bridge::event::{Body, Event};
 use edn_bridge::limits::OUTBOX_TEXT_BYTES;
 use edn_bridge::message::{Message, SessionId, StopReason};
-use edn_bridge::session::{ApiError, Call, Client, Pressure, Prompt, Reply, SessionApi};
+use edn_bridge::session::{ApiError, Call, Client, Clients as _, Pressure, Prompt, Reply, Turns as _};
 
 use tokio::sync::watch;
 

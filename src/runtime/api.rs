@@ -20,8 +20,9 @@ use crate::runtime::moment::Moment;
 use crate::runtime::open::{history, session_event, show};
 use crate::runtime::queue::Until;
 use crate::session::{
-    ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
-    Reach, Reply, Response, Scope, SessionApi, SwitchTarget, Tally,
+    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
+    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, SwitchTarget,
+    Tally, Turns,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -55,7 +56,7 @@ impl Runtime {
     }
 }
 
-impl SessionApi for Runtime {
+impl Clients for Runtime {
     fn attach(&self, connection: u64, client: Arc<dyn Client>) -> SessionId {
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
@@ -82,17 +83,6 @@ impl SessionApi for Runtime {
 
     fn tally(&self) -> Arc<Tally> {
         self.shared.tally.clone()
-    }
-
-    fn has_session(&self, session: &SessionId) -> bool {
-        self.shared.session(session).is_ok()
-    }
-
-    fn server_info(&self, session: &SessionId) -> Map<'static> {
-        match self.shared.session(session) {
-            Ok(handle) => projection::server_info(&handle.snapshot().facts),
-            Err(_) => Map::new(),
-        }
     }
 
     fn snapshot(
@@ -139,6 +129,19 @@ impl SessionApi for Runtime {
             show(client.as_ref(), &handle, snapshot, history(snapshot), None);
         });
     }
+}
+
+impl Sessions for Runtime {
+    fn has_session(&self, session: &SessionId) -> bool {
+        self.shared.session(session).is_ok()
+    }
+
+    fn server_info(&self, session: &SessionId) -> Map<'static> {
+        match self.shared.session(session) {
+            Ok(handle) => projection::server_info(&handle.snapshot().facts),
+            Err(_) => Map::new(),
+        }
+    }
 
     fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>) {
         self.with(&call, reply, |handle, reply| {
@@ -178,23 +181,6 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let manifest = self.shared.manifest.load();
-        let ready = manifest.providers.ready();
-        let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
-        reply.ok(manifest.models.iter().map(shown).collect());
-    }
-
-    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let shared = self.shared.clone();
-        self.with(&call, reply, |handle, reply| {
-            shared.clone().tasks.spawn_blocking(move || {
-                let project = shared.library.refresh(&shared.places(&handle.snapshot().facts.cwd));
-                reply.ok(commands::listed(&project));
-            });
-        });
-    }
-
     fn list_sessions(
         &self,
         call: Call,
@@ -219,33 +205,38 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>) {
-        self.with(&call.clone(), reply, |_, reply| {
-            let prepared = match query::prepare(&query) {
-                Ok(prepared) => prepared,
-                Err(error) => return reply.fail(error),
-            };
-            let waits = prepared.waits();
-            let runtime = self.clone();
-            let answer = move |reply: Reply<QueryAnswer>| {
-                let outcomes = prepared.mutate(&runtime, &call);
-                match prepared.run(&Moment::new(runtime, call), outcomes) {
-                    Ok((answer, held)) => {
-                        reply.ok(answer);
-                        drop(held);
+    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
+        self.with(&call, reply, |source, reply| {
+            let parent = match parent {
+                Some(id) => match self.shared.session(&id) {
+                    Ok(parent) => {
+                        let path = parent.snapshot().facts.file.clone();
+                        Some(Parent { session: id, path, entry: None })
                     }
-                    Err(error) => reply.fail(error),
-                }
-                if query::run::let_go_of_much() {
-                    heap::give_back();
-                }
+                    Err(error) => return reply.fail(error),
+                },
+                None => None,
             };
-            if waits {
-                // Off the connection's thread, which serves its next requests meanwhile.
-                self.shared.tasks.spawn_blocking(move || answer(reply));
-            } else {
-                answer(reply);
+            if let Err(error) = self.shared.check_room() {
+                return reply.fail(error);
             }
+            let handle = self.shared.create(parent, source.snapshot().facts.cwd.clone());
+            self.shared.enter(&call, &handle, reply);
+        });
+    }
+
+    fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
+        let _executor = self.shared.executor.enter();
+        self.shared.switch(call, target, reply);
+    }
+
+    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |handle, reply| self.shared.fork(call, &handle, entry, reply));
+    }
+
+    fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(live.set_name(call, name, reply)));
         });
     }
 
@@ -264,6 +255,15 @@ impl SessionApi for Runtime {
         });
     }
 
+    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
+        self.with(&call, reply, |handle, reply| {
+            let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
+            self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
+        });
+    }
+}
+
+impl Turns for Runtime {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.line(call, prompt, reply);
     }
@@ -312,39 +312,79 @@ impl SessionApi for Runtime {
         });
     }
 
-    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
-        self.with(&call, reply, |source, reply| {
-            let parent = match parent {
-                Some(id) => match self.shared.session(&id) {
-                    Ok(parent) => {
-                        let path = parent.snapshot().facts.file.clone();
-                        Some(Parent { session: id, path, entry: None })
-                    }
-                    Err(error) => return reply.fail(error),
-                },
-                None => None,
-            };
-            if let Err(error) = self.shared.check_room() {
-                return reply.fail(error);
+    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>) {
+        let shared = self.shared.clone();
+        self.with(&call, reply, |handle, reply| {
+            shared.clone().tasks.spawn_blocking(move || {
+                let project = shared.library.refresh(&shared.places(&handle.snapshot().facts.cwd));
+                reply.ok(commands::listed(&project));
+            });
+        });
+    }
+
+    fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        let prompt = Prompt { message: text, ..Prompt::default() };
+        self.line(
+            call,
+            prompt,
+            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
+        );
+    }
+
+    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
+        self.chosen(call, result, reply);
+    }
+
+    fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
+        let editor = match Editor::from_params(&context) {
+            Ok(editor) => editor,
+            Err(error) => return reply.fail(gather::wrong(error)),
+        };
+        self.with(&call, reply, |handle, reply| {
+            handle.tell(move |live| Box::pin(async move { live.show_editor(editor, reply) }));
+        });
+    }
+}
+
+impl Questions for Runtime {
+    fn decide(
+        &self,
+        call: Call,
+        interaction_id: String,
+        approve: bool,
+        note: Option<String>,
+        reply: Reply<()>,
+    ) {
+        let kind = self.shared.board.kind(&interaction_id);
+        let value = match kind.map(|kind| (kind, kind.decision(approve))) {
+            Some((kind, None)) => {
+                let message = format!(
+                    "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
+                    kind.as_str()
+                );
+                return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
             }
-            let handle = self.shared.create(parent, source.snapshot().facts.cwd.clone());
-            self.shared.enter(&call, &handle, reply);
-        });
+            // A question that is not open is refused with the reason.
+            decided => decided.and_then(|(_, value)| value),
+        };
+        self.respond(call, Response { interaction_id, accepted: true, value, note }, reply);
     }
 
-    fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
-        let _executor = self.shared.executor.enter();
-        self.shared.switch(call, target, reply);
+    fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
+        self.shared.board.respond(call.connection, response, reply);
     }
 
-    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
-        self.with(&call.clone(), reply, |handle, reply| self.shared.fork(call, &handle, entry, reply));
+    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
+        self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
     }
+}
 
-    fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
-        self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.set_name(call, name, reply)));
-        });
+impl Settings for Runtime {
+    fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
+        let manifest = self.shared.manifest.load();
+        let ready = manifest.providers.ready();
+        let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
+        reply.ok(manifest.models.iter().map(shown).collect());
     }
 
     fn set_model(
@@ -449,51 +489,9 @@ impl SessionApi for Runtime {
             self.shared.tasks.spawn_blocking(trust);
         });
     }
+}
 
-    fn command(&self, call: Call, text: String, reply: Reply<()>) {
-        let prompt = Prompt { message: text, ..Prompt::default() };
-        self.line(
-            call,
-            prompt,
-            Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
-        );
-    }
-
-    fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        self.chosen(call, result, reply);
-    }
-
-    fn decide(
-        &self,
-        call: Call,
-        interaction_id: String,
-        approve: bool,
-        note: Option<String>,
-        reply: Reply<()>,
-    ) {
-        let kind = self.shared.board.kind(&interaction_id);
-        let value = match kind.map(|kind| (kind, kind.decision(approve))) {
-            Some((kind, None)) => {
-                let message = format!(
-                    "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
-                    kind.as_str()
-                );
-                return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
-            }
-            // A question that is not open is refused with the reason.
-            decided => decided.and_then(|(_, value)| value),
-        };
-        self.respond(call, Response { interaction_id, accepted: true, value, note }, reply);
-    }
-
-    fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
-        self.shared.board.respond(call.connection, response, reply);
-    }
-
-    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
-        self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
-    }
-
+impl Logins for Runtime {
     fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<Map<'static>>) {
         self.begin_login(&call, provider, reply);
     }
@@ -505,7 +503,9 @@ impl SessionApi for Runtime {
     fn logout(&self, call: Call, provider: String, reply: Reply<bool>) {
         self.forget_login(&call, provider, reply);
     }
+}
 
+impl Jobs for Runtime {
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(move |live| {
@@ -548,6 +548,38 @@ impl SessionApi for Runtime {
             handle.tell(move |live| Box::pin(async move { live.cancel_job(&id, reply) }));
         });
     }
+}
+
+impl Graph for Runtime {
+    fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>) {
+        self.with(&call.clone(), reply, |_, reply| {
+            let prepared = match query::prepare(&query) {
+                Ok(prepared) => prepared,
+                Err(error) => return reply.fail(error),
+            };
+            let waits = prepared.waits();
+            let runtime = self.clone();
+            let answer = move |reply: Reply<QueryAnswer>| {
+                let outcomes = prepared.mutate(&runtime, &call);
+                match prepared.run(&Moment::new(runtime, call), outcomes) {
+                    Ok((answer, held)) => {
+                        reply.ok(answer);
+                        drop(held);
+                    }
+                    Err(error) => reply.fail(error),
+                }
+                if query::run::let_go_of_much() {
+                    heap::give_back();
+                }
+            };
+            if waits {
+                // Off the connection's thread, which serves its next requests meanwhile.
+                self.shared.tasks.spawn_blocking(move || answer(reply));
+            } else {
+                answer(reply);
+            }
+        });
+    }
 
     fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>) {
         self.with(&call, reply, |handle, reply| self.shared.keep_note(&handle, text, reply));
@@ -555,23 +587,6 @@ impl SessionApi for Runtime {
 
     fn forget(&self, call: Call, note: String, reply: Reply<bool>) {
         self.with(&call, reply, |handle, reply| self.shared.forget_note(&handle, note, reply));
-    }
-
-    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>) {
-        self.with(&call, reply, |handle, reply| {
-            let work = move || reply.send(handle.snapshot().save_page(path.as_deref()));
-            self.shared.tasks.spawn_blocking_on(work, &self.shared.executor);
-        });
-    }
-
-    fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
-        let editor = match Editor::from_params(&context) {
-            Ok(editor) => editor,
-            Err(error) => return reply.fail(gather::wrong(error)),
-        };
-        self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(async move { live.show_editor(editor, reply) }));
-        });
     }
 }
 

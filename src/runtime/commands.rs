@@ -20,7 +20,10 @@ use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::Runtime;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::open::session_event;
-use crate::session::{ApiError, Call, Opened, Prompt, Prompted, Reach, Reply, SessionApi as _, SwitchTarget};
+use crate::session::{
+    ApiError, Call, Jobs as _, Logins as _, Opened, Prompt, Prompted, Reach, Reply, Sessions as _,
+    Settings as _, SwitchTarget, Turns as _,
+};
 use crate::value::{Map, Value};
 
 impl Runtime {

@@ -35,7 +35,7 @@ use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
 use crate::runtime::{Runtime, Shared};
-use crate::session::{ApiError, Call, Counts, Reply, SessionApi};
+use crate::session::{ApiError, Call, Counts, Jobs as _, Reply, Settings as _};
 use crate::store::EntryBody;
 use crate::tool;
 use crate::value::{Map, Text, Value};

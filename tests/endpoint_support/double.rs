@@ -9,8 +9,9 @@ use edn_bridge::event::{Body, Cause, Event};
 use edn_bridge::facts::{JobFacts, JobStatus, ListedSession, SessionFacts, SessionList, Slot};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
-    ActionResult, ApiError, Call, Client, Opened, OutputPart, Page, Prompt, Prompted, Query, QueryAnswer,
-    Reach, Reply, Response, Scope, SessionApi, SwitchTarget, Tally,
+    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
+    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, SwitchTarget,
+    Tally, Turns,
 };
 use edn_bridge::value::{Map, Value};
 
@@ -159,7 +160,7 @@ macro_rules! kept {
     };
 }
 
-impl SessionApi for Double {
+impl Clients for Double {
     fn attach(&self, _: u64, client: Arc<dyn Client>) -> SessionId {
         self.lock().client = Some(client);
         SessionId::from("s")
@@ -182,14 +183,6 @@ impl SessionApi for Double {
         self.tally.clone()
     }
 
-    fn has_session(&self, _: &SessionId) -> bool {
-        true
-    }
-
-    fn server_info(&self, _: &SessionId) -> Map<'static> {
-        Map::new()
-    }
-
     fn snapshot(&self, _: u64, session: &SessionId, topic: Topic, cause: Option<Cause>) -> Option<Event> {
         let (session, body) = match topic {
             Topic::SessionUpdated => {
@@ -204,7 +197,35 @@ impl SessionApi for Double {
     fn catch_up(&self, _: u64) {
         self.tell(Body::SessionRehydrated(Arc::default()));
     }
+}
 
+impl Sessions for Double {
+    fn has_session(&self, _: &SessionId) -> bool {
+        true
+    }
+
+    fn server_info(&self, _: &SessionId) -> Map<'static> {
+        Map::new()
+    }
+
+    kept! {
+        state() -> Arc<SessionFacts> = Arc::new(SessionFacts::empty("s".into()));
+        messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
+        stats() -> Map<'static> = Map::new();
+        fork_messages() -> Vec<Arc<Message>> = Vec::new();
+        last_assistant_text() -> Option<String> = None;
+        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
+        new_session(parent: Option<SessionId>) -> Opened = opened();
+        switch_session(target: SwitchTarget) -> Opened = opened();
+        fork(entry: EntryId) -> Opened = opened();
+        set_name(name: String) -> String = String::new();
+        read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
+            OutputPart { text: String::new(), offset: 0, size: 0 };
+        export_html(path: Option<String>) -> String = String::new();
+    }
+}
+
+impl Turns for Double {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         // The answer, then the turn: words, a snapshot, and the words as a message.
         self.keep("prompt", &call, reply, Prompted { turn: Some(TurnId::from("t")) });
@@ -218,27 +239,30 @@ impl SessionApi for Double {
     }
 
     kept! {
-        state() -> Arc<SessionFacts> = Arc::new(SessionFacts::empty("s".into()));
-        messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
-        stats() -> Map<'static> = Map::new();
-        fork_messages() -> Vec<Arc<Message>> = Vec::new();
-        last_assistant_text() -> Option<String> = None;
-        commands() -> Vec<Value<'static>> = Vec::new();
-        models() -> Vec<Value<'static>> = Vec::new();
-        list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
-        query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
-        read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
-            OutputPart { text: String::new(), offset: 0, size: 0 };
         steer(prompt: Prompt) -> Prompted = Prompted { turn: None };
         follow_up(prompt: Prompt) -> Prompted = Prompted { turn: None };
         abort() -> () = ();
         interrupt() -> (bool, String) = (false, String::new());
         abort_retry() -> () = ();
         compact(wishes: Option<String>) -> Option<String> = None;
-        new_session(parent: Option<SessionId>) -> Opened = opened();
-        switch_session(target: SwitchTarget) -> Opened = opened();
-        fork(entry: EntryId) -> Opened = opened();
-        set_name(name: String) -> String = String::new();
+        commands() -> Vec<Value<'static>> = Vec::new();
+        command(text: String) -> () = ();
+        action_result(result: ActionResult) -> () = ();
+        update_context(context: Map<'static>) -> () = ();
+    }
+}
+
+impl Questions for Double {
+    kept! {
+        decide(interaction: String, approve: bool, note: Option<String>) -> () = ();
+        respond(response: Response) -> () = ();
+        resolve_dialog(dialog: String, result: Option<Value<'static>>) -> () = ();
+    }
+}
+
+impl Settings for Double {
+    kept! {
+        models() -> Vec<Value<'static>> = Vec::new();
         set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
         cycle_model(forward: bool) -> (String, String) = Default::default();
         set_thinking_level(level: Option<ThinkingLevel>) -> ThinkingLevel = ThinkingLevel::default();
@@ -246,22 +270,31 @@ impl SessionApi for Double {
         set_auto_compaction(enabled: bool) -> bool = true;
         set_auto_retry(enabled: bool) -> bool = true;
         trust_project(trusted: bool) -> bool = true;
-        command(text: String) -> () = ();
-        action_result(result: ActionResult) -> () = ();
-        decide(interaction: String, approve: bool, note: Option<String>) -> () = ();
-        respond(response: Response) -> () = ();
-        resolve_dialog(dialog: String, result: Option<Value<'static>>) -> () = ();
+    }
+}
+
+impl Logins for Double {
+    kept! {
         login_begin(provider: Option<String>) -> Map<'static> = Map::new();
         login_complete(input: Option<String>) -> Map<'static> = Map::new();
         logout(provider: String) -> bool = true;
+    }
+}
+
+impl Jobs for Double {
+    kept! {
         bash(command: String, timeout_seconds: Option<u64>) -> Map<'static> = Map::new();
         abort_bash() -> () = ();
         jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
         job(id: String) -> Arc<JobFacts> = job();
         cancel_job(id: String) -> Arc<JobFacts> = job();
+    }
+}
+
+impl Graph for Double {
+    kept! {
+        query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
         remember(text: String) -> Map<'static> = Map::new();
         forget(note: String) -> bool = true;
-        export_html(path: Option<String>) -> String = String::new();
-        update_context(context: Map<'static>) -> () = ();
     }
 }

@@ -11,7 +11,8 @@ use crate::runtime::Runtime;
 use crate::runtime::mailbox::Snapshot;
 use crate::runtime::open::session_event;
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, SessionApi as _, SwitchTarget,
+    ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, Sessions as _, Settings as _,
+    SwitchTarget,
 };
 use crate::value::Value;
 

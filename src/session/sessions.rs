@@ -1,0 +1,110 @@
+//! Sessions: opening, entering, naming and reading them.
+
+use std::sync::Arc;
+
+use crate::facts::{ListedSession, SessionFacts};
+use crate::message::{EntryId, Message, SessionId};
+use crate::session::call::{Call, Reply};
+use crate::value::Map;
+
+/// The sessions, live and on disk. What is read is what the journal holds; an opened session is the focus of the
+/// caller's connection before the reply.
+pub trait Sessions: Send + Sync {
+    /// Whether there is a live session with that id.
+    fn has_session(&self, session: &SessionId) -> bool;
+
+    /// The facts of a handshake: session, model, thinking level.
+    fn server_info(&self, session: &SessionId) -> Map<'static>;
+
+    /// The session's state.
+    fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>);
+
+    /// Messages before an entry, or the newest, at most `limit` of them.
+    fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>);
+
+    /// Counts, tokens, cost and sizes.
+    fn stats(&self, call: Call, reply: Reply<Map<'static>>);
+
+    /// The user's messages.
+    fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>);
+
+    /// The text of the model's last message.
+    fn last_assistant_text(&self, call: Call, reply: Reply<Option<String>>);
+
+    /// Sessions, live and on disk, newest first. With a text, the sessions with all of its words, best first,
+    /// each with an excerpt.
+    fn list_sessions(
+        &self,
+        call: Call,
+        text: Option<String>,
+        limit: Option<usize>,
+        scope: Scope,
+        reply: Reply<Vec<ListedSession>>,
+    );
+
+    /// Opens a session.
+    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>);
+
+    /// Moves the focus to a session that is live or on disk.
+    fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>);
+
+    /// Opens a session with the history up to an entry.
+    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>);
+
+    /// Names the session.
+    fn set_name(&self, call: Call, name: String, reply: Reply<String>);
+
+    /// A part of a stored output.
+    fn read_output(&self, call: Call, handle: String, offset: u64, limit: usize, reply: Reply<OutputPart>);
+
+    /// Writes the session as a page; returns the path.
+    fn export_html(&self, call: Call, path: Option<String>, reply: Reply<String>);
+}
+
+/// An opened session.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// The session.
+    pub session: SessionId,
+    /// Its journal's path.
+    pub file: Option<String>,
+}
+
+/// A part of a session's messages.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Oldest first.
+    pub messages: Vec<Arc<Message>>,
+    /// Whether there are older ones.
+    pub more: bool,
+}
+
+/// A part of a stored output.
+#[derive(Debug, Clone)]
+pub struct OutputPart {
+    /// The text from the offset.
+    pub text: String,
+    /// Its start, in bytes.
+    pub offset: u64,
+    /// The whole output's size in bytes.
+    pub size: u64,
+}
+
+/// The sessions of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// Those of the session's folder.
+    #[default]
+    Project,
+    /// All.
+    All,
+}
+
+/// The session to switch to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwitchTarget {
+    /// By id.
+    Id(SessionId),
+    /// By its journal's path.
+    Path(String),
+}

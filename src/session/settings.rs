@@ -1,0 +1,51 @@
+//! Settings: how a session's turns run.
+
+use crate::message::{Mode, ThinkingLevel};
+use crate::session::call::{Call, Reply};
+use crate::value::Value;
+
+/// The settings of a session. A setting is on disk and in force before the reply.
+pub trait Settings: Send + Sync {
+    /// The models of the catalogue.
+    fn models(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
+
+    /// Sets the model; returns provider and id.
+    fn set_model(
+        &self,
+        call: Call,
+        provider: String,
+        model: String,
+        reach: Reach,
+        reply: Reply<(String, String)>,
+    );
+
+    /// Switches to the next or previous usable model.
+    fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>);
+
+    /// Sets the thinking level; `None` for the next one.
+    fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>);
+
+    /// Sets the permission mode.
+    fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>);
+
+    /// Turns automatic compaction on or off.
+    fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>);
+
+    /// Turns automatic retries on or off.
+    fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>);
+
+    /// Trusts the project's configuration, or not.
+    fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>);
+}
+
+/// The scope of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// This session.
+    #[default]
+    Session,
+    /// Also the project's new sessions.
+    Project,
+    /// All new sessions of the user.
+    User,
+}
