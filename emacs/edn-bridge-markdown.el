@@ -12,7 +12,10 @@
 ;; Code blocks get the faces of their language's major mode, from an idle
 ;; timer, once they are closed: loading a mode may take a while.
 ;;
-;; The text is left as it is, markup included; links can be followed.
+;; The text is left as it is, markup included, and so is what is copied of
+;; it.  The markup is not shown, though, unless the user wants to see it:
+;; it is invisible, or displayed as something else.  Both hang on the buffer,
+;; so that to change it costs nothing.
 
 ;;; Code:
 
@@ -42,6 +45,12 @@ that is a mode for code which Emacs visits some files in."
   :type '(alist :key-type string :value-type function)
   :group 'edn-bridge-markdown)
 
+(defcustom edn-bridge-markdown-hide-markup t
+  "Non-nil means that the markup itself is not shown in new chats.
+\\[edn-bridge-markdown-toggle-markup] shows and hides it in a chat."
+  :type 'boolean
+  :group 'edn-bridge-markdown)
+
 (defface edn-bridge-markdown-heading
   '((t :inherit font-lock-function-name-face :weight bold))
   "Face of headings."
@@ -64,6 +73,11 @@ that is a mode for code which Emacs visits some files in."
   '((t :inherit (fixed-pitch fringe) :extend t))
   "Face of code blocks.
 The fringe's background sets them off in any theme."
+  :group 'edn-bridge-markdown)
+
+(defface edn-bridge-markdown-language
+  '((t :inherit (shadow edn-bridge-markdown-block)))
+  "Face of the line above a code block, with its language."
   :group 'edn-bridge-markdown)
 
 (defface edn-bridge-markdown-struck
@@ -104,6 +118,27 @@ The fringe's background sets them off in any theme."
   (table nil :documentation "Marker at the first line of the open table, or nil.")
   (size 0 :documentation "How many characters the piece has so far."))
 
+(defvar-local edn-bridge-markdown-hidden nil
+  "Non-nil if the markup of this buffer is hidden.")
+
+(defun edn-bridge-markdown-setup ()
+  "Have this buffer hide the markup, if the user wants that."
+  ;; No ellipsis stands for it.
+  (add-to-invisibility-spec 'edn-bridge-markdown)
+  (unless edn-bridge-markdown-hide-markup
+    (remove-from-invisibility-spec 'edn-bridge-markdown))
+  (setq edn-bridge-markdown-hidden edn-bridge-markdown-hide-markup))
+
+(defun edn-bridge-markdown-toggle-markup ()
+  "Show the markup of this chat's messages, or hide it again."
+  (interactive nil edn-bridge-chat-mode)
+  (setq edn-bridge-markdown-hidden (not edn-bridge-markdown-hidden))
+  (if edn-bridge-markdown-hidden
+      (add-to-invisibility-spec 'edn-bridge-markdown)
+    (remove-from-invisibility-spec 'edn-bridge-markdown))
+  (edn-bridge-transcript-fill-windows)
+  (force-window-update (current-buffer)))
+
 (defun edn-bridge-markdown-begin (position)
   "Return the state of a piece of markdown that begins at POSITION."
   (edn-bridge-markdown--make :line (copy-marker position)))
@@ -120,7 +155,8 @@ The fringe's background sets them off in any theme."
     (while (search-forward "\n" end t)
       (let ((next (point)))
         (edn-bridge-markdown--line state
-                                   (edn-bridge-markdown-line state) (1- next))
+                                   (edn-bridge-markdown-line state) (1- next)
+                                   next)
         (set-marker (edn-bridge-markdown-line state) next)
         (goto-char next)
         (when (edn-bridge-markdown-fence state)
@@ -185,6 +221,9 @@ That is a page, for the browser, or a file, perhaps with a line."
     (cond
      ((null target)
       (user-error "There is no link here"))
+     ((and (get-text-property (point) 'edn-bridge-markdown-image)
+           (edn-bridge-markdown--image-p target))
+      (edn-bridge-markdown--toggle-image target))
      ((string-match-p "\\`\\(?:https?\\|mailto\\):" target)
       (browse-url target))
      ((and (string-match-p "\\`[[:alpha:]][[:alnum:]+.-]+:" target)
@@ -198,11 +237,75 @@ That is a page, for the browser, or a file, perhaps with a line."
        (and (match-string 2 target)
             (string-to-number (match-string 2 target))))))))
 
+;;;; Images
+
+;; An image is shown when its link is followed, and not before: which file
+;; Emacs reads is for the user to say.
+
+(defcustom edn-bridge-markdown-image-width 480
+  "How many pixels wide images of the folder are shown at most."
+  :type 'natnum
+  :group 'edn-bridge-markdown)
+
+(defconst edn-bridge-markdown--image-size (* 10 1024 1024)
+  "Largest file, in bytes, that is shown as an image.")
+
+(defun edn-bridge-markdown--image-p (target)
+  "Return non-nil if TARGET is an image file that can be shown here.
+Drawings are not among them: those may name other files."
+  (and (display-images-p)
+       (not (string-match-p "\\`[[:alpha:]][[:alnum:]+.-]+:" target))
+       (string-match-p "\\.\\(?:png\\|jpe?g\\|gif\\|webp\\)\\'" target)))
+
+(defun edn-bridge-markdown--toggle-image (target)
+  "Show the image in the file TARGET in the place of its link, or the link."
+  (let* ((start (if (and (> (point) (point-min))
+                         (get-text-property (1- (point))
+                                            'edn-bridge-markdown-image))
+                    (previous-single-property-change
+                     (point) 'edn-bridge-markdown-image nil (point-min))
+                  (point)))
+         (end (next-single-property-change start 'edn-bridge-markdown-image
+                                           nil (point-max)))
+         (image (and (not (get-text-property start 'display))
+                     (edn-bridge-markdown--image target))))
+    (with-silent-modifications
+      (put-text-property start end 'display image))))
+
+(defun edn-bridge-markdown--image (target)
+  "Return the image in the file TARGET of this chat's folder."
+  (let* ((file (edn-bridge-transcript-file target))
+         (size (file-attribute-size (file-attributes file))))
+    (unless (and (file-regular-p file) size
+                 (<= size edn-bridge-markdown--image-size))
+      (user-error "There is no image %s, or it is too large" file))
+    (create-image (with-temp-buffer
+                    (set-buffer-multibyte nil)
+                    (insert-file-contents-literally file)
+                    (buffer-string))
+                  nil t :max-width edn-bridge-markdown-image-width)))
+
 ;;;; Lines
 
 (defconst edn-bridge-markdown--properties
-  '(face edn-bridge-markdown-target help-echo mouse-face keymap)
-  "Properties that the text of a line may get.")
+  '(face edn-bridge-markdown-target edn-bridge-markdown-image help-echo
+         mouse-face keymap invisible)
+  "Properties that the text of an unfinished line may get.")
+
+(defsubst edn-bridge-markdown--hide (start end)
+  "Have the markup between START and END not shown."
+  (put-text-property start end 'invisible 'edn-bridge-markdown))
+
+(defun edn-bridge-markdown--display (start end hidden &optional shown)
+  "Have HIDDEN displayed for what is between START and END.
+That is where the markup is hidden; elsewhere, SHOWN is displayed.  Where
+one is nil, the text is."
+  (put-text-property
+   start end 'display
+   (if (equal hidden shown)
+       shown
+     `(,@(and hidden `((when edn-bridge-markdown-hidden . ,hidden)))
+       ,@(and shown `((when (not edn-bridge-markdown-hidden) . ,shown)))))))
 
 (defconst edn-bridge-markdown--line-limit 2000
   "Longest line, in characters, that is searched for markup within it.")
@@ -216,8 +319,9 @@ That is a page, for the browser, or a file, perhaps with a line."
 (defconst edn-bridge-markdown--fence "[ \t]*\\(```+\\|~~~+\\)[ \t]*\\([^ \t\n`]*\\)"
   "Matches the line that opens or closes a code block.")
 
-(defun edn-bridge-markdown--line (state start end)
-  "Put faces on the complete line between START and END of STATE's piece."
+(defun edn-bridge-markdown--line (state start end &optional next)
+  "Put faces on the complete line between START and END of STATE's piece.
+NEXT is where the next line of the piece begins, or nil if this is the last."
   (goto-char start)
   (cond
    ((edn-bridge-markdown-fence state)
@@ -227,8 +331,9 @@ That is a page, for the browser, or a file, perhaps with a line."
              (= (match-beginning 2) (match-end 2)))
         (progn
           (edn-bridge-markdown--close-block state start)
-          (edn-bridge-markdown--face start end 'edn-bridge-markdown-markup))
-      (edn-bridge-markdown--face start (min (1+ end) (point-max))
+          (edn-bridge-markdown--face start end 'edn-bridge-markdown-markup)
+          (edn-bridge-markdown--hide start (or next end)))
+      (edn-bridge-markdown--face start (or next end)
                                  'edn-bridge-markdown-block)))
    ((looking-at edn-bridge-markdown--fence)
     (edn-bridge-markdown--close-table state start)
@@ -237,26 +342,64 @@ That is a page, for the browser, or a file, perhaps with a line."
                            (list 'keymap edn-bridge-markdown-fence-map
                                  'mouse-face 'highlight
                                  'help-echo "RET, mouse-2: copy this code")))
+    (if (= (match-beginning 2) (match-end 2))
+        (edn-bridge-markdown--display (match-beginning 1) (match-end 1) "code")
+      (edn-bridge-markdown--hide start (match-beginning 2)))
     (setf (edn-bridge-markdown-fence state) (match-string-no-properties 1)
           (edn-bridge-markdown-language state) (match-string-no-properties 2)
           (edn-bridge-markdown-block state)
           (copy-marker (min (1+ end) (point-max))))
-    (edn-bridge-markdown--face start end 'edn-bridge-markdown-markup))
+    (edn-bridge-markdown--face start end 'edn-bridge-markdown-language))
    ((looking-at-p edn-bridge-markdown--table-line)
     (unless (edn-bridge-markdown-table state)
       (setf (edn-bridge-markdown-table state) (copy-marker start)))
     (edn-bridge-markdown--prose start end))
    (t
     (edn-bridge-markdown--close-table state start)
-    (edn-bridge-markdown--prose start end))))
+    (edn-bridge-markdown--prose start end)
+    (edn-bridge-markdown--adorn start end))))
+
+(defconst edn-bridge-markdown--signs
+  `((bullet (when edn-bridge-markdown-hidden . "•"))
+    (quote (when edn-bridge-markdown-hidden . "▌"))
+    (open (when edn-bridge-markdown-hidden . "☐"))
+    (done (when edn-bridge-markdown-hidden . "☑"))
+    (rule (when edn-bridge-markdown-hidden
+            . ,(propertize (make-string 40 ?─) 'face 'shadow))))
+  "What is displayed, where markup is hidden, for signs that begin a line.")
+
+(defun edn-bridge-markdown--adorn (start end)
+  "Have the line of prose between START and END begin with better signs.
+It is complete: what is displayed so is not looked at again."
+  (goto-char start)
+  (skip-chars-forward " \t" end)
+  (let ((from (point)))
+    (pcase (and (< from end) (char-after))
+      (?> (edn-bridge-markdown--sign from (1+ from) 'quote))
+      ((or ?- ?* ?+ ?_)
+       (cond
+        ((looking-at "[-*+][ \t]\\(\\[\\([ xX]\\)\\][ \t]\\)?")
+         (if (not (match-beginning 1))
+             (edn-bridge-markdown--sign from (1+ from) 'bullet)
+           (edn-bridge-markdown--sign
+            from (1- (match-end 1))
+            (if (eq (char-after (match-beginning 2)) ?\s) 'open 'done))))
+        ((looking-at "\\(?:-\\{3,\\}\\|\\*\\{3,\\}\\|_\\{3,\\}\\)[ \t]*$")
+         (edn-bridge-markdown--sign from (match-end 0) 'rule)))))))
+
+(defun edn-bridge-markdown--sign (start end sign)
+  "Have SIGN of `edn-bridge-markdown--signs' shown from START to END."
+  (put-text-property start end 'display
+                     (cadr (assq sign edn-bridge-markdown--signs))))
 
 (defun edn-bridge-markdown--prose (start end)
   "Put faces on the line of prose between START and END."
   (goto-char start)
   (remove-list-of-text-properties start end edn-bridge-markdown--properties)
   (cond
-   ((looking-at "#\\{1,6\\}[ \t]")
-    (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading))
+   ((looking-at "#\\{1,6\\}[ \t]+")
+    (edn-bridge-markdown--face start end 'edn-bridge-markdown-heading)
+    (edn-bridge-markdown--hide start (min end (match-end 0))))
    ((looking-at "[ \t]*>")
     (edn-bridge-markdown--face start end 'edn-bridge-markdown-quote))
    ((looking-at "[ \t]*|")
@@ -291,16 +434,18 @@ That is a page, for the browser, or a file, perhaps with a line."
            (forward-char)
            (unless (or no-code (eq (char-after) ?`))
              (if (search-forward "`" end t)
-                 (edn-bridge-markdown--add-face from (point)
-                                                'edn-bridge-markdown-code)
+                 (edn-bridge-markdown--mark from (point) 1
+                                            'edn-bridge-markdown-code)
                (setq no-code t))))
           (?*
            (edn-bridge-markdown--emphasis from end))
           (?\\
            ;; The next sign is meant as it stands.
-           (goto-char (min end (+ from (if (looking-at-p "\\\\[[:punct:]]")
-                                           2
-                                         1)))))
+           (if (not (and (looking-at-p "\\\\[[:punct:]]")
+                         (<= (+ from 2) end)))
+               (forward-char)
+             (edn-bridge-markdown--hide from (1+ from))
+             (forward-char 2)))
           (?~
            (if (not (looking-at-p "~~[^~ \n]"))
                (forward-char)
@@ -309,8 +454,8 @@ That is a page, for the browser, or a file, perhaps with a line."
              (if (not (and (< (1+ (point)) end) (looking-at-p "~~")))
                  (goto-char (min end (max (point) (+ from 2))))
                (forward-char 2)
-               (edn-bridge-markdown--add-face from (point)
-                                              'edn-bridge-markdown-struck))))
+               (edn-bridge-markdown--mark from (point) 2
+                                          'edn-bridge-markdown-struck))))
           (?_
            (if (not (looking-at-p "\\_<_[^_ \n]"))
                (forward-char)
@@ -318,8 +463,8 @@ That is a page, for the browser, or a file, perhaps with a line."
              (skip-chars-forward "^_" end)
              (when (and (< (point) end)
                         (progn (forward-char) (looking-at-p "\\_>")))
-               (edn-bridge-markdown--add-face from (point)
-                                              'edn-bridge-markdown-italic))))
+               (edn-bridge-markdown--mark from (point) 1
+                                          'edn-bridge-markdown-italic))))
           (?\[
            (when (and (<= bracket from) (< bracket end))
              (setq bracket (progn (skip-chars-forward "^]" end) (point))
@@ -330,8 +475,8 @@ That is a page, for the browser, or a file, perhaps with a line."
                         (cons (match-end 0) (match-string-no-properties 1)))))
            (if (not (and bracket-leads (> bracket (1+ from))))
                (goto-char (1+ from))
-             (edn-bridge-markdown--add-link from (car bracket-leads)
-                                            (cdr bracket-leads))
+             (edn-bridge-markdown--add-labelled from bracket start
+                                                bracket-leads)
              (goto-char (car bracket-leads))))
           (_
            (if (and (looking-at
@@ -360,22 +505,51 @@ Leave point behind it, or behind the sign where there is none."
         (goto-char (+ from (if strong 2 1))))
        ((not strong)
         (forward-char)
-        (edn-bridge-markdown--add-face from (point)
-                                       'edn-bridge-markdown-italic))
+        (edn-bridge-markdown--mark from (point) 1
+                                   'edn-bridge-markdown-italic))
        ((and (< (1+ (point)) end) (eq (char-after (1+ (point))) ?*))
         (forward-char 2)
-        (edn-bridge-markdown--add-face from (point)
-                                       'edn-bridge-markdown-bold))
+        (edn-bridge-markdown--mark from (point) 2 'edn-bridge-markdown-bold))
        (t
         (goto-char (1+ from)))))))
 
-(defun edn-bridge-markdown--add-face (start end face)
-  "Add FACE to the text between START and END."
-  (add-face-text-property start end face))
+(defun edn-bridge-markdown--mark (start end size face)
+  "Add FACE to the text between START and END, and look for markup in it.
+SIZE is how many signs there are at each side of it.  Leave point at END."
+  (add-face-text-property start end face)
+  (edn-bridge-markdown--hide start (+ start size))
+  (edn-bridge-markdown--hide (- end size) end)
+  (unless (eq face 'edn-bridge-markdown-code)
+    (edn-bridge-markdown--inline (+ start size) (- end size)))
+  (goto-char end))
+
+(defun edn-bridge-markdown--add-labelled (start bracket first leads)
+  "Make the text from START on a link whose label ends at BRACKET.
+LEADS is a cons of where the link ends and what it leads to; the text that
+was looked at began at FIRST."
+  (pcase-let* ((`(,end . ,target) leads)
+               (image (and (> start first) (eq (char-before start) ?!)))
+               (label (buffer-substring-no-properties (1+ start) bracket)))
+    (edn-bridge-markdown--inline (1+ start) bracket)
+    (edn-bridge-markdown--add-link start end target)
+    (edn-bridge-markdown--hide start (1+ start))
+    (when image
+      (edn-bridge-markdown--hide (1- start) start)
+      (put-text-property start end 'edn-bridge-markdown-image t))
+    (if (edn-bridge-markdown--misleading-p label target)
+        (edn-bridge-markdown--hide bracket (1+ bracket))
+      (edn-bridge-markdown--hide bracket end))))
+
+(defun edn-bridge-markdown--misleading-p (label target)
+  "Return non-nil if LABEL may be taken for another page than TARGET.
+Of such a link the target is always shown."
+  (and (string-match-p "\\`\\(?:https?\\|mailto\\):" target)
+       (string-match-p "[.:/@]" label)
+       (not (equal label target))))
 
 (defun edn-bridge-markdown--add-link (start end target)
   "Make the text between START and END a link to TARGET."
-  (edn-bridge-markdown--add-face start end 'edn-bridge-markdown-link)
+  (add-face-text-property start end 'edn-bridge-markdown-link)
   (add-text-properties start end
                        (list 'edn-bridge-markdown-target target
                              'help-echo (edn-bridge-visible-label target)
@@ -398,9 +572,13 @@ Leave point behind it, or behind the sign where there is none."
 
 (defsubst edn-bridge-markdown--face (start end face)
   "Give the text between START and END the FACE."
-  (put-text-property start end 'face face)
-  (when (eq face 'edn-bridge-markdown-block)
-    (put-text-property start end 'edn-bridge-markdown-code t)))
+  (if (eq face 'edn-bridge-markdown-block)
+      ;; A display without colours sets it off by this.
+      (add-text-properties start end '(face edn-bridge-markdown-block
+                                            edn-bridge-markdown-code t
+                                            line-prefix "  "
+                                            wrap-prefix "  "))
+    (put-text-property start end 'face face)))
 
 ;;;; Tables
 
@@ -414,7 +592,7 @@ Leave point behind it, or behind the sign where there is none."
   "[ \t]*|[ \t]*:?-+:?[ \t]*\\(?:|[ \t]*:?-+:?[ \t]*\\)*|?[ \t]*$"
   "Matches the second line of a table, which says how columns are aligned.")
 
-(defconst edn-bridge-markdown--table-limit 10000
+(defconst edn-bridge-markdown--table-limit 40000
   "Longest table, in characters, that is laid out.")
 
 (defun edn-bridge-markdown--close-table (state end)
@@ -432,19 +610,89 @@ Leave point behind it, or behind the sign where there is none."
             (edn-bridge-markdown--lay-out start end)))))))
 
 (defun edn-bridge-markdown--lay-out (start end)
-  "Lay out the columns of the table between START and END."
+  "Lay out the columns of the table between START and END.
+They are as wide as what is displayed, which is less where the markup is
+hidden."
   (let* ((rows (edn-bridge-markdown--rows start end))
          (rule (nth 1 rows))
+         (body (cons (car rows) (nthcdr 2 rows)))
          (aligns (mapcar #'edn-bridge-markdown--align (cdr rule)))
-         (widths (edn-bridge-markdown--widths
-                  (cons (car rows) (nthcdr 2 rows)))))
-    (when (<= (apply #'+ (length widths) widths)
-              (edn-bridge-markdown--table-width))
-      (add-face-text-property (caar rows) (caadr rows)
-                              'edn-bridge-markdown-table-heading)
-      (edn-bridge-markdown--draw-rule rule widths)
-      (dolist (row (cons (car rows) (nthcdr 2 rows)))
-        (edn-bridge-markdown--draw-row (cdr row) widths aligns)))))
+         (shown (edn-bridge-markdown--fitting body nil))
+         (hidden (edn-bridge-markdown--fitting body t)))
+    (add-face-text-property (caar rows) (caadr rows)
+                            'edn-bridge-markdown-table-heading)
+    (unless hidden
+      (edn-bridge-markdown--offer-table start end))
+    (when (or shown hidden)
+      (edn-bridge-markdown--display
+       (car rule)
+       (save-excursion (goto-char (car rule)) (line-end-position))
+       (edn-bridge-markdown--drawn-rule hidden)
+       (edn-bridge-markdown--drawn-rule shown))
+      (pcase-dolist (`(,_ . ,cells) body)
+        (let ((bars (edn-bridge-markdown--bars cells shown aligns nil)))
+          (cl-loop
+           for place in (edn-bridge-markdown--bar-places cells)
+           for bar in (edn-bridge-markdown--bars cells hidden aligns t)
+           do (edn-bridge-markdown--display place (1+ place) bar
+                                            (pop bars))))))))
+
+(defvar edn-bridge-markdown-table-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-markdown-view-table)
+    (define-key map [mouse-2] #'edn-bridge-markdown-view-table)
+    (define-key map [follow-link] 'mouse-face)
+    map)
+  "Keymap on the first lines of tables that are too wide for their window.")
+
+(defun edn-bridge-markdown--offer-table (start end)
+  "Have a key show the table between START and END in a wider place."
+  (add-text-properties start end '(edn-bridge-markdown-table t))
+  (add-text-properties
+   start (save-excursion (goto-char start) (line-end-position))
+   (list 'keymap edn-bridge-markdown-table-map
+         'mouse-face 'highlight
+         'help-echo "RET, mouse-2: show this table in a buffer of its own")))
+
+(defvar edn-bridge-markdown--any-width nil
+  "Non-nil while tables may be wider than their window.")
+
+(defun edn-bridge-markdown-view-table (&optional event)
+  "Show the table at point, or where the mouse EVENT was, in a buffer of its own.
+Its lines are as long as they must be there."
+  (interactive (list last-nonmenu-event))
+  (when (mouse-event-p event)
+    (mouse-set-point event))
+  (unless (get-text-property (point) 'edn-bridge-markdown-table)
+    (user-error "There is no wide table here"))
+  (let* ((property 'edn-bridge-markdown-table)
+         (start (previous-single-property-change (1+ (point)) property
+                                                 nil (point-min)))
+         (end (next-single-property-change start property nil (point-max)))
+         (text (substring-no-properties
+                (edn-bridge-visible-unbroken start end))))
+    (with-current-buffer (get-buffer-create "*edn-bridge table*")
+      (special-mode)
+      (edn-bridge-visible-setup)
+      (edn-bridge-markdown-setup)
+      (setq truncate-lines t)
+      (let ((inhibit-read-only t)
+            (edn-bridge-markdown--any-width t))
+        (erase-buffer)
+        (insert text)
+        (edn-bridge-markdown-region (point-min) (point-max))
+        (edn-bridge-visible-region (point-min) (point-max))
+        (goto-char (point-min)))
+      (pop-to-buffer (current-buffer)))))
+
+(defun edn-bridge-markdown--fitting (rows hidden)
+  "Return the widths of the columns of ROWS, or nil if they do not fit.
+HIDDEN non-nil means those where the markup is hidden."
+  (let ((widths (edn-bridge-markdown--widths rows hidden)))
+    (and (or edn-bridge-markdown--any-width
+             (<= (apply #'+ (length widths) widths)
+                 (edn-bridge-markdown--table-width)))
+         widths)))
 
 (defun edn-bridge-markdown--table-width ()
   "Return how wide a table may be: as the window, where there is one."
@@ -489,57 +737,74 @@ between two bars."
           (right 'right)
           (t 'left))))
 
-(defun edn-bridge-markdown--cell-width (cell)
-  "Return how wide CELL is shown."
-  (string-width (buffer-substring (car cell) (cdr cell))))
+(defun edn-bridge-markdown--cell-width (cell hidden)
+  "Return how wide CELL is shown; with HIDDEN, without its markup."
+  (let ((place (car cell))
+        (width 0))
+    (if (or (not hidden)
+            (not (text-property-not-all place (cdr cell) 'invisible nil)))
+        (string-width (buffer-substring place (cdr cell)))
+      (while (< place (cdr cell))
+        (let ((next (next-single-property-change place 'invisible
+                                                 nil (cdr cell))))
+          (unless (get-text-property place 'invisible)
+            (setq width (+ width (string-width
+                                  (buffer-substring place next)))))
+          (setq place next)))
+      width)))
 
-(defun edn-bridge-markdown--widths (rows)
-  "Return the widths of the columns of ROWS."
+(defun edn-bridge-markdown--widths (rows hidden)
+  "Return the widths of the columns of ROWS; see `…--cell-width' for HIDDEN."
   (let ((widths nil))
     (dolist (row rows)
-      (let ((index 0))
+      (let ((rest widths))
         (dolist (cell (cdr row))
-          (let ((width (edn-bridge-markdown--cell-width cell)))
-            (if (nthcdr index widths)
-                (setf (nth index widths) (max width (nth index widths)))
-              (setq widths (append widths (list width)))))
-          (setq index (1+ index)))))
+          (let ((width (edn-bridge-markdown--cell-width cell hidden)))
+            (if (null rest)
+                (setq widths (append widths (list width)))
+              (setcar rest (max width (car rest)))
+              (setq rest (cdr rest)))))))
     widths))
 
-(defun edn-bridge-markdown--draw-rule (rule widths)
-  "Show RULE, the second line of a table, as a rule over columns of WIDTHS."
-  (let ((end (save-excursion (goto-char (car rule)) (line-end-position))))
-    (put-text-property
-     (car rule) end 'display
-     (propertize (concat "├"
-                         (mapconcat (lambda (width) (make-string width ?─))
-                                    widths "┼")
-                         "┤")
-                 'face 'edn-bridge-markdown-markup))))
+(defun edn-bridge-markdown--drawn-rule (widths)
+  "Return a rule over columns of WIDTHS, or nil where those are."
+  (and widths
+       (propertize (concat "├"
+                           (mapconcat (lambda (width) (make-string width ?─))
+                                      widths "┼")
+                           "┤")
+                   'face 'edn-bridge-markdown-markup)))
 
-(defun edn-bridge-markdown--draw-row (cells widths aligns)
-  "Show the bars of CELLS where columns of WIDTHS, aligned by ALIGNS, end."
-  (let ((before 0))
-    (cl-loop for (from . to) in cells
-             for width in widths
-             for align = (pop aligns)
-             for room = (max 0 (- width (edn-bridge-markdown--cell-width
-                                         (cons from to))))
-             for left = (pcase align
-                          ('right room)
-                          ('center (/ room 2))
-                          (_ 0))
-             do (edn-bridge-markdown--draw-bar (1- from) before left)
-             (setq before (- room left))
-             finally (when (eq (char-after to) ?|)
-                       (edn-bridge-markdown--draw-bar to before 0)))))
+(defun edn-bridge-markdown--bar-places (cells)
+  "Return where the bars of a row with CELLS are."
+  (let ((last (cdar (last cells))))
+    (append (mapcar (lambda (cell) (1- (car cell))) cells)
+            (and last (eq (char-after last) ?|) (list last)))))
 
-(defun edn-bridge-markdown--draw-bar (place before after)
-  "Show the bar at PLACE with BEFORE and AFTER columns beside it."
-  (put-text-property
-   place (1+ place) 'display
-   (propertize (concat (make-string before ?\s) "│" (make-string after ?\s))
-               'face 'edn-bridge-markdown-table)))
+(defun edn-bridge-markdown--bars (cells widths aligns hidden)
+  "Return what is displayed for the bars beside CELLS, or nils without WIDTHS.
+The cells get columns of WIDTHS and are aligned by ALIGNS.  HIDDEN non-nil
+means where the markup is hidden."
+  (let ((before 0)
+        (bars nil))
+    (dolist (cell cells)
+      (let* ((room (and widths
+                        (max 0 (- (pop widths)
+                                  (edn-bridge-markdown--cell-width
+                                   cell hidden)))))
+             (left (pcase (pop aligns)
+                     ('right room)
+                     ('center (and room (/ room 2)))
+                     (_ 0))))
+        (push (and room (edn-bridge-markdown--bar before left)) bars)
+        (setq before (if room (- room left) 0))))
+    (nreverse (cons (and (car bars) (edn-bridge-markdown--bar before 0))
+                    bars))))
+
+(defun edn-bridge-markdown--bar (before after)
+  "Return a bar with BEFORE and AFTER columns beside it."
+  (propertize (concat (make-string before ?\s) "│" (make-string after ?\s))
+              'face 'edn-bridge-markdown-table))
 
 ;;;; Code blocks
 
@@ -552,12 +817,16 @@ between two bars."
   "Keymap on the lines that begin code blocks.")
 
 (defun edn-bridge-markdown-copy-code (&optional event)
-  "Copy the code block that begins at point, or where the mouse EVENT was."
+  "Copy the code block at point, or where the mouse EVENT was.
+The line above a block, with its language, belongs to it."
   (interactive (list last-nonmenu-event))
   (when (mouse-event-p event)
     (mouse-set-point event))
   (save-excursion
-    (forward-line)
+    (if (get-text-property (point) 'edn-bridge-markdown-code)
+        (goto-char (previous-single-property-change
+                    (1+ (point)) 'edn-bridge-markdown-code nil (point-min)))
+      (forward-line))
     (let ((start (point))
           (end (next-single-property-change (point) 'edn-bridge-markdown-code
                                             nil (point-max))))

@@ -22,9 +22,13 @@
 (require 'edn-bridge-markdown)
 (require 'edn-bridge-chat)
 
-(defcustom edn-bridge-messages-show-thinking t
-  "Non-nil means that what the model thinks aloud is shown."
-  :type 'boolean
+(defcustom edn-bridge-messages-show-thinking 'folded
+  "Whether what the model thinks aloud is shown.
+The symbol `folded' means that it is folded into a line as soon as it is
+complete."
+  :type '(choice (const :tag "Folded when it is complete" folded)
+                 (const :tag "Shown" t)
+                 (const :tag "Left out" nil))
   :group 'edn-bridge)
 
 (defface edn-bridge-messages-user
@@ -71,6 +75,7 @@ A button at the top of the transcript, in a line of its own, says so.")
   start                      ; marker where its text starts
   end                        ; marker where its text ends and goes on
   (size 0)                   ; length of its text, for `text'
+  (column 0)                 ; length of its last line
   markdown)                  ; state of the faces, for `text'
 
 (defun edn-bridge-messages--on-rehydrated (data)
@@ -110,13 +115,17 @@ A button at the top of the transcript, in a line of its own, says so.")
       (setf (edn-bridge-messages--stream-size stream)
             (+ (edn-bridge-messages--stream-size stream) (length text))))
     (edn-bridge-transcript-edit
-      (let ((start (marker-position (edn-bridge-messages--stream-end stream))))
+      (let* ((start (marker-position (edn-bridge-messages--stream-end stream)))
+             ;; To look for where the line begins would cost more.
+             (column (edn-bridge-messages--stream-column stream))
+             (text (edn-bridge-visible-break text column))
+             (newline (string-match-p "\n[^\n]*\\'" text)))
+        (setf (edn-bridge-messages--stream-column stream)
+              (if newline
+                  (- (length text) newline 1)
+                (+ column (length text))))
         (goto-char start)
-        (insert (edn-bridge-visible-break
-                 text
-                 ;; To look for fields costs more than all the rest.
-                 (- start (let ((inhibit-field-text-motion t))
-                            (line-beginning-position)))))
+        (insert text)
         (let ((end (point)))
           (set-marker (edn-bridge-messages--stream-end stream) end)
           (if (eq kind 'thinking)
@@ -156,8 +165,101 @@ A button at the top of the transcript, in a line of its own, says so.")
                     (< (point) (edn-bridge-transcript-end)))
           (insert "\n")
           (edn-bridge-transcript-protect (1- (point)) (point))))
+      (when (eq (edn-bridge-messages--stream-kind stream) 'thinking)
+        (edn-bridge-messages--make-foldable
+         (marker-position (edn-bridge-messages--stream-start stream))
+         ;; With the end of its last line.
+         (min (1+ end) (edn-bridge-transcript-end))))
       (set-marker end nil))
     (set-marker (edn-bridge-messages--stream-start stream) nil)))
+
+;;;; Thinking
+
+(defvar edn-bridge-messages-thinking-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'edn-bridge-messages-toggle-thinking)
+    (define-key map (kbd "TAB") #'edn-bridge-messages-toggle-thinking)
+    (define-key map [mouse-1] #'edn-bridge-messages-toggle-thinking)
+    map)
+  "Keymap on the headings of what the model thought.")
+
+(defvar-local edn-bridge-messages--thoughts 0
+  "How many pieces of thinking this chat has had, to tell them apart.")
+
+(defun edn-bridge-messages--make-foldable (start end)
+  "Have the thinking between START and END, below its heading, folded.
+Where point is in it, it is being read, and only can be folded."
+  (when (< start end)
+    (let ((heading (save-excursion
+                     (goto-char start)
+                     (let ((inhibit-field-text-motion t))
+                       (line-beginning-position 0)))))
+      (edn-bridge-transcript-edit
+        (put-text-property heading end 'edn-bridge-thinking
+                           (cl-incf edn-bridge-messages--thoughts))
+        (add-text-properties heading (1- start)
+                             (list 'keymap edn-bridge-messages-thinking-map
+                                   'mouse-face 'highlight
+                                   'help-echo "RET, TAB: fold or unfold")))
+      (when (and (eq edn-bridge-messages-show-thinking 'folded)
+                 (not (<= start (point) (1- end))))
+        (edn-bridge-messages--fold-thinking heading t)))))
+
+(defun edn-bridge-messages--thinking-end (start)
+  "Return the end of the thinking whose heading begins at START."
+  (next-single-property-change start 'edn-bridge-thinking nil
+                               (edn-bridge-transcript-end)))
+
+(defun edn-bridge-messages--thinking-folded-p (start)
+  "Return non-nil if the thinking whose heading begins at START is folded."
+  (get-text-property (1- (edn-bridge-messages--thinking-end start)) 'invisible))
+
+(defun edn-bridge-messages--fold-thinking (start fold)
+  "Fold the thinking whose heading begins at START; without FOLD, unfold it."
+  (let ((end (edn-bridge-messages--thinking-end start))
+        (body (save-excursion (goto-char start)
+                              (let ((inhibit-field-text-motion t))
+                                (line-end-position)))))
+    (edn-bridge-transcript-edit
+      ;; The last newline goes, and that of the heading stays in its place:
+      ;; what stands below begins a line of its own.
+      (put-text-property (1+ body) end 'invisible
+                         (and fold 'edn-bridge-thinking))
+      (put-text-property body (1+ body) 'display
+                         (and fold (propertize " …\n" 'face 'shadow))))))
+
+(defun edn-bridge-messages-thinking-at-point ()
+  "Return the start of the thinking that point is in, or nil."
+  (and (get-text-property (point) 'edn-bridge-thinking)
+       (previous-single-property-change (1+ (point)) 'edn-bridge-thinking
+                                        nil (point-min))))
+
+(defun edn-bridge-messages-toggle-thinking (&optional event)
+  "Fold or unfold the thinking at point, or where the mouse EVENT was."
+  (interactive (list last-nonmenu-event) edn-bridge-chat-mode)
+  (when (mouse-event-p event)
+    (mouse-set-point event))
+  (let ((start (edn-bridge-messages-thinking-at-point)))
+    (unless start
+      (user-error "The model did not think here"))
+    (let ((folded (edn-bridge-messages--thinking-folded-p start)))
+      (edn-bridge-messages--fold-thinking start (not folded))
+      (unless folded
+        (goto-char start)))))
+
+(defun edn-bridge-messages-fold-all (fold)
+  "Fold all thinking of this chat, or unfold it if FOLD is nil.
+Return how many pieces that changed."
+  (let ((place (point-min))
+        (end (edn-bridge-transcript-end))
+        (count 0))
+    (while (setq place (text-property-not-all place end
+                                              'edn-bridge-thinking nil))
+      (unless (eq fold (and (edn-bridge-messages--thinking-folded-p place) t))
+        (edn-bridge-messages--fold-thinking place fold)
+        (setq count (1+ count)))
+      (setq place (edn-bridge-messages--thinking-end place)))
+    count))
 
 ;;;; Messages
 
@@ -363,10 +465,12 @@ Where `:more' is true there are earlier ones."
 (defun edn-bridge-messages--insert-thinking (text)
   "Add TEXT that the model thought to the transcript."
   (edn-bridge-chat-heading "Thinking" 'edn-bridge-messages-thinking)
-  (edn-bridge-transcript-add
-    (insert (propertize (edn-bridge-visible-break text 0)
-                        'face 'edn-bridge-messages-thinking))
-    (edn-bridge-transcript-fresh-line)))
+  (let ((start (edn-bridge-transcript-end)))
+    (edn-bridge-transcript-add
+      (insert (propertize (edn-bridge-visible-break text 0)
+                          'face 'edn-bridge-messages-thinking))
+      (edn-bridge-transcript-fresh-line))
+    (edn-bridge-messages--make-foldable start (edn-bridge-transcript-end))))
 
 ;;;; Earlier messages
 
@@ -541,7 +645,9 @@ Where BEHAVIOR is \"steer\", with all of that behavior before the others."
 ;;;; Registering
 
 (defun edn-bridge-messages--setup ()
-  "Have `imenu' go to what the user said in this chat."
+  "Have `imenu' go to what the user said in this chat, and markup hidden."
+  (edn-bridge-markdown-setup)
+  (add-to-invisibility-spec 'edn-bridge-thinking)
   (setq-local imenu-generic-expression
               '((nil "^You\\(?: (.+)\\)?\n\\(.+\\)" 1))
               imenu-case-fold-search nil))
@@ -575,6 +681,10 @@ Where BEHAVIOR is \"steer\", with all of that behavior before the others."
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-messages--on-message)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-messages--on-session)
 (edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-messages--on-rehydrated)
+
+(let ((map edn-bridge-chat-mode-map))
+  (define-key map (kbd "C-c C-v") #'edn-bridge-markdown-toggle-markup)
+  (define-key map (kbd "C-c M-w") #'edn-bridge-markdown-copy-code))
 
 (provide 'edn-bridge-messages)
 

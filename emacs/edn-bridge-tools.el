@@ -429,9 +429,10 @@ build failed.  Both are cut where a line ends, if one does nearby."
       (list text)
     (let* ((first (/ edn-bridge-tools-output-limit 4))
            (last (- (length text) (- edn-bridge-tools-output-limit first)))
+           (head (substring text 0 first))
            (newline (string-search "\n" text last)))
-      (cons (let ((line (cl-position ?\n text :end first :from-end t)))
-              (substring text 0 (if line (1+ line) first)))
+      (cons (let ((line (string-match-p "\n[^\n]*\\'" head)))
+              (if line (substring head 0 (1+ line)) head))
             (substring text (if (and newline (< newline (1- (length text))))
                                 (1+ newline)
                               last))))))
@@ -619,13 +620,49 @@ The rest of a long one is shown by a button."
 
 ;;;; Folding
 
-(defun edn-bridge-tools-toggle ()
-  "Fold or unfold the tool call at point, or else the last one."
-  (interactive nil edn-bridge-chat-mode)
-  (let ((start (edn-bridge-tools--start-at-point)))
-    (unless start
-      (user-error "There is no tool call"))
-    (edn-bridge-tools--toggle-at start)))
+(defun edn-bridge-tools-toggle (&optional all)
+  "Fold or unfold the tool call or the thinking at point, or the last call.
+With a prefix argument ALL, fold every call and all thinking; where all is
+folded, unfold them."
+  (interactive "P" edn-bridge-chat-mode)
+  (if all
+      (edn-bridge-tools--toggle-all)
+    (if (edn-bridge-messages-thinking-at-point)
+        (edn-bridge-messages-toggle-thinking)
+      (let ((start (edn-bridge-tools--start-at-point)))
+        (unless start
+          (user-error "There is no tool call"))
+        (edn-bridge-tools--toggle-at start)))))
+
+(defconst edn-bridge-tools--toggle-seconds 0.08
+  "How long it may take to unfold all that is folded.")
+
+(defun edn-bridge-tools--toggle-all ()
+  "Fold all that is unfolded, or else unfold all, the last call first."
+  (unless (> (+ (edn-bridge-messages-fold-all t)
+                (edn-bridge-tools--toggle-each t nil))
+             0)
+    (edn-bridge-messages-fold-all nil)
+    (edn-bridge-tools--toggle-each nil (+ (float-time)
+                                          edn-bridge-tools--toggle-seconds)))
+  (edn-bridge-transcript-fill-windows))
+
+(defun edn-bridge-tools--toggle-each (open deadline)
+  "Toggle all calls that are unfolded, or with OPEN nil folded, until DEADLINE.
+Return how many that were."
+  (let ((place (edn-bridge-transcript-end))
+        (count 0))
+    (while (and (> place (point-min))
+                (or (null deadline) (< (float-time) deadline)))
+      (let* ((start (previous-single-property-change
+                     place 'edn-bridge-tool nil (point-min)))
+             (id (get-text-property start 'edn-bridge-tool))
+             (call (and id (edn-bridge-tools--get id))))
+        (when (and call (eq open (and (edn-bridge-tools--call-open call) t)))
+          (save-excursion (edn-bridge-tools--toggle-at start))
+          (setq count (1+ count)))
+        (setq place start)))
+    count))
 
 (defun edn-bridge-tools-toggle-at-mouse (event)
   "Fold or unfold the tool call at the place of the mouse EVENT."

@@ -190,7 +190,7 @@ A window that was smaller, or text that got shorter, can leave that."
 NAME is what a transcript says, relative to the folder of its chat.  It is
 of the chat's own host: whoever wrote it must not choose where Emacs
 connects to."
-  (let ((file (edn-bridge-transcript--own-file name)))
+  (let ((file (edn-bridge-transcript-file name)))
     (unless (file-exists-p file)
       (user-error "There is no file %s" file))
     (find-file-other-window file)
@@ -200,9 +200,7 @@ connects to."
       (when column
         (move-to-column (1- column))))))
 
-;;;; Private parts
-
-(defun edn-bridge-transcript--own-file (name)
+(defun edn-bridge-transcript-file (name)
   "Return the full name of the file NAME, which is on the chat's host.
 Whether a name leads elsewhere is asked of nothing but the name."
   (let* ((non-essential t)
@@ -222,6 +220,8 @@ Whether a name leads elsewhere is asked of nothing but the name."
     (unless (equal (file-remote-p file) host)
       (edn-bridge-transcript--refuse name))
     file))
+
+;;;; Private parts
 
 (defun edn-bridge-transcript--refuse (name)
   "Refuse to visit the file NAME."

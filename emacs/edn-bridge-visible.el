@@ -82,21 +82,25 @@ Control characters are not among them: Emacs shows those by itself.")
 The piece ends there, and its rest is shown as a note: what has more of
 such characters is not meant to be read, and each costs time.")
 
+(defsubst edn-bridge-visible--ascii-p (start end)
+  "Return non-nil if all between START and END is ASCII.
+That is known without a look at the text, and most text is."
+  (= (- end start) (- (position-bytes end) (position-bytes start))))
+
 (defun edn-bridge-visible-region (start end &optional strict)
   "Show codes for what is not seen between START and END.
 What holds an emoji together is left alone, but not with STRICT non-nil:
-where a person is asked to allow something, every character counts.  So is
-what is invisible by a text property, which no one but this package adds."
+where a person is asked to allow something, every character counts."
   (let ((count 0)
         ;; No `save-excursion': a marker for each piece would cost.
         (before (point)))
     (goto-char start)
-    (while (re-search-forward edn-bridge-visible--regexp end t)
+    (while (and (not (edn-bridge-visible--ascii-p (point) end))
+                (re-search-forward edn-bridge-visible--regexp end t))
       (let* ((place (match-beginning 0))
              (char (char-after place)))
-        (unless (or (get-text-property place 'invisible)
-                    (and (not strict)
-                         (edn-bridge-visible--in-emoji-p place char)))
+        (unless (and (not strict)
+                     (edn-bridge-visible--in-emoji-p place char))
           (cl-incf count)
           (if (<= count edn-bridge-visible--limit)
               (edn-bridge-visible--put place (1+ place)
@@ -134,7 +138,8 @@ To put those in order costs more, and so do the codes of what is hidden.")
 The breaks have the property `edn-bridge-visible-break'."
   (if (< (+ column (length text)) edn-bridge-visible--rtl-line-limit)
       text
-    (let ((limit (if (string-match-p edn-bridge-visible--rtl-regexp text)
+    (let ((limit (if (and (/= (string-bytes text) (length text))
+                          (string-match-p edn-bridge-visible--rtl-regexp text))
                      edn-bridge-visible--rtl-line-limit
                    edn-bridge-visible-line-limit)))
       (if (< (+ column (length text)) limit)
@@ -176,7 +181,11 @@ DELETE non-nil means to delete it.  This is for
         (unless (get-text-property place 'edn-bridge-visible-break text)
           (push (substring text place next) parts))
         (setq place next)))
-    (apply #'concat (nreverse parts))))
+    (let ((text (apply #'concat (nreverse parts))))
+      ;; How a chat displays it is the chat's own affair.
+      (remove-list-of-text-properties
+       0 (length text) '(display invisible line-prefix wrap-prefix) text)
+      text)))
 
 (defun edn-bridge-visible--in-emoji-p (place char)
   "Return non-nil if CHAR at PLACE is the joiner or the style of an emoji."

@@ -149,6 +149,7 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
      ("u" edn-bridge-models-show-stats "usage"))
     ("Look"
      ("t" edn-bridge-tools-toggle "fold or unfold output")
+     ("M" edn-bridge-markdown-toggle-markup "show or hide markup")
      ("j" edn-bridge-jobs "jobs")
      ("e" edn-bridge-query "query in EQL")
      ("g" edn-bridge-log "frames")

@@ -40,51 +40,158 @@
          ("see https://a.b/c?d." (("https://a.b/c?d" edn-bridge-markdown-link)))
          ("see [c](d.txt)." (("[c](d.txt)" edn-bridge-markdown-link)))
          ("```\n**x**\n```\n**y**"
-          (("```" edn-bridge-markdown-markup)
+          (("```" edn-bridge-markdown-language)
            ("**x**\n" edn-bridge-markdown-block)
            ("```" edn-bridge-markdown-markup)
            ("**y**" edn-bridge-markdown-bold)))
          ("````\n```\n````\n"
-          (("````" edn-bridge-markdown-markup)
+          (("````" edn-bridge-markdown-language)
            ("```\n" edn-bridge-markdown-block)
            ("````" edn-bridge-markdown-markup)))))
     (ert-info (text :prefix "text: ")
       (should (equal (edn-bridge-markdown-tests-faces text) runs)))))
+
+(defun edn-bridge-markdown-tests-display (value)
+  "Return the string that VALUE of the property `display' shows now, or nil."
+  (pcase value
+    ((pred stringp) value)
+    (`(when ,form . ,string) (and (eval form t) string))
+    ((pred consp) (cl-some #'edn-bridge-markdown-tests-display value))))
 
 (defun edn-bridge-markdown-tests-displayed ()
   "Return the text of this buffer as it is displayed."
   (let ((text "")
         (place (point-min)))
     (while (< place (point-max))
-      (let ((shown (get-text-property place 'display))
-            (next (next-single-property-change place 'display nil
-                                               (point-max))))
-        (setq text (concat text (if (stringp shown)
-                                    (substring-no-properties shown)
-                                  (buffer-substring-no-properties place next)))
+      (let ((shown (edn-bridge-markdown-tests-display
+                    (get-text-property place 'display)))
+            (next (min (next-single-property-change place 'display nil
+                                                    (point-max))
+                       (next-single-property-change place 'invisible nil
+                                                    (point-max)))))
+        (setq text (concat text
+                           (cond ((invisible-p place) "")
+                                 (shown (substring-no-properties shown))
+                                 (t (buffer-substring-no-properties
+                                     place next))))
               place next)))
     text))
+
+(defmacro edn-bridge-markdown-tests-with (text &rest body)
+  "Run BODY in a buffer with TEXT, given faces as a whole."
+  (declare (indent 1))
+  `(with-temp-buffer
+     (edn-bridge-markdown-setup)
+     (insert ,text)
+     (edn-bridge-markdown-region (point-min) (point-max))
+     ,@body))
+
+(ert-deftest edn-bridge-markdown-hides-markup ()
+  (pcase-dolist
+      (`(,text ,displayed)
+       '(("a **b** *c* `d` ~~e~~ _f_" "a b c d e f")
+         ("**`a`** and [`b`](c.txt:1)" "a and b")
+         ("\\*a\\* 2 * 3" "*a* 2 * 3")
+         ("## Title" "Title")
+         ("> quoted *so*" "▌ quoted so")
+         ("- a\n  * b\n1. c\n" "• a\n  • b\n1. c\n")
+         ("- [ ] a\n- [x] b\n" "☐ a\n☑ b\n")
+         ("a\n\n---\n" ("a\n\n" "────\n"))
+         ("```el\n*x*\n```\n" "el\n*x*\n")
+         ("```\nx\n```\n" "code\nx\n")
+         ("[the page](https://a.b/c)" "the page")
+         ("![a picture](a.png)" "a picture")
+         ;; A label must not pass for another page.
+         ("[https://bank.com](https://evil.io)"
+          "https://bank.com(https://evil.io)")
+         ("[bank.com](https://bank.com.evil.io)"
+          "bank.com(https://bank.com.evil.io)")
+         ("[https://a.b/](https://a.b/)" "https://a.b/")))
+    (ert-info (text :prefix "text: ")
+      (edn-bridge-markdown-tests-with text
+        (if (consp displayed)
+            (dolist (part displayed)
+              (should (string-search part (edn-bridge-markdown-tests-displayed))))
+          (should (equal (edn-bridge-markdown-tests-displayed) displayed)))
+        (should (equal (buffer-string) text))
+        (edn-bridge-markdown-toggle-markup)
+        (should (equal (edn-bridge-markdown-tests-displayed) text))
+        (edn-bridge-markdown-toggle-markup)
+        (should-not (equal (edn-bridge-markdown-tests-displayed) text))))))
+
+(ert-deftest edn-bridge-markdown-copy-has-the-markup ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((text "- a **b** [c](d)\n\n| a |\n|---|\n| b |\n")
+          (kill-ring nil))
+      (edn-bridge-test-event conn "assistant/message" :role "assistant"
+                             :content text)
+      (goto-char (point-min))
+      (search-forward "Assistant\n")
+      (kill-ring-save (point) (edn-bridge-transcript-end))
+      (should (equal (car kill-ring) text))
+      (dolist (property '(display invisible))
+        (should-not (text-property-not-all 0 (length text) property nil
+                                           (car kill-ring)))))))
+
+(ert-deftest edn-bridge-markdown-leaves-what-is-below-alone ()
+  (dolist (text '("```\nx" "```\nx\n```" "| a |\n|---|\n| b |" "- a"))
+    (with-temp-buffer
+      (insert text "\n")
+      (let ((end (point)))
+        (insert "below")
+        (edn-bridge-markdown-region (point-min) (1- end))
+        (should-not (text-properties-at (1- end)))
+        (should-not (text-properties-at end))))))
+
+(ert-deftest edn-bridge-markdown-shows-images-on-demand ()
+  (let* ((default-directory (file-name-as-directory
+                             (make-temp-file "edn-bridge" t)))
+         (read nil))
+    (unwind-protect
+        (cl-letf (((symbol-function 'display-images-p) (lambda (&rest _) t))
+                  ((symbol-function 'create-image)
+                   (lambda (data &rest _) (push data read) '(image))))
+          (write-region "bytes" nil "a.png" nil 'quiet)
+          (edn-bridge-markdown-tests-with "x ![a](a.png) ![b](/ssh:h:/b.png)"
+            (should-not read)
+            (goto-char (point-min))
+            (search-forward "[a")
+            (edn-bridge-markdown-follow)
+            (should (equal read '("bytes")))
+            (should (equal (get-text-property (point) 'display) '(image)))
+            (edn-bridge-markdown-follow)
+            (should-not (get-text-property (point) 'display))
+            (search-forward "[b")
+            (should-error (edn-bridge-markdown-follow) :type 'user-error)
+            (should (equal read '("bytes")))))
+      (delete-directory default-directory t))))
 
 (ert-deftest edn-bridge-markdown-lays-out-tables ()
   (let ((table "| a | bb |
 |---|--:|
-| long one | 1 |
+| **long** one | 1 |
 | 世界 | 22 \\| x |
 ")
-        (laid "│ a        │      bb │
-├──────────┼─────────┤
-│ long one │       1 │
-│ 世界     │ 22 \\| x │
+        (hidden "│ a        │     bb │
+├──────────┼────────┤
+│ long one │      1 │
+│ 世界     │ 22 | x │
+")
+        (shown "│ a            │      bb │
+├──────────────┼─────────┤
+│ **long** one │       1 │
+│ 世界         │ 22 \\| x │
 "))
     (dolist (after '("" "\nText" "```\n| x |\n```\n"))
-      (with-temp-buffer
-        (insert table after)
-        (edn-bridge-markdown-region (point-min) (point-max))
+      (edn-bridge-markdown-tests-with (concat table after)
+        (should (string-prefix-p hidden (edn-bridge-markdown-tests-displayed)))
+        (edn-bridge-markdown-toggle-markup)
         (should (equal (edn-bridge-markdown-tests-displayed)
-                       (concat laid after)))
+                       (concat shown after)))
         (should (equal (buffer-string) (concat table after)))))
     ;; Bit by bit it comes to the same.
     (with-temp-buffer
+      (edn-bridge-markdown-setup)
       (let ((state (edn-bridge-markdown-begin (point-min))))
         (dolist (char (append table "end" nil))
           (let ((from (point-max)))
@@ -93,17 +200,41 @@
             (edn-bridge-markdown-feed state from (point-max))))
         (edn-bridge-markdown-finish state (point-max)))
       (should (equal (edn-bridge-markdown-tests-displayed)
-                     (concat laid "end"))))))
+                     (concat hidden "end"))))))
 
 (ert-deftest edn-bridge-markdown-leaves-other-bars-alone ()
   (dolist (text (list "| not a table\n| really\n" "|\n|\n" "| a |\n"
                       (concat "| " (make-string 200 ?x) " |\n|---|\n| b |\n")
                       (concat "| a |\n|---|\n"
-                              (apply #'concat (make-list 3000 "| b |\n")))))
+                              (apply #'concat (make-list 9000 "| b |\n")))))
     (with-temp-buffer
       (insert text)
       (edn-bridge-markdown-region (point-min) (point-max))
       (should (equal (edn-bridge-markdown-tests-displayed) text)))))
+
+(ert-deftest edn-bridge-markdown-wide-table-has-a-buffer-of-its-own ()
+  (let ((table (concat "| a | b |\n|---|---|\n| " (make-string 150 ?x)
+                       " | c |\n")))
+    (edn-bridge-markdown-tests-with (concat table "\nEnd")
+      (goto-char (point-min))
+      (should (eq (key-binding (kbd "RET")) #'edn-bridge-markdown-view-table))
+      (save-window-excursion
+        (edn-bridge-markdown-view-table)
+        (unwind-protect
+            (with-current-buffer "*edn-bridge table*"
+              (should (equal (buffer-string) table))
+              (should (string-prefix-p "│ a  " (edn-bridge-markdown-tests-displayed))))
+          (kill-buffer "*edn-bridge table*"))))))
+
+(ert-deftest edn-bridge-markdown-lays-out-a-table-of-500-rows ()
+  (edn-bridge-markdown-tests-with
+      (concat "| name | figure | note |\n|---|---|---|\n"
+              (mapconcat (lambda (n) (format "| row %d | %d | a **note** |\n" n (* n n)))
+                         (number-sequence 1 500) ""))
+    (goto-char (point-max))
+    (forward-line -1)
+    (should (string-search "│" (edn-bridge-markdown-tests-display
+                                (get-text-property (point) 'display))))))
 
 (ert-deftest edn-bridge-markdown-copies-code ()
   (with-temp-buffer
@@ -118,6 +249,12 @@
       (should (eq (key-binding (kbd "RET")) #'edn-bridge-markdown-copy-code))
       (edn-bridge-markdown-copy-code)
       (should (equal (car kill-ring) "(a)\n\n(b)\n"))
+      (dolist (place '("(a" "(b)"))
+        (setq kill-ring nil)
+        (search-forward place)
+        (backward-char)
+        (edn-bridge-markdown-copy-code)
+        (should (equal (car kill-ring) "(a)\n\n(b)\n")))
       (search-forward "End")
       (should-not (eq (key-binding (kbd "RET"))
                       #'edn-bridge-markdown-copy-code)))))
@@ -215,9 +352,9 @@
             (should-not connected))))
       ;; Of the chat's own host.
       (let ((default-directory "/ssh:me@here:/work/"))
-        (should (equal (edn-bridge-transcript--own-file "/etc/hosts")
+        (should (equal (edn-bridge-transcript-file "/etc/hosts")
                        "/ssh:me@here:/etc/hosts"))
-        (should-error (edn-bridge-transcript--own-file "/ssh:me@there:/x")
+        (should-error (edn-bridge-transcript-file "/ssh:me@there:/x")
                       :type 'user-error)))))
 
 (ert-deftest edn-bridge-markdown-calls-only-modes-for-code ()

@@ -94,7 +94,8 @@
 
 (defconst edn-bridge-terminal-tests-keymaps
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
-    edn-bridge-markdown-fence-map edn-bridge-tools-line-map edn-bridge-tools-body-map
+    edn-bridge-markdown-fence-map edn-bridge-markdown-table-map
+    edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
     edn-bridge-interact-map edn-bridge-tree-mode-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
   "The keymaps of the package; a test says if there is another.")
@@ -257,15 +258,32 @@ Those with two hyphens, which are private, and those of tests are left out."
   "Use the keys of the draft."
   (edn-bridge-terminal-tests-do
    '("Hi" "Enter" "there") "Hi\nthere"
-   '("C-c" "Enter") "Assistant\nHello, \\*\\*world.*the notes" "ready · idle"
+   '("C-c" "Enter")
+   "Thinking …\n\nAssistant\nHello, world.*the notes\\." "ready · idle"
+   '("C-c" "C-v") "Hello, \\*\\*world\\*\\*" '("C-c" "C-v") "Hello, world"
    '("C-r" "the notes" "Enter") '("Enter") "second line"
    '("C-x" "k" "Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
-   '("C-r" "``el" "Enter") '("Enter") "^The code is on the kill ring")
+   '("C-r" "el" "Enter") '("Enter") "^The code is on the kill ring")
   (edn-bridge-terminal-tests-chat)
-  (edn-bridge-terminal-tests-click "```el")
+  (edn-bridge-terminal-tests-do '("C-r" "(x)" "Enter" "C-c" "M-w")
+                                "^The code is on the kill ring")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-click "^el$")
   (edn-bridge-terminal-tests-do "^The code is on the kill ring")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-r" "wide" "Enter") '("Enter") "│ wide  " '("C-x" "1"))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-click "wide |")
+  (edn-bridge-terminal-tests-see "│ wide  ")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-r" "Thinking" "Enter") '("Enter") "Thinking\nI wonder\\."
+   '("Tab") "Thinking …")
+  (edn-bridge-terminal-tests-click "Thinking")
+  (edn-bridge-terminal-tests-see "Thinking\nI wonder\\.")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-click "the notes")
   (edn-bridge-terminal-tests-do "second line" '("C-x" "k" "Enter"))
@@ -400,7 +418,7 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-command "edn-bridge" "ready · idle")
   ;; The script began anew with the process.
   (edn-bridge-terminal-tests-say "once more")
-  (edn-bridge-terminal-tests-do "once more\n\nAssistant\nHello" "ready · idle")
+  (edn-bridge-terminal-tests-do "once more\n\nThinking …\n\nAssistant\nHello" "ready · idle")
   (edn-bridge-terminal-tests-say "seven")
   (edn-bridge-terminal-tests-do
    "Allow bash" '("C-x" "b" "notes.txt" "Enter") "edn:1\\?")
@@ -436,7 +454,7 @@ Those with two hyphens, which are private, and those of tests are left out."
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
          ("k") ("i") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
-         ("t" "▾ bash")
+         ("t" "▾ bash") ("M")
          ("u" ":usage\\|:tokens\\|:messages")
          ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
          ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")

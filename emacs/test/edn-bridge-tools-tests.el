@@ -293,6 +293,70 @@ SPEC is (CONN FILE BUFFER)."
              "^a.txt was changed on disk, .* \\[Show the difference\\]"
              (edn-bridge-test-transcript)))))
 
+(defun edn-bridge-tools-tests-seen ()
+  "Return the transcript without what is invisible."
+  (let ((text "")
+        (place (point-min)))
+    (while (< place (edn-bridge-transcript-end))
+      (let ((next (next-single-property-change place 'invisible nil
+                                               (edn-bridge-transcript-end))))
+        (unless (invisible-p place)
+          (setq text (concat text (buffer-substring-no-properties place next))))
+        (setq place next)))
+    text))
+
+(ert-deftest edn-bridge-tools-thinking-folds-when-it-is-complete ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((whole "Thinking\nOne.\nTwo.\n\nAssistant\nDone.\n")
+          (folded "Thinking\n\nAssistant\nDone.\n"))
+      (edn-bridge-test-event conn "assistant/thinking-delta" :text "One.\nTwo.")
+      (should (string-search "Two." (edn-bridge-tools-tests-seen)))
+      (edn-bridge-test-event conn "assistant/delta" :text "Done.")
+      (edn-bridge-test-event conn "assistant/message" :role "assistant"
+                             :content "Done.")
+      (should (equal (edn-bridge-tools-tests-seen) folded))
+      (should (equal (edn-bridge-test-transcript) whole))
+      ;; By its keys, by the key of tool calls, and all at once.
+      (goto-char (point-min))
+      (should (eq (key-binding (kbd "TAB"))
+                  #'edn-bridge-messages-toggle-thinking))
+      (dolist (expected (list whole folded whole folded))
+        (goto-char (point-min))
+        (edn-bridge-tools-toggle)
+        (should (equal (edn-bridge-tools-tests-seen) expected)))
+      (goto-char (point-max))
+      (dolist (expected (list whole folded))
+        (edn-bridge-tools-toggle 'all)
+        (should (equal (edn-bridge-tools-tests-seen) expected)))
+      ;; The journal shows the same.
+      (edn-bridge-test-event
+       conn "session/rehydrated" :session-id "s1"
+       :messages [(:id "e1" :role "assistant"
+                       :content [(:type :thinking :text "One.\nTwo.")
+                                 (:type :text :text "Done.")])])
+      (should (equal (edn-bridge-tools-tests-seen) folded))
+      (should (equal (edn-bridge-test-transcript) whole)))))
+
+(ert-deftest edn-bridge-tools-thinking-that-is-read-stays-unfolded ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/thinking-delta" :text "One.\nTwo.")
+    (goto-char (point-min))
+    (search-forward "One")
+    (edn-bridge-test-event conn "assistant/delta" :text "Done.")
+    (should (string-search "Two." (edn-bridge-tools-tests-seen)))))
+
+(ert-deftest edn-bridge-tools-all-calls-are-folded-at-once ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (dolist (id '("c1" "c2"))
+      (edn-bridge-test-event conn "tool/result" :tool-id id :tool-name "edit"
+                             :call-summary "edit a" :result-text "output"))
+    (let ((unfolded (edn-bridge-test-transcript)))
+      (should (string-search "output" unfolded))
+      (edn-bridge-tools-toggle 'all)
+      (should-not (string-search "output" (edn-bridge-test-transcript)))
+      (edn-bridge-tools-toggle 'all)
+      (should (equal (edn-bridge-test-transcript) unfolded)))))
+
 (provide 'edn-bridge-tools-tests)
 
 ;;; edn-bridge-tools-tests.el ends here
