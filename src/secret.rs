@@ -3,10 +3,14 @@
 //! A [`Secret`] has no `Display` and no conversion into a value or an event. Its `Debug` output hides it, and
 //! its memory is wiped when it is dropped. A search for `expose` finds every place where a secret leaves the
 //! process.
+//!
+//! [`mask`] finds secrets that the process does not know, by their form, in texts that only describe something.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::LazyLock;
 
+use regex_automata::meta::Regex;
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// The replacement for a secret.
@@ -45,6 +49,46 @@ impl Secret {
     }
 }
 
+/// The forms of a secret. The groups named `s` (one in each form) are what is masked.
+const FORMS: &[&str] = &[
+    // password=…, "api_key": "…", GITHUB_TOKEN=…, --secret …, "the password is …", Authorization: Bearer …
+    r"(?i)(?:\b|_|-)(?:authorization|passw(?:or)?d|passphrase|pwd|secret|token|credentials?|(?:api|access|private|secret)[-_ ]?key)(?:[-_](?:key|id))?\b[\x22\x27]?(?:\s*(?::|=|\s(?:is|was)\s)\s*)[\x22\x27]?(?:(?:bearer|basic|token)\s+)?([^\s\x22\x27,;&|)$<>]{3,})",
+    r"(?i)--(?:[a-z]+-)*(?:password|passphrase|secret|token|key)\s+[\x22\x27]?([^\s\x22\x27;&|)$<>-][^\s\x22\x27;&|)<>]{2,})",
+    r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})",
+    // The user's password in a URL.
+    r"://[^/\s:@]*:([^/\s@]+)@",
+    // The prefixes that services give their keys, and a JSON web token.
+    r"\b((?:sk|rk|pk)[-_][A-Za-z0-9_-]{8,}|gh[pousr]_[A-Za-z0-9]{8,}|github_pat_[A-Za-z0-9_]{8,}|glpat-[A-Za-z0-9_-]{8,}|xox[abeprs]-[A-Za-z0-9-]{8,}|A[KS]IA[0-9A-Z]{12,}|AIza[A-Za-z0-9_-]{16,}|npm_[A-Za-z0-9]{16,}|hf_[A-Za-z0-9]{16,}|pypi-[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----([\s\S]*?)(?:-----END|\z)",
+];
+
+/// The forms as one set; `None` only if a form is no regular expression, which a test excludes.
+static SECRETS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new_many(FORMS).ok());
+
+/// A description without what has the form of a key, token or password. It finds the usual forms and no others:
+/// no boundary, only less to be read over a shoulder.
+pub fn mask(text: &str) -> Cow<'_, str> {
+    let Some(secrets) = &*SECRETS else { return text.into() };
+    let mut masked = String::new();
+    let mut end = 0;
+    for found in secrets.captures_iter(text) {
+        let Some(secret) = found.get_group(1) else { continue };
+        // The scheme of a header whose value comes from a variable.
+        let scheme = text.get(secret.range()).unwrap_or_default();
+        if ["bearer", "basic", "token"].iter().any(|name| scheme.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        masked.push_str(text.get(end..secret.start).unwrap_or_default());
+        masked.push_str(MASK);
+        end = secret.end;
+    }
+    if end == 0 {
+        return text.into();
+    }
+    masked.push_str(text.get(end..).unwrap_or_default());
+    masked.into()
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
@@ -54,6 +98,46 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mask_hides_secrets_of_every_form() {
+        for (text, masked) in [
+            ("curl -H 'Authorization: Bearer abc.def-123' x", "curl -H 'Authorization: Bearer [secret]' x"),
+            ("curl -H \"X-Api-Key: 12345\" x", "curl -H \"X-Api-Key: [secret]\" x"),
+            ("say bearer abcdefgh12 loud", "say bearer [secret] loud"),
+            ("DB_PASSWORD=hunter2 ./run", "DB_PASSWORD=[secret] ./run"),
+            ("AWS_SECRET_ACCESS_KEY=abc/def+g ls", "AWS_SECRET_ACCESS_KEY=[secret] ls"),
+            ("mysql --password hunter2 -u me", "mysql --password [secret] -u me"),
+            ("tool --api-key=k-123", "tool --api-key=[secret]"),
+            ("Log in: the password is hunter2.", "Log in: the password is [secret]"),
+            ("{\"token\": \"abc\"}", "{\"token\": \"[secret]\"}"),
+            ("git clone https://me:pass@host/x", "git clone https://me:[secret]@host/x"),
+            ("use sk-ant-REDACTED now", "use [secret] now"),
+            ("ghp_abcdefghijklmnop and AKIAABCDEFGHIJKLMNOP", "[secret] and [secret]"),
+            (
+                "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+                "-----BEGIN RSA PRIVATE KEY-----[secret]-----END RSA PRIVATE KEY-----",
+            ),
+        ] {
+            assert_eq!(mask(text), masked, "{text}");
+        }
+    }
+
+    #[test]
+    fn mask_leaves_ordinary_text_alone() {
+        for text in [
+            "",
+            "cargo test --lib token",
+            "Explain how the token bucket works and what a secret is.",
+            "curl -H \"Authorization: Bearer $TOKEN\" x",
+            "TOKEN=$(cat file) ./run",
+            "rg 'password:' src",
+            "http://localhost:8080/a@b",
+            "Sort the keys; the key is in the map.",
+        ] {
+            assert_eq!(mask(text), text);
+        }
+    }
 
     #[test]
     fn secret_debug_shows_nothing() {

@@ -66,6 +66,16 @@ fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
 }
 
 #[test]
+fn summary_of_a_task_masks_a_password() {
+    let script = DELEGATE.replace("Look around.", "Log in with the password: hunter2, then look.");
+    let mut bridge = Setup::new().script(&script).interactor();
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    let summary = payload(&question, "prompt-summary").unwrap().as_str().unwrap();
+    assert_eq!(summary, "Log in with the password: [secret], then look.");
+}
+
+#[test]
 fn a_refused_envelope_is_a_typed_result_and_no_session() {
     let setup = Setup::new().script(DELEGATE);
     let mut bridge = setup.interactor();

@@ -20,6 +20,7 @@ use crate::runtime::execution::Execution;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::turn::End;
+use crate::secret;
 use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
 use crate::tool::{self, Outcome};
@@ -212,7 +213,7 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
             "requested-envelope",
             Value::vector(wanted.tools.iter().map(|tool| Value::from(tool.clone()))),
         );
-        payload.put("prompt-summary", tool::one_line(&wanted.task, 400));
+        payload.put("prompt-summary", tool::one_line(&secret::mask(&wanted.task), 400));
         payload.put("model", Value::from(model));
         // The summary may be shorter than the task.
         warning::put(&mut payload, warning::of("The task", &Value::from(wanted.task.as_str())));

@@ -12,6 +12,7 @@ use crate::interaction::{Kind, Origin, Question, Resolution, warning};
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
 use crate::runtime::execution::{Execution, Given};
+use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
@@ -52,7 +53,7 @@ impl Batch<'_> {
         payload.put("proposal-id", proposal.clone());
         payload.put("tool", call.name.to_string());
         payload.put("args-digest", binding.args_digest.clone());
-        payload.put("args-summary", call.summary.to_string());
+        payload.put("args-summary", secret::mask(&call.summary).into_owned());
         payload.put(
             "reason",
             format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
