@@ -17,6 +17,7 @@ pub mod credentials;
 mod login;
 mod oauth;
 
+pub use command::KeyError;
 pub use credentials::{Credentials, Kept};
 pub use login::{Begun, LoginError, Logins, Pending};
 pub use oauth::Login;
@@ -45,17 +46,6 @@ pub enum Credential {
     Key(Secret),
     /// A token of a login.
     Token(Secret),
-}
-
-/// Why there is no key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// There is none, or it is unobtainable; contains what to do.
-    #[error("{0}")]
-    Missing(String),
-    /// It is unobtainable at the moment.
-    #[error("{0}")]
-    Passing(String),
 }
 
 /// The key of one provider.

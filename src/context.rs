@@ -21,28 +21,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::limits::CONTEXT_PROJECTS;
 use crate::tool::path::within;
 
+pub use file::{Problem, Scope};
+
+use file::Folder;
 use instructions::Instructions;
 use skill::Skill;
 use template::Template;
-
-/// The author of a file: the user, or the project.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// It is in the user's own folder.
-    User,
-    /// It is in the project.
-    Project,
-}
-
-impl Scope {
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Project => "project",
-        }
-    }
-}
 
 /// The places to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,15 +37,6 @@ pub struct Places {
     pub cwd: PathBuf,
     /// Whether the user trusts the project.
     pub trusted: bool,
-}
-
-/// A file that was found but is unusable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The file.
-    pub path: PathBuf,
-    /// The reason, and what to do.
-    pub message: String,
 }
 
 /// The results for a folder.
@@ -77,32 +52,20 @@ pub struct Project {
     pub problems: Vec<Problem>,
 }
 
-/// A folder to search, outermost first, and the permitted targets of its links.
-struct Folder {
-    path: PathBuf,
-    scope: Scope,
-    /// The folder that must contain the real file; `None` for any.
-    confined_to: Option<PathBuf>,
-}
-
 impl Project {
     /// Searches the user's folder, then the project's folders from its root to the session's. A nearer file
     /// replaces a more distant one of the same name.
     pub fn discover(places: &Places) -> Self {
         let mut project = Self::default();
         for folder in folders(places) {
-            instructions::find(&folder, &mut project);
-            skill::find(&folder, &mut project);
-            template::find(&folder, &mut project);
+            instructions::find(&folder, &mut project.instructions, &mut project.problems);
+            skill::find(&folder, &mut project.skills, &mut project.problems);
+            template::find(&folder, &mut project.templates, &mut project.problems);
         }
         for problem in &project.problems {
             tracing::debug!(path = %problem.path.display(), "{}", problem.message);
         }
         project
-    }
-
-    fn problem(&mut self, path: &Path, message: impl Into<String>) {
-        self.problems.push(Problem { path: path.to_owned(), message: message.into() });
     }
 }
 
@@ -126,15 +89,6 @@ fn folders(places: &Places) -> Vec<Folder> {
         confined_to: (!places.trusted).then(|| root.to_owned()),
     }));
     folders
-}
-
-/// The names in a folder, sorted, at most `most`. A missing folder has none.
-fn names(folder: &Path, most: usize) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names.truncate(most);
-    names
 }
 
 /// The results for each folder, kept until the next search.

@@ -36,10 +36,6 @@ use sandbox::Sandbox;
 
 pub use inside::main;
 
-/// The name that a runner goes by: its first argument. The listener of the socket looks for it
-/// ([`lineage`]).
-const NAME: &str = "edn-bridge-runner";
-
 /// The executable that is started as a runner.
 static EXECUTABLE: OnceLock<PathBuf> = OnceLock::new();
 
@@ -216,7 +212,7 @@ impl Program {
     /// The command that starts it below a runner.
     fn below(self, executable: &PathBuf, input: usize) -> Command {
         let mut command = Command::new(executable);
-        command.arg0(NAME);
+        command.arg0(lineage::NAME);
         inside::Order { input, files: descriptors::given(), sandbox: self.sandbox.as_ref() }
             .write(&mut command);
         command.arg(&self.program).args(&self.arguments);

@@ -15,6 +15,8 @@ use crate::value::{Map, Value};
 
 mod place;
 
+use place::Way;
+
 /// The target that ends a workflow.
 pub const END: &str = "end";
 
@@ -201,13 +203,6 @@ pub struct WorkflowError {
     pub column: usize,
     /// The error.
     pub wrong: String,
-}
-
-/// A step of the path to a value: a key of a map, or an index in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
-    Key(String),
-    Place(usize),
 }
 
 /// An error, and the path to it.

@@ -9,10 +9,20 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::KeyError;
 use crate::limits::{KEY_BYTES, KEY_COMMAND_SECONDS};
 use crate::runner::{self, Program};
 use crate::secret::Secret;
+
+/// Why there is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// There is none, or it is unobtainable; contains what to do.
+    #[error("{0}")]
+    Missing(String),
+    /// It is unobtainable at the moment.
+    #[error("{0}")]
+    Passing(String),
+}
 
 /// Runs a command and takes its first line.
 ///

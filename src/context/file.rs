@@ -1,12 +1,62 @@
-//! Reads the start of a project's file, wherever it really is.
+//! Searches a folder and reads the start of its files, wherever they really are.
 //!
 //! Knows the permitted folders; does not know the purpose of the file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::Folder;
 use crate::files::{self, Start};
 use crate::tool::path::within;
+
+/// The author of a file: the user, or the project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// It is in the user's own folder.
+    User,
+    /// It is in the project.
+    Project,
+}
+
+impl Scope {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// A file that was found but is unusable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason, and what to do.
+    pub message: String,
+}
+
+impl Problem {
+    pub(super) fn new(path: &Path, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), message: message.into() }
+    }
+}
+
+/// A folder to search, outermost first, and the permitted targets of its links.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) scope: Scope,
+    /// The folder that must contain the real file; `None` for any.
+    pub(super) confined_to: Option<PathBuf>,
+}
+
+/// The names in a folder, sorted, at most `most`. A missing folder has none.
+pub(super) fn names(folder: &Path, most: usize) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names.truncate(most);
+    names
+}
 
 /// Reads at most `most` bytes of a regular file. `None` if there is none.
 ///

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Folder, Project, Scope, file};
+use super::file::{self, Folder, Problem, Scope};
 use crate::limits::INSTRUCTIONS_BYTES;
 
 /// The file names in a folder; the first existing one counts.
@@ -23,7 +23,7 @@ pub struct Instructions {
     pub cut: bool,
 }
 
-pub(super) fn find(folder: &Folder, project: &mut Project) {
+pub(super) fn find(folder: &Folder, instructions: &mut Vec<Instructions>, problems: &mut Vec<Problem>) {
     for name in NAMES {
         let path = folder.path.join(name);
         match file::start(folder, &path, INSTRUCTIONS_BYTES) {
@@ -31,9 +31,9 @@ pub(super) fn find(folder: &Folder, project: &mut Project) {
             Ok(Some(start)) if start.text.trim().is_empty() => {}
             Ok(Some(start)) => {
                 let (scope, bytes, cut) = (folder.scope, start.bytes, start.is_cut(INSTRUCTIONS_BYTES));
-                project.instructions.push(Instructions { path, scope, text: start.text, bytes, cut });
+                instructions.push(Instructions { path, scope, text: start.text, bytes, cut });
             }
-            Err(message) => project.problem(&path, message),
+            Err(message) => problems.push(Problem::new(&path, message)),
         }
         return;
     }

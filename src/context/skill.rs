@@ -2,9 +2,11 @@
 //!
 //! The prompt contains names and descriptions; the model reads the file when it needs one. Knows no model.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Folder, Project, Scope, file, front_matter, names};
+use super::file::{self, Folder, Problem, Scope, names};
+use super::front_matter;
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
 
@@ -47,7 +49,7 @@ impl Skill {
     }
 }
 
-pub(super) fn find(folder: &Folder, project: &mut Project) {
+pub(super) fn find(folder: &Folder, skills: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
     let places: &[&str] = if folder.scope == Scope::User { &["skills"] } else { IN_PROJECT };
     for place in places {
         let all = folder.path.join(place);
@@ -56,14 +58,17 @@ pub(super) fn find(folder: &Folder, project: &mut Project) {
             let path = own.join("SKILL.md");
             match read(folder, &name, own, path.clone()) {
                 Ok(None) => {}
-                Ok(Some(_)) if project.skills.len() >= SKILLS => {
-                    project.problem(&path, format!("There are more than {SKILLS} skills; it is left out."));
+                Ok(Some(_)) if skills.len() >= SKILLS => {
+                    problems.push(Problem::new(
+                        &path,
+                        format!("There are more than {SKILLS} skills; it is left out."),
+                    ));
                     return;
                 }
                 Ok(Some(skill)) => {
-                    project.skills.insert(skill.name.clone(), skill);
+                    skills.insert(skill.name.clone(), skill);
                 }
-                Err(message) => project.problem(&path, message),
+                Err(message) => problems.push(Problem::new(&path, message)),
             }
         }
     }

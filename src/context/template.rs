@@ -1,8 +1,10 @@
 //! Prompt templates: Markdown files that become slash commands. Knows no session.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::{Folder, Project, Scope, file, front_matter, names};
+use super::file::{self, Folder, Problem, Scope, names};
+use super::front_matter;
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
 use crate::tool::one_line;
 
@@ -103,7 +105,7 @@ fn words(arguments: &str) -> Vec<String> {
     words
 }
 
-pub(super) fn find(folder: &Folder, project: &mut Project) {
+pub(super) fn find(folder: &Folder, templates: &mut BTreeMap<String, Template>, problems: &mut Vec<Problem>) {
     let places: &[&str] = if folder.scope == Scope::User { &["prompts"] } else { IN_PROJECT };
     for place in places {
         let all = folder.path.join(place);
@@ -112,15 +114,15 @@ pub(super) fn find(folder: &Folder, project: &mut Project) {
             let path = all.join(&file);
             match read(folder, name, path.clone()) {
                 Ok(None) => {}
-                Ok(Some(_)) if project.templates.len() >= TEMPLATES => {
+                Ok(Some(_)) if templates.len() >= TEMPLATES => {
                     let message = format!("There are more than {TEMPLATES} templates; it is left out.");
-                    project.problem(&path, message);
+                    problems.push(Problem::new(&path, message));
                     return;
                 }
                 Ok(Some(template)) => {
-                    project.templates.insert(name.to_owned(), template);
+                    templates.insert(name.to_owned(), template);
                 }
-                Err(message) => project.problem(&path, message),
+                Err(message) => problems.push(Problem::new(&path, message)),
             }
         }
     }

@@ -21,8 +21,8 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
+use super::lineage::{self, NAME};
 use super::sandbox::Sandbox;
-use super::{NAME, lineage};
 use crate::descriptors;
 use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE, RUNNER_PAUSE};
 

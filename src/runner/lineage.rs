@@ -9,9 +9,12 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::NAME;
 use crate::descriptors;
 use crate::limits::{LINEAGE_DEPTH, LINEAGE_LOOKS};
+
+/// The name that a runner goes by: its first argument. The listener of the socket looks for it
+/// ([`lineage`]).
+pub(super) const NAME: &str = "edn-bridge-runner";
 
 /// Whether a process descends from a runner that this process does not descend from itself, or from this
 /// process. One that is seen by nobody here (number 0) comes from outside.

@@ -1,8 +1,14 @@
 //! Finds the place of a value in a text: follows the path to it again, form by form. Knows no workflow.
 
-use super::Way;
 use crate::edn::Reader;
 use crate::value::Value;
+
+/// A step of the path to a value: a key of a map, or an index in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Way {
+    Key(String),
+    Place(usize),
+}
 
 /// The line and column, from 1, of the value at the end of a path, or of its container if it is missing.
 pub(super) fn locate(text: &[u8], way: &[Way]) -> (usize, usize) {

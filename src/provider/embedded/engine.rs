@@ -25,7 +25,7 @@ use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
 use llama_cpp_2::{LlamaStateSeqFlags, LogOptions};
 
-use super::ModelFile;
+use super::file::ModelFile;
 use super::pieces::Pieces;
 use super::processors;
 use crate::limits;
