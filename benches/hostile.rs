@@ -279,7 +279,7 @@ fn main() -> ExitCode {
 
     let bridge = || {
         let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &["--durability", "relaxed"]);
-        peer.ask(support::HANDSHAKE);
+        peer.ask(&support::handshake());
         peer
     };
     let (mut good, other) = (bridge(), bridge());

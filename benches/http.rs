@@ -25,7 +25,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{HANDSHAKE, Peer, times};
+use support::{Peer, handshake, times};
 
 const DELTAS: usize = 600_000;
 const PACED: usize = 20_000;
@@ -48,7 +48,7 @@ fn asked() -> (Peer, TcpStream) {
         "{{:provider \"p\" :model \"m\" :providers {{\"p\" {{:base-url \"http://127.0.0.1:{port}/v1\"}}}} \
          :models [{{:provider \"p\" :id \"m\" :context-window 10000000}}]}}"
     ));
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
     peer.line();

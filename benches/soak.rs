@@ -35,20 +35,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use edn_bridge::client::frame;
+use support::request;
+
 const SCRIPT: &str = "{:turns [{:steps [{:deltas 40 :of \"some words \"}]} \
     {:steps [{:thinking \"hm\"} {:tool-call {:name \"bash\" :arguments {:command \"echo hello\"}}}]} \
     {:steps [{:delta \"done\"}]} {:steps [{:echo :last-user}]} \
     {:steps [{:delta \"half\"} {:error {:kind :dropped :message \"broken\"}}]}] :then :cycle}";
 const SAMPLES: u32 = 180;
 
-fn handshake(features: &str) -> String {
-    format!(
-        "{{:id \"h\" :kind :request :op \"handshake\" :params {{:client-info {{:name \"soak\" :version \"1\" :protocol-version \"1.0\" :features [{features}]}}}}}}\n"
-    )
-}
-
-fn request(id: &str, op: &str, params: &str) -> String {
-    format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}\n")
+fn handshake(features: &[&str]) -> String {
+    request("h", "handshake", &frame::client_info("soak", "1", features))
 }
 
 /// A connection that reads whole lines.
@@ -92,7 +89,7 @@ fn guest(socket: &Path) -> std::io::Result<Wire<UnixStream, UnixStream>> {
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut wire =
         Wire { input: stream.try_clone()?, output: BufReader::new(stream), line: String::new(), seq: 0 };
-    wire.input.write_all(handshake("").as_bytes())?;
+    wire.input.write_all(handshake(&[]).as_bytes())?;
     wire.until(|_| true);
     Ok(wire)
 }
@@ -125,7 +122,7 @@ fn main() -> ExitCode {
         line: String::new(),
         seq: 0,
     };
-    editor.input.write_all(handshake("\"flow-credit\"").as_bytes()).unwrap();
+    editor.input.write_all(handshake(&["flow-credit"]).as_bytes()).unwrap();
     assert!(editor.until(|line| line.contains(":kind :response")));
     assert!(editor.ask("s", "subscribe", "{}"));
     let socket = support::socket(dir.path());
@@ -321,7 +318,7 @@ fn send_badly(socket: &Path, over: &AtomicBool) {
                 while output.read(&mut buffer).is_ok_and(|count| count > 0) {}
             });
             let mut stream = stream;
-            let _ = stream.write_all((handshake("") + &request("n", "new_session", "{}")).as_bytes());
+            let _ = stream.write_all((handshake(&[]) + &request("n", "new_session", "{}")).as_bytes());
             for _ in 0..100 {
                 let mut input = lines::input(&dice.bytes(200));
                 input.push(b'\n');

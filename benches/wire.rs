@@ -23,7 +23,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use support::{HANDSHAKE, Peer, times};
+use support::{Peer, handshake, times};
 
 const STARTS: usize = 60;
 const ROUNDS: usize = 20_000;
@@ -45,7 +45,7 @@ fn main() {
         for (bridged, into) in [(false, &mut cat), (true, &mut bridge)] {
             let begun = Instant::now();
             let mut peer = if bridged { Peer::bridge(idle, &[]) } else { Peer::cat() };
-            peer.ask(HANDSHAKE);
+            peer.ask(&handshake());
             into.push(begun.elapsed());
         }
     }
@@ -53,11 +53,11 @@ fn main() {
     times("edn-bridge, handshake", bridge, Some(&floor));
 
     let mut peer = Peer::bridge(idle, &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     let (memory, own) = (peer.resident(), peer.own());
     drop(peer);
     let mut cat = Peer::cat();
-    cat.ask(HANDSHAKE);
+    cat.ask(&handshake());
     let of_cat = cat.resident();
     drop(cat);
     round_trips(idle);
@@ -67,7 +67,7 @@ fn main() {
         ("cat", Peer::cat()),
         ("edn-bridge, ping", {
             let mut peer = Peer::bridge(idle, &[]);
-            peer.ask(HANDSHAKE);
+            peer.ask(&handshake());
             peer
         }),
     ] {
@@ -76,7 +76,7 @@ fn main() {
 
     let mut peer =
         Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"), &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     peer.send("{:id \"d\" :kind :request :op \"prompt\" :params {:message \"go\"}}\n");
     peer.line();
@@ -142,7 +142,7 @@ fn round_trips(script: &str) {
         let mut cat = Peer::cat();
         let mut peer = Peer::bridge(script, &[]);
         run_on(first);
-        peer.ask(HANDSHAKE);
+        peer.ask(&handshake());
         let mut floor = Vec::new();
         let mut measured: Vec<Vec<Duration>> = vec![Vec::new(); requests.len()];
         for _ in 0..ROUNDS / 100 {
@@ -189,7 +189,7 @@ fn run_on(processors: &[usize]) {
 /// provider's first byte, the wire.
 fn first_word() {
     let mut peer = Peer::bridge("{:turns [{:steps [{:delta \"word\"}]}]}", &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     let mut taken = Vec::new();
     for _ in 0..PROMPTS {
@@ -207,7 +207,7 @@ fn first_word() {
 fn stopped() {
     let mut peer =
         Peer::bridge(&format!("{{:turns [{{:steps [{{:deltas {DELTAS} :of \"word \"}}]}}]}}"), &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     let before = peer.resident();
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/delta\" \"assistant/message\"]}}\n");
     let mut guest = peer.guest();
@@ -259,14 +259,14 @@ fn stopped() {
 /// The cost of an idle connection and of an idle session.
 fn many() {
     let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     let none = peer.resident();
     let guests: Vec<UnixStream> = (0..GUESTS).map(|_| peer.guest()).collect();
     let connected = peer.resident();
     drop(guests);
     // Another process, because sessions would reuse the memory of the closed connections.
     let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
-    peer.ask(HANDSHAKE);
+    peer.ask(&handshake());
     peer.ask("{:id \"s\" :kind :request :op \"subscribe\" :params {:topics [\"assistant/message\"]}}\n");
     let mut sessions = |count: usize| {
         for _ in 0..count {
@@ -294,7 +294,7 @@ fn many() {
 fn among_many() {
     let taken = |sessions: usize| -> Vec<Duration> {
         let mut peer = Peer::bridge("{:turns [{:steps [{:echo :last-user}]}]}", &[]);
-        peer.ask(HANDSHAKE);
+        peer.ask(&handshake());
         for _ in 1..sessions {
             peer.ask("{:id \"n\" :kind :request :op \"new_session\" :params {}}\n");
         }

@@ -39,5 +39,7 @@ pub mod visible;
 pub mod wire;
 pub mod workflow;
 
+/// A client of the EDN wire, a package of its own (`src/client`).
+pub use edn_bridge_client as client;
 /// The EDN codec, a package of its own (`src/edn`), and its plain data.
 pub use edn_codec::{self as edn, value};

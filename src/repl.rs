@@ -1,20 +1,17 @@
 //! The query REPL: forms in, answers out, over a connection to a bridge.
 //!
-//! A client like any other: it knows the wire, not the runtime behind it. [`wire`] is the connection,
-//! [`show`] lays values out for people, and `terminal` is the interactive part. This module interprets the
+//! A client like any other: it knows the wire, not the runtime behind it. [`show`] lays values out for people, and `terminal` is the interactive part. This module interprets the
 //! forms, for a terminal and for a pipe.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::client::{Client, Refused};
 use crate::edn;
 use crate::value::{Map, Owned, Value};
 
 pub mod show;
 pub mod terminal;
-pub mod wire;
-
-use wire::{Refused, Wire};
 
 /// Prints output that no form requested: events, and changes of a watched query.
 pub type Aside = Arc<dyn Fn(&str) + Send + Sync>;
@@ -32,7 +29,7 @@ pub enum Outcome {
 
 /// A REPL on a connection.
 pub struct Repl {
-    wire: Arc<Wire>,
+    client: Arc<Client>,
     layout: show::Layout,
     session: Option<String>,
     watch: Arc<Mutex<Option<Watched>>>,
@@ -84,7 +81,7 @@ const HELP: &str = "\
 
 impl Repl {
     /// A REPL; `aside` prints output that no form requested.
-    pub fn new(wire: Arc<Wire>, events: Receiver<Owned>, layout: show::Layout, aside: Aside) -> Self {
+    pub fn new(client: Arc<Client>, events: Receiver<Owned>, layout: show::Layout, aside: Aside) -> Self {
         let (changes, changed) = channel();
         let watch = Arc::new(Mutex::new(None));
         let on_change = changes.clone();
@@ -99,12 +96,12 @@ impl Repl {
                 show(&shown.event(&event));
             }
         });
-        Self { wire, layout, session: None, watch, changes, watcher: Some((changed, aside)) }
+        Self { client, layout, session: None, watch, changes, watcher: Some((changed, aside)) }
     }
 
     /// Subscribes to the topics that are shown at first.
     pub fn begin(&self) {
-        let _ = self.wire.ask("subscribe", params([("topics", texts(QUIET))]));
+        let _ = self.client.ask("subscribe", params([("topics", texts(QUIET))]));
     }
 
     /// Sets the session of later forms.
@@ -181,10 +178,10 @@ impl Repl {
             {
                 given.put("session-id", session.clone());
             }
-            let data = self.wire.ask(op, Value::from(given))?;
+            let data = self.client.ask(op, Value::from(given))?;
             return Ok(self.layout.value(&data));
         }
-        let data = self.wire.ask("query_eql", self.query(&as_query(form)))?;
+        let data = self.client.ask("query_eql", self.query(&as_query(form)))?;
         Ok(self.layout.answer(&data))
     }
 
@@ -196,7 +193,7 @@ impl Repl {
     }
 
     fn result(&self, query: &Owned) -> Result<Owned, Refused> {
-        let data = self.wire.ask("query_eql", self.query(query))?;
+        let data = self.client.ask("query_eql", self.query(query))?;
         Ok(data.get("result").cloned().unwrap_or(Value::Nil))
     }
 
@@ -285,11 +282,11 @@ impl Repl {
         let name = arguments.first().map(|name| name.to_string()).unwrap_or_default();
         let none = || params([]);
         match name.trim_start_matches(':') {
-            "all" => self.wire.ask("subscribe", none())?,
-            "none" => self.wire.ask("unsubscribe", none())?,
+            "all" => self.client.ask("subscribe", none())?,
+            "none" => self.client.ask("unsubscribe", none())?,
             "some" => {
-                self.wire.ask("unsubscribe", none())?;
-                self.wire.ask("subscribe", params([("topics", texts(QUIET))]))?
+                self.client.ask("unsubscribe", none())?;
+                self.client.ask("subscribe", params([("topics", texts(QUIET))]))?
             }
             _ => return Err(Refused::here("Usage: :events all, :events some or :events none")),
         };
@@ -300,13 +297,13 @@ impl Repl {
         let Some(form) = arguments.first() else { return Err(Refused::here("Usage: :watch QUERY")) };
         let query = as_query(form);
         let params_of_query = self.query(&query);
-        let data = self.wire.ask("query_eql", params_of_query.clone())?;
+        let data = self.client.ask("query_eql", params_of_query.clone())?;
         let shown = self.layout.answer(&data);
         *self.watched() =
             Some(Watched { query: query.to_string(), params: params_of_query, last: Some(data) });
-        self.wire.ask("subscribe", params([("topics", texts(CHANGES))]))?;
+        self.client.ask("subscribe", params([("topics", texts(CHANGES))]))?;
         if let Some((changed, aside)) = self.watcher.take() {
-            let (wire, watch, layout) = (self.wire.clone(), self.watch.clone(), self.layout.clone());
+            let (wire, watch, layout) = (self.client.clone(), self.watch.clone(), self.layout.clone());
             let started = std::thread::Builder::new()
                 .name("watch".to_owned())
                 .spawn(move || follow(&wire, &watch, &layout, &changed, &aside));
@@ -324,7 +321,7 @@ impl Repl {
 
 /// Repeats the watched query after changes, and shows an answer that differs.
 fn follow(
-    wire: &Wire,
+    client: &Client,
     watch: &Mutex<Option<Watched>>,
     layout: &show::Layout,
     changed: &Receiver<()>,
@@ -338,7 +335,7 @@ fn follow(
             watched.as_ref().map(|watched| (watched.query.clone(), watched.params.clone()))
         };
         let Some((query, params)) = asked else { continue };
-        let Ok(data) = wire.ask("query_eql", params) else { return };
+        let Ok(data) = client.ask("query_eql", params) else { return };
         let mut watched = watch.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watched) = watched.as_mut().filter(|watched| watched.query == query)
             && watched.last.as_ref() != Some(&data)

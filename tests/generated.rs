@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use edn_bridge::catalogue;
+use edn_bridge::{catalogue, client};
 
 #[test]
 fn generated_files_match_the_catalogue() {
@@ -17,6 +17,11 @@ fn generated_files_match_the_catalogue() {
         let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(found == expected, "{path} is not what the catalogue says; run `make generate`");
     }
+}
+
+#[test]
+fn client_speaks_version_of_catalogue() {
+    assert_eq!(client::PROTOCOL_VERSION, catalogue::PROTOCOL_VERSION_TEXT);
 }
 
 #[test]

@@ -113,6 +113,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // The codec and its values are a package of their own: the compiler holds that they know nobody.
     ("value", &[]),
     ("edn", &["value"]),
+    ("client", &["value", "edn"]),
     // What the wire takes is what the codec reads.
     ("limits", &["edn"]),
     ("visible", &[]),
@@ -224,7 +225,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "runner",
         ],
     ),
-    ("repl", &["value", "visible", "edn", "catalogue", "limits", "private"]),
+    ("repl", &["client", "value", "visible", "edn", "limits", "private"]),
     ("contract", &["value", "edn", "catalogue", "limits", "message", "clock"]),
 ];
 
@@ -408,7 +409,8 @@ fn only_the_bounded_glob_module_builds_globs() {
 #[test]
 fn only_the_map_names_a_package_of_the_workspace() {
     for (file, text) in sources() {
-        let own = file.starts_with("src/edn") || file.ends_with("src/lib.rs");
+        let own =
+            file.starts_with("src/edn") || file.starts_with("src/client") || file.ends_with("src/lib.rs");
         assert!(own || !text.contains("edn_codec"), "{}: write crate::edn", file.display());
     }
 }
@@ -503,7 +505,7 @@ fn sources() -> Vec<(PathBuf, String)> {
 fn room_of(file: &Path) -> Option<String> {
     let first = file.components().nth(1)?.as_os_str().to_str()?;
     let room = first.strip_suffix(".rs").unwrap_or(first);
-    (!matches!(room, "lib" | "main" | "cli" | "edn")).then(|| room.to_owned())
+    (!matches!(room, "lib" | "main" | "cli" | "client" | "edn")).then(|| room.to_owned())
 }
 
 /// The text with paths that leave their module (`super::`) rewritten from the root: a file at depth `n`

@@ -9,7 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-pub const HANDSHAKE: &str = "{:id \"h\" :kind :request :op \"handshake\" :params {:client-info {:name \"bench\" :version \"1\" :protocol-version \"1.0\"}}}\n";
+use edn_bridge::client::frame;
+
+/// A request as a line with its end.
+pub fn request(id: &str, op: &str, params: &str) -> String {
+    frame::request(id, op, params) + "\n"
+}
+
+/// The handshake of a client without features.
+pub fn handshake() -> String {
+    request("h", "handshake", &frame::client_info("bench", "1", &[]))
+}
 
 /// `edn-bridge serve` with its state below `dir` and answers from `script`. `EDN_BRIDGE_PROGRAM` in the
 /// environment names another program to start.
@@ -121,7 +131,7 @@ impl Peer {
     /// A further connection over the socket, after its handshake.
     pub fn guest(&self) -> UnixStream {
         let mut stream = UnixStream::connect(socket(self.dir.path())).unwrap();
-        stream.write_all(HANDSHAKE.as_bytes()).unwrap();
+        stream.write_all(handshake().as_bytes()).unwrap();
         let mut line = [0u8; 4096];
         let count = stream.read(&mut line).unwrap();
         assert!(line[..count].ends_with(b"\n"), "one whole answer");

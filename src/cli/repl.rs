@@ -2,14 +2,16 @@
 //! runs, of a runtime of their own.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use edn_bridge::client::{Client, Refused};
 use edn_bridge::config::Settings;
+use edn_bridge::limits::REPL_EVENTS;
 use edn_bridge::repl::show::Layout;
 use edn_bridge::repl::terminal::{self, Screen};
-use edn_bridge::repl::wire::{Refused, Wire};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
@@ -23,7 +25,7 @@ const WIDTH: usize = 100;
 
 /// A connection, and the runtime behind it where that is our own.
 struct Attached {
-    wire: Arc<Wire>,
+    client: Arc<Client>,
     events: Receiver<Owned>,
     own: Option<Own>,
 }
@@ -35,32 +37,37 @@ impl Attached {
         let project = socket::connect(&settings.state_dir, Some(&settings.cwd));
         let elsewhere = session.map(|_| socket::connect(&settings.state_dir, None)).unwrap_or_default();
         for stream in project.into_iter().chain(elsewhere) {
-            let Ok((wire, events)) = Wire::open(stream) else { continue };
-            if session.is_none_or(|session| has(&wire, session)) {
-                return Ok(Self { wire: Arc::new(wire), events, own: None });
+            let Ok((client, events)) = open(stream) else { continue };
+            if session.is_none_or(|session| has(&client, session)) {
+                return Ok(Self { client: Arc::new(client), events, own: None });
             }
         }
         let (own, stream) = Own::start(settings, durability)?;
-        let (wire, events) = Wire::open(stream).map_err(|refused| refused.to_string())?;
+        let (client, events) = open(stream).map_err(|refused| refused.to_string())?;
         if let Some(session) = session {
             let target = Map::new().with("session-id", session.to_owned());
-            wire.ask("switch_session", Value::from(target)).map_err(|refused| refused.to_string())?;
+            client.ask("switch_session", Value::from(target)).map_err(|refused| refused.to_string())?;
         }
-        Ok(Self { wire: Arc::new(wire), events, own: Some(own) })
+        Ok(Self { client: Arc::new(client), events, own: Some(own) })
     }
 
     fn end(self) {
-        drop((self.wire, self.events));
+        drop((self.client, self.events));
         if let Some(own) = self.own {
             own.end();
         }
     }
 }
 
+/// Shakes hands. The second part yields the events.
+fn open(stream: UnixStream) -> Result<(Client, Receiver<Owned>), Refused> {
+    Client::open(stream, "edn-bridge repl", env!("CARGO_PKG_VERSION"), REPL_EVENTS)
+}
+
 /// Whether a session is live there.
-fn has(wire: &Wire, session: &str) -> bool {
+fn has(client: &Client, session: &str) -> bool {
     let params = Map::new().with("session-id", session.to_owned());
-    wire.ask("get_state", Value::from(params)).is_ok()
+    client.ask("get_state", Value::from(params)).is_ok()
 }
 
 pub(super) fn query(
@@ -73,7 +80,7 @@ pub(super) fn query(
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text);
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
-    let answer = attached.wire.ask("query_eql", Value::from(params));
+    let answer = attached.client.ask("query_eql", Value::from(params));
     attached.end();
     let data = answer.map_err(|refused: Refused| refused.to_string())?;
     let mut result = data.get("result").unwrap_or(&Value::Nil);
@@ -93,7 +100,7 @@ pub(super) fn query(
 pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode, String> {
     let settings = options.settings()?;
     let history = settings.state_dir.join("repl-history");
-    let Attached { wire, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
+    let Attached { client, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
     let told = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",
         None => "attached to the running bridge",
@@ -107,7 +114,7 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
         let screen = Screen::default();
         let width =
             rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| size.ws_col.max(40).into());
-        let mut repl = Repl::new(wire, events, Layout { width, terminal: true }, screen.aside());
+        let mut repl = Repl::new(client, events, Layout { width, terminal: true }, screen.aside());
         repl.focus(session);
         repl.begin();
         let names = repl.names().unwrap_or_default();
@@ -118,7 +125,7 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
         let aside: Aside = Arc::new(|text: &str| {
             let _ = writeln!(out::stderr(), "{text}");
         });
-        let mut repl = Repl::new(wire, events, Layout { width: WIDTH, terminal: false }, aside);
+        let mut repl = Repl::new(client, events, Layout { width: WIDTH, terminal: false }, aside);
         repl.focus(session);
         repl.begin();
         lines(repl)?

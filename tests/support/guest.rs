@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use edn_bridge::client::frame;
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
@@ -44,28 +45,22 @@ pub struct Guest {
 impl Guest {
     /// A client with version 1.0 and no features.
     pub fn at(path: &Path) -> Self {
-        Self::with(path, "")
+        Self::with(path, &[])
     }
 
     /// A client that answers questions and is subscribed to everything.
     pub fn interactor(path: &Path) -> Self {
-        let mut guest = Self::with(path, "\"interactor\"");
+        let mut guest = Self::with(path, &["interactor"]);
         guest.ask("s", "subscribe", "{}");
         guest
     }
 
-    fn with(path: &Path, features: &str) -> Self {
+    fn with(path: &Path, features: &[&str]) -> Self {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut guest =
             Self { lines: BufReader::new(stream.try_clone().unwrap()), stream, ahead: Ahead::default() };
-        guest.ask(
-            "h",
-            "handshake",
-            &format!(
-                "{{:client-info {{:name \"guest\" :version \"1\" :protocol-version \"1.0\" :features [{features}]}}}}"
-            ),
-        );
+        guest.ask("h", "handshake", &frame::client_info("guest", "1", features));
         guest
     }
 

@@ -6,13 +6,14 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use edn_bridge::client::{Lines, frame};
 use edn_bridge::edn;
 use edn_bridge::value::Owned;
 
@@ -21,6 +22,8 @@ pub mod guest;
 pub mod server;
 
 use ahead::{Ahead, Received};
+#[allow(unused_imports, reason = "each test binary uses a part")]
+pub use frame::{code, is_answer, is_event, kind, text};
 
 /// The deadline of every wait. Generous, because a loaded machine is slow, not wrong.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,9 +120,7 @@ impl Setup {
     /// Starts `serve` with a client that answers typed questions, and subscribes to everything.
     pub fn interactor(&self) -> Bridge {
         let mut bridge = self.serve();
-        let hello =
-            r#"{:client-info {:name "t" :version "1" :protocol-version "1.0" :features ["interactor"]}}"#;
-        bridge.ask("h", "handshake", hello);
+        bridge.ask("h", "handshake", &frame::client_info("t", "1", &["interactor"]));
         bridge.ask("all", "subscribe", "{}");
         bridge
     }
@@ -131,7 +132,7 @@ pub struct Bridge {
     /// The folders of its setup.
     dir: Option<Arc<tempfile::TempDir>>,
     stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
+    lines: Lines,
     stderr: Receiver<String>,
     /// All sent (`> `) and received (`< `) lines, for messages of failed tests.
     pub transcript: Vec<String>,
@@ -148,15 +149,7 @@ impl Bridge {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().unwrap();
         let mut errors = child.stderr.take().unwrap();
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let Ok(line) = line else { return };
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = Lines::new(stdout);
         let (sender, stderr) = channel();
         std::thread::spawn(move || {
             let mut text = String::new();
@@ -195,16 +188,12 @@ impl Bridge {
     /// Sends a request.
     pub fn request(&mut self, id: &str, op: &str, params: &str) {
         self.ahead.forget(id);
-        self.send(&format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}"));
+        self.send(&frame::request(id, op, params));
     }
 
     /// Agrees on version 1.0, without features.
     pub fn handshake(&mut self) -> Owned {
-        self.ask(
-            "handshake",
-            "handshake",
-            "{:client-info {:name \"test\" :version \"1\" :protocol-version \"1.0\"}}",
-        )
+        self.ask("handshake", "handshake", &frame::client_info("test", "1", &[]))
     }
 
     /// The next line, as text.
@@ -222,14 +211,14 @@ impl Bridge {
 
     /// The next unread line, or `None` at the end of the bridge's output.
     fn receive(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.next(Instant::now() + PATIENCE) {
             Ok(line) => {
+                let line = String::from_utf8(line?).expect("frames are UTF-8");
                 self.transcript.push(format!("< {line}"));
                 self.check_seq(&line);
                 Some(line)
             }
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("nothing came for {PATIENCE:?}\n{}", self.told()),
+            Err(_) => panic!("nothing came for {PATIENCE:?}\n{}", self.told()),
         }
     }
 
@@ -306,8 +295,8 @@ impl Bridge {
     /// Waits until nothing has arrived for a while. Only for recording transcripts, never for checking.
     pub fn settle(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(400)) {
-            lines.push(line);
+        while let Ok(Some(line)) = self.lines.next(Instant::now() + Duration::from_millis(400)) {
+            lines.push(String::from_utf8(line).expect("frames are UTF-8"));
         }
         lines
     }
@@ -381,34 +370,9 @@ pub fn end_of_turn(bridge: &mut Bridge) -> Owned {
     bridge.until(|frame| is_event(frame, "assistant/message") && data(frame, "stop-reason") != "tool-use")
 }
 
-/// Whether a frame is the response or error to the request with that id.
-pub fn is_answer(frame: &Owned, id: &str) -> bool {
-    matches!(kind(frame), "response" | "error") && text(frame, "id") == id
-}
-
-/// Whether a frame is an event of that topic.
-pub fn is_event(frame: &Owned, topic: &str) -> bool {
-    kind(frame) == "event" && text(frame, "event") == topic
-}
-
-/// The frame's kind.
-pub fn kind(frame: &Owned) -> &str {
-    frame.get("kind").and_then(|kind| kind.as_keyword()).unwrap_or("")
-}
-
-/// A text of the frame; empty if it is missing.
-pub fn text<'v>(frame: &'v Owned, key: &str) -> &'v str {
-    frame.get(key).and_then(|text| text.as_str()).unwrap_or("")
-}
-
 /// A text of the frame's data; empty if it is missing.
 pub fn data<'v>(frame: &'v Owned, key: &str) -> &'v str {
     at(frame, &["data", key]).and_then(|value| value.as_str()).unwrap_or("")
-}
-
-/// A frame's error code; empty if it is not an error.
-pub fn code(frame: &Owned) -> &str {
-    text(frame, "error-code")
 }
 
 /// A value at a path of keywords below a frame.
