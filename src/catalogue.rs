@@ -33,7 +33,10 @@ pub const PROTOCOL_VERSION_TEXT: &str = "1.0";
 /// The features that a client may request in the handshake, each with its effect.
 pub const FEATURES: &[(&str, &str)] = &[
     ("plist-frames", "After the handshake, the server writes frames as lists that a Lisp reader can read."),
-    ("interactor", "The connection answers typed questions and receives them as `interaction/requested`."),
+    (
+        "interactor",
+        "While it is subscribed to `interaction/requested`, the connection answers typed questions, receives them on that topic, and learns on `interaction/answered` how they end.",
+    ),
     (
         "flow-credit",
         "The client reports with `ack` what it has shown; the server merges deltas beyond a window.",

@@ -302,6 +302,9 @@ pub const QUERY_SESSIONS: usize = 10_000;
 /// Records of answered questions that a query lists unless it says `:limit`: some screens.
 pub const AUDIT_RECORDS: usize = 100;
 
+/// Characters of a client's name that an audit record keeps: any real name, and no line of a megabyte.
+pub const AUDIT_NAME_CHARS: usize = 100;
+
 /// How far back into the audit file a query reads, in bytes (4 MiB): some ten thousand records.
 pub const AUDIT_READ_BYTES: u64 = 4 * 1024 * 1024;
 

@@ -5,7 +5,7 @@
 mod support;
 
 use edn_bridge::interaction::audit;
-use edn_bridge::value::Owned;
+use edn_bridge::value::{Owned, Value};
 use support::{Bridge, Setup, at, code, data, end_of_turn, kind};
 
 const TWO: &str = r#"{:turns [{:steps [{:tool-call {:id "a" :name "bash" :arguments {:command "echo $A"}}}
@@ -15,7 +15,8 @@ const ASK: &str = r#"{:turns [{:steps [{:tool-call {:name "ask-user" :arguments 
                               {:steps [{:tool-call {:name "ask-user" :arguments {:question "Which?" :options ["red" "blue"]}}}]}
                               {:steps [{:delta "end"}]}]}"#;
 
-fn with(setup: &Setup, features: &str, topics: &str) -> Bridge {
+/// A connection that requests `features`, and is subscribed to nothing.
+fn client(setup: &Setup, features: &str) -> Bridge {
     let mut bridge = setup.serve();
     bridge.ask(
         "h",
@@ -24,6 +25,11 @@ fn with(setup: &Setup, features: &str, topics: &str) -> Bridge {
             "{{:client-info {{:name \"t\" :version \"1\" :protocol-version \"1.0\" :features [{features}]}}}}"
         ),
     );
+    bridge
+}
+
+fn with(setup: &Setup, features: &str, topics: &str) -> Bridge {
+    let mut bridge = client(setup, features);
     bridge.ask("all", "subscribe", "{}");
     if !topics.is_empty() {
         bridge.ask("some", "subscribe", &format!("{{:topics [{topics}]}}"));
@@ -73,6 +79,30 @@ fn questions_arrive_one_at_a_time_in_call_order() {
     assert_eq!(audit::verify(&file).unwrap(), 2);
     let records = std::fs::read_to_string(file).unwrap();
     assert!(records.contains(":outcome \"approve\"") && records.contains(data(&turn, "turn-id")));
+}
+
+#[test]
+fn audit_record_has_tool_scope_and_client() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = setup.interactor();
+    go(&mut bridge);
+    for scope in ["once", "session"] {
+        let question = bridge.event("interaction/requested");
+        respond(
+            &mut bridge,
+            &question,
+            &format!(":status \"accepted\" :value {{:outcome \"approve\" :scope {scope:?}}}"),
+        );
+    }
+    end_of_turn(&mut bridge);
+    let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
+    for (record, scope) in records.lines().zip(["once", "session"]) {
+        let record = edn_bridge::edn::read_one(record.as_bytes()).unwrap();
+        let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned).unwrap_or_default();
+        assert_eq!((text("tool"), text("scope")), ("bash".to_owned(), scope.to_owned()));
+        assert_eq!(text("transport"), "stdio");
+        assert!(!text("client").is_empty());
+    }
 }
 
 #[test]
@@ -217,6 +247,45 @@ fn turn_without_interactor_halts_and_says_what_to_do() {
         let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
         assert!(records.contains(":ext-id \"headless\""), "{records}");
     }
+}
+
+#[test]
+fn turn_halts_when_sole_interactor_unsubscribes() {
+    for (features, topic) in [("\"interactor\"", "interaction/requested"), ("", "ui/dialog-requested")] {
+        let setup = Setup::new().script(TWO);
+        let mut bridge = with(&setup, features, "\"ui/dialog-requested\"");
+        if !features.is_empty() {
+            bridge.ask("no", "unsubscribe", "{:topics [\"ui/dialog-requested\"]}");
+        }
+        go(&mut bridge);
+        bridge.event(topic);
+        bridge.ask("leave", "unsubscribe", &format!("{{:topics [{topic:?}]}}"));
+        let error = data(&end_of_turn(&mut bridge), "error-message").to_owned();
+        assert!(error.starts_with("permission-required: "), "{error}");
+    }
+}
+
+#[test]
+fn open_question_comes_again_in_the_form_that_is_left() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = with(&setup, "\"interactor\"", "\"ui/dialog-requested\"");
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    bridge.ask("leave", "unsubscribe", "{:topics [\"interaction/requested\"]}");
+    let dialog = bridge.event("ui/dialog-requested");
+    assert_eq!(data(&dialog, "dialog-id"), data(&question, "interaction-id"));
+}
+
+#[test]
+fn interactor_learns_the_end_without_a_subscription() {
+    let setup = Setup::new().script(TWO);
+    let mut bridge = client(&setup, "\"interactor\"");
+    bridge.ask("s", "subscribe", "{:topics [\"interaction/requested\"]}");
+    go(&mut bridge);
+    let question = bridge.event("interaction/requested");
+    respond(&mut bridge, &question, ":status \"cancelled\"");
+    let ended = bridge.event("interaction/answered");
+    assert_eq!(data(&ended, "interaction-id"), data(&question, "interaction-id"));
 }
 
 #[test]

@@ -59,10 +59,12 @@ fn a_task_is_done_in_a_session_of_its_own_after_one_question() {
     let told = bridge.ask("m", "get_messages", "{}").to_string();
     assert!(told.contains("Look around.") && told.contains("the child says so") && !told.contains("\"go\""));
     let records = std::fs::read_to_string(audit::path(&setup.state())).unwrap();
-    assert!(
-        records.contains(":record \"SubagentEnvelopeApproved\"") && records.contains("be quick"),
-        "{records}"
-    );
+    let envelope = edn_bridge::edn::read_one(records.lines().next().unwrap().as_bytes()).unwrap();
+    let record = |key: &str| envelope.get(key).map(ToString::to_string).unwrap_or_default();
+    assert_eq!(record("record"), "\"SubagentEnvelopeApproved\"");
+    assert_eq!((record("note"), record("tools")), ("\"be quick\"".into(), "[\"bash\" \"read\"]".into()));
+    assert_eq!(record("child-session-id"), format!("{child:?}"));
+    assert!(record("model").contains(":id \"scripted\""), "{records}");
 }
 
 #[test]

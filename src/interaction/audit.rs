@@ -2,7 +2,8 @@
 //!
 //! A line is one EDN map. Each contains the digest of the line before it, so that changed and removed lines
 //! show. A head file next to it holds the number of lines and the last digest, so that lines missing from the
-//! end show too. The file records outcomes, not answers, and so contains no secret. Does not know who asks.
+//! end show too. The file records outcomes, and what was
+//! permitted to whom. It records no answers, and so contains no secret. Does not know who asks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -65,8 +66,7 @@ impl Audit {
     /// Appends a record. Several processes may share the file.
     ///
     /// # Errors
-    /// If it cannot be written.
-    /// When it cannot be written.
+    /// If it cannot be written. The question's outcome counts nevertheless; the log has the error.
     pub fn append(&self, mut record: Map<'static>) -> io::Result<()> {
         let _guard = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = self.path.parent() {

@@ -5,6 +5,7 @@
 //! all of that, so that two simultaneous answers have an order. Does not know the purpose of a question.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::warning;
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Body, Event, QuestionAsked, QuestionEnded};
-use crate::limits::{CLOSED_QUESTIONS, OPEN_QUESTIONS};
+use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
 use crate::session::{ApiError, Client, Reply, Response};
 use crate::value::{Map, Value};
@@ -189,8 +190,8 @@ impl Board {
         tokio::select! {
             biased;
             resolution = &mut ended => return resolution.unwrap_or(Resolution::Withdrawn),
-            () = stop.cancelled() => self.close(&id, "core", Resolution::Withdrawn, None),
-            () = late => self.close(&id, "core", Resolution::TimedOut, None),
+            () = stop.cancelled() => self.close(&id, By::Core, Resolution::Withdrawn, None),
+            () = late => self.close(&id, By::Core, Resolution::TimedOut, None),
             () = alone => self.give_up(&id),
         }
         // If an answer arrived at the same instant, it counts: its sender was told so.
@@ -204,7 +205,7 @@ impl Board {
             (true, Some(value)) => Resolution::Accepted { value, note: None },
             _ => Resolution::Headless,
         };
-        self.write_down(id, open, "headless", &resolution);
+        self.write_down(id, open, &By::Headless, &resolution);
         resolution
     }
 
@@ -243,7 +244,7 @@ impl Board {
             true => Resolution::Accepted { value, note: response.note },
             false => Resolution::Cancelled { note: response.note },
         };
-        self.close(&id, &ext_id(connection), resolution, Some(reply));
+        self.close(&id, By::Client(connection), resolution, Some(reply));
     }
 
     /// Takes a dialog's result; `None` cancels it.
@@ -275,7 +276,7 @@ impl Board {
             }
         };
         match answer {
-            Ok(resolution) => self.close(&id, &ext_id(connection), resolution, Some(reply)),
+            Ok(resolution) => self.close(&id, By::Client(connection), resolution, Some(reply)),
             Err(error) => reply.fail(error),
         }
     }
@@ -327,12 +328,12 @@ impl Board {
             .and_then(|open| open.question.unattended.then(|| open.question.kind.unattended()).flatten());
         let resolution =
             answer.map_or(Resolution::Headless, |value| Resolution::Accepted { value, note: None });
-        self.close(id, "headless", resolution, None);
+        self.close(id, By::Headless, resolution, None);
     }
 
     /// Ends a question, if it is still open: records it, replies to the answerer, notifies everyone, and
     /// shows each interactor its next question.
-    fn close(&self, id: &Arc<str>, by: &str, resolution: Resolution, reply: Option<Reply<()>>) {
+    fn close(&self, id: &Arc<str>, by: By, resolution: Resolution, reply: Option<Reply<()>>) {
         let open = match self.state().take(id) {
             Ok(open) => open,
             Err(error) => {
@@ -343,22 +344,22 @@ impl Board {
             }
         };
         // Recorded before it takes effect.
-        self.write_down(id, &open, by, &resolution);
+        self.write_down(id, &open, &by, &resolution);
         if let Some(reply) = reply {
             reply.ok(());
         }
-        let event = answered(id, &open.question, by, &resolution);
+        let event = answered(id, &open.question, &by, &resolution);
         let clients: Vec<_> = self.audience.clients().into_iter().map(|(_, client)| client).collect();
         tell(self.audience.as_ref(), &clients, event);
         self.state().advance(self.audience.as_ref(), id);
         let _ = open.answer.send(resolution);
     }
 
-    fn write_down(&self, id: &str, open: &Open, by: &str, resolution: &Resolution) {
-        let origin = &open.question.origin;
+    fn write_down(&self, id: &str, open: &Open, by: &By, resolution: &Resolution) {
+        let Question { kind, payload, origin, .. } = &open.question;
         let mut record = Map::new();
-        record.put("record", record_name(open.question.kind, resolution));
-        record.put("kind", open.question.kind.as_str());
+        record.put("record", record_name(*kind, resolution));
+        record.put("kind", kind.as_str());
         record.put("interaction-id", id.to_owned());
         record.put("correlation-id", origin.correlation.to_string());
         record.put("session-id", origin.session.to_value());
@@ -366,13 +367,33 @@ impl Board {
             record.put("parent-session-id", parent.to_value());
             record.put("subagent-id", subagent.to_string());
         }
-        if question_is_envelope(open)
+        record.put_some("tool", payload.get_keyword("tool").cloned());
+        if let Resolution::Accepted { value, .. } = resolution {
+            record.put_some("scope", value.get_keyword("scope").cloned());
+        }
+        if *kind == Kind::ApproveSubagentEnvelope {
+            record.put_some("child-session-id", payload.get_keyword("subagent-id").cloned());
+            record.put_some("tools", payload.get_keyword("requested-envelope").cloned());
+            record.put_some("model", payload.get_keyword("model").cloned());
+        }
+        if *kind == Kind::ApproveSubagentEnvelope
             && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =
                 resolution
         {
             record.put("note", note.clone());
         }
-        record.put("ext-id", by.to_owned());
+        record.put("ext-id", by.to_string());
+        if let By::Client(connection) = by
+            && let Some((_, client)) = self.audience.clients().into_iter().find(|(id, _)| id == connection)
+        {
+            // The connection's number means nothing once the process has ended.
+            let peer = client.peer();
+            record.put("transport", peer.transport);
+            record.put_some(
+                "client",
+                peer.agreed.map(|agreed| agreed.name.chars().take(AUDIT_NAME_CHARS).collect::<String>()),
+            );
+        }
         record.put("outcome", outcome(resolution));
         record.put("requested-at", open.asked_at.to_string());
         record.put("answered-at", rfc3339(self.clock.now()).to_string());
@@ -477,7 +498,7 @@ fn event(question: &Question, body: Body) -> Event {
     }
 }
 
-fn answered(id: &str, question: &Question, by: &str, resolution: &Resolution) -> Event {
+fn answered(id: &str, question: &Question, by: &By, resolution: &Resolution) -> Event {
     let (accepted, value) = match resolution {
         Resolution::Accepted { value, .. } => (true, Some(value)),
         Resolution::Cancelled { .. }
@@ -489,15 +510,31 @@ fn answered(id: &str, question: &Question, by: &str, resolution: &Resolution) ->
         id: id.into(),
         correlation: question.origin.correlation.clone(),
         accepted,
-        by: by.into(),
+        by: by.to_string().into(),
         value: value.filter(|_| !question.kind.is_private()).cloned(),
     };
     event(question, Body::QuestionEnded(Arc::new(ended)))
 }
 
-/// The interactor's name in events and in the audit.
-fn ext_id(connection: u64) -> String {
-    format!("connection-{connection}")
+/// Who ended a question. Its text is the name in events and in the audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The program: the time is over, or the asker withdrew it.
+    Core,
+    /// The program, since no client can answer.
+    Headless,
+    /// The client of a connection.
+    Client(u64),
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Core => f.write_str("core"),
+            Self::Headless => f.write_str("headless"),
+            Self::Client(connection) => write!(f, "connection-{connection}"),
+        }
+    }
 }
 
 fn already_answered() -> ApiError {
@@ -516,11 +553,6 @@ fn outcome(resolution: &Resolution) -> String {
         Resolution::TimedOut => "timed-out".to_owned(),
         Resolution::Withdrawn => "withdrawn".to_owned(),
     }
-}
-
-/// Whether the answer covers a whole subagent. Its note is recorded too.
-fn question_is_envelope(open: &Open) -> bool {
-    open.question.kind == Kind::ApproveSubagentEnvelope
 }
 
 fn record_name(kind: Kind, resolution: &Resolution) -> &'static str {

@@ -374,6 +374,16 @@ impl Questions for Runtime {
         self.shared.board.respond(call.connection, response, reply);
     }
 
+    fn interactor_changed(&self, connection: u64) {
+        let Some(client) = self.shared.hub.client(connection) else { return };
+        if !client.is_interactor() {
+            return self.shared.board.left(connection);
+        }
+        if let Some(event) = self.shared.board.joined(connection, &client) {
+            let _ = client.deliver(&event);
+        }
+    }
+
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
         self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
     }

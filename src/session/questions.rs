@@ -11,6 +11,10 @@ pub trait Questions: Send + Sync {
     /// Answers a typed question.
     fn respond(&self, call: Call, response: Response, reply: Reply<()>);
 
+    /// A connection answers no longer, or in another form, because its subscriptions changed. The questions that
+    /// it saw end as if it had left, unless another client sees them, or go to it in the other form.
+    fn interactor_changed(&self, connection: u64);
+
     /// Answers the open dialog; `None` cancels it.
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>);
 }

@@ -382,12 +382,24 @@ impl Connection {
 
     fn unsubscribe(&self, request: &Request<'_>) {
         let named = TopicList::read(&request.params);
+        let answered = self.form_of_questions();
         if named.mask & Topic::DialogRequested.bit() != 0 {
             self.dialogs.store(false, Ordering::Release);
         }
         let subscribed = self.topics.fetch_and(!named.mask, Ordering::AcqRel) & !named.mask;
         self.outbox.tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
         self.respond(&request.id, Op::Unsubscribe, &named.answer(subscribed));
+        if answered.is_some() && answered != self.form_of_questions() {
+            self.api.interactor_changed(self.id);
+        }
+    }
+
+    /// The topic on which the client is asked, if it answers questions.
+    fn form_of_questions(&self) -> Option<Topic> {
+        self.is_interactor().then(|| match self.dialogs_only() {
+            true => Topic::DialogRequested,
+            false => Topic::InteractionRequested,
+        })
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, &'static str>> {
@@ -415,7 +427,9 @@ fn error_frame<'f>(id: &'f str, op: &'f str, error: &'f ApiError) -> ErrorFrame<
 
 impl Client for Connection {
     fn wants(&self, topic: Topic, session: Option<&SessionId>) -> bool {
-        self.topics.load(Ordering::Acquire) & topic.bit() != 0
+        // Who is asked learns how the question ended, subscribed to that or not.
+        let told = topic == Topic::InteractionAnswered && self.is_interactor();
+        (told || self.topics.load(Ordering::Acquire) & topic.bit() != 0)
             && (topic.anywhere() || session.is_none_or(|session| **self.focus.load() == *session))
     }
 

@@ -258,6 +258,8 @@ impl Questions for Double {
         respond(response: Response) -> () = ();
         resolve_dialog(dialog: String, result: Option<Value<'static>>) -> () = ();
     }
+
+    fn interactor_changed(&self, _: u64) {}
 }
 
 impl Settings for Double {
