@@ -33,6 +33,12 @@ pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError>
         return Err(KeyError::Missing(format!("The :key-command of {provider} is empty.")));
     };
     let what = format!("The :key-command of {provider} ({program})");
+    if program.contains('/') && !program.starts_with('/') {
+        return Err(KeyError::Missing(format!(
+            "{what} must be an absolute path, or a name without a slash that is found on the PATH: the current folder \
+             may be anybody's."
+        )));
+    }
     output(program, arguments).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
 }
 
@@ -107,6 +113,8 @@ mod tests {
         assert!(run("cat").await.unwrap_err().contains("printed nothing"), "standard input is empty");
         let missing = super::run(&["no-such-program-here".to_owned()], "Work").await.unwrap_err();
         assert!(missing.to_string().contains("cannot be run"), "{missing}");
+        let relative = super::run(&["./key".to_owned()], "Work").await.unwrap_err();
+        assert!(relative.to_string().contains("must be an absolute path"), "{relative}");
         assert!(super::run(&[], "Work").await.unwrap_err().to_string().contains("empty"));
     }
 }

@@ -13,6 +13,10 @@ use crate::visible::{self, Hidden};
 /// The key of a payload's warnings.
 pub const KEY: &str = "warnings";
 
+/// Blanks after which the rest of a line, and empty lines after which the rest of a text, may be out of view.
+const FAR: usize = 100;
+const LOW: usize = 20;
+
 /// Distinct characters that one warning names; further ones are counted.
 const NAMED: usize = 4;
 
@@ -22,6 +26,7 @@ enum Wrong {
     Hidden(Hidden),
     Blank,
     LineBreak,
+    OutOfView,
 }
 
 /// The reader of a text: a trick for one is ordinary for the other.
@@ -108,12 +113,31 @@ fn look(value: &Value<'_>, reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
                 text.chars().filter(|c| visible::is_blank(*c)).for_each(|c| note(Wrong::Blank, c));
             }
         }
+        if reader == Reader::Program && is_out_of_view(text) {
+            note(Wrong::OutOfView, ' ');
+        }
         if reader == Reader::Paths && text.contains(['\n', '\r']) {
             note(Wrong::LineBreak, '\n');
         }
     });
     found.sort();
     found
+}
+
+/// Whether a text goes on after many blanks or many empty lines.
+fn is_out_of_view(text: &str) -> bool {
+    let (mut blanks, mut ends) = (0_usize, 0_usize);
+    text.chars().any(|c| {
+        match c {
+            '\n' => (blanks, ends) = (0, ends.saturating_add(1)),
+            c if c.is_whitespace() => blanks = blanks.saturating_add(1),
+            // A diff marks its lines.
+            '+' | '-' if blanks == 0 && ends > 0 => {}
+            _ if blanks >= FAR || ends > LOW => return true,
+            _ => (blanks, ends) = (0, 0),
+        }
+        false
+    })
 }
 
 /// Calls `look` with each text of a value, including keys of maps.
@@ -131,9 +155,6 @@ fn texts(value: &Value<'_>, look: &mut dyn FnMut(&str)) {
 }
 
 fn sentence(what: &str, wrong: Wrong, found: &BTreeSet<char>) -> String {
-    if wrong == Wrong::LineBreak {
-        return format!("{what} holds a line break.");
-    }
     let mut codes = String::new();
     for c in found.iter().take(NAMED) {
         let separator = if codes.is_empty() { "" } else { ", " };
@@ -155,6 +176,7 @@ fn sentence(what: &str, wrong: Wrong, found: &BTreeSet<char>) -> String {
         }
         Wrong::Blank => format!("{what} holds characters that look like a space and are none ({codes})."),
         Wrong::LineBreak => format!("{what} holds a line break."),
+        Wrong::OutOfView => format!("{what} goes on after many blanks or empty lines."),
     }
 }
 
@@ -191,6 +213,22 @@ mod tests {
                 Value::from("rm\u{a0}-rf"),
                 vec!["The command holds characters that look like a space and are none (U+00A0)."],
             ),
+            (
+                "command",
+                Value::from(format!("ls{}; touch X", " ".repeat(100))),
+                vec!["The command goes on after many blanks or empty lines."],
+            ),
+            (
+                "command",
+                Value::from(format!("ls{}touch X", "\n".repeat(21))),
+                vec!["The command goes on after many blanks or empty lines."],
+            ),
+            (
+                "diff",
+                Value::from(format!("@@ -1 +1,30 @@\n+ok\n{}+touch X\n", "+\n".repeat(21))),
+                vec!["The diff goes on after many blanks or empty lines."],
+            ),
+            ("diff", Value::from(format!("+a{}b\n+\n+c  \n\n", " ".repeat(60))), vec![]),
             (
                 "paths",
                 Value::vector([Value::from("notes.txt\n  [Allow once (y)]")]),

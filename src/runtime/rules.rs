@@ -21,7 +21,7 @@ use crate::tool::permission::{self, Decision, Ground, Rule};
 use crate::value::{Map, Value};
 
 /// The format of a kept rule. Rules of an older format are checked again.
-const FORM: i64 = 2;
+const FORM: i64 = 3;
 
 /// The file of kept rules: one line per rule, with its workspace.
 fn path(state_dir: &Path) -> PathBuf {

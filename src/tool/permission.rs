@@ -1,12 +1,13 @@
 //! Decides whether a tool call runs, needs approval, or is refused.
 //!
-//! Pure: a mode, rules and the effects of a call go in, a verdict comes out. Paths arrive resolved
-//! ([`super::path`]), commands as they would run. Does not know how a person is asked.
+//! A mode, rules and the effects of a call go in, a verdict comes out. Paths arrive resolved ([`super::path`]),
+//! commands as they would run. Looks at the disk for one thing: whether a link that a command names leads out
+//! of the workspace. Does not know how a person is asked.
 
 use std::path::{Path, PathBuf};
 
 use super::glob::{self, PathGlob};
-use super::path::within;
+use super::path::{self, within};
 use super::shell::{self, Analysis};
 use crate::message::Mode;
 use crate::value::{Map, Value};
@@ -266,13 +267,31 @@ fn allows(prefix: &[String], command: &[String], workspace: &Path) -> bool {
 /// Whether a glob covers a path: the whole path, or the part below the workspace. A glob that denies or asks
 /// applies everywhere; a relative glob that allows ends at the workspace.
 fn covers(decision: Decision, glob: &str, path: &Path, workspace: &Path) -> bool {
-    let Ok(matcher) = PathGlob::new(glob) else { return false };
-    let inside = || path.strip_prefix(workspace).is_ok_and(|inside| matcher.is_match(inside));
+    let matches = |glob: &PathGlob, path: &Path| glob.is_match(path);
+    let inside = |glob: &PathGlob| path.strip_prefix(workspace).is_ok_and(|inside| glob.is_match(inside));
     match decision {
-        Decision::Allow if glob.starts_with('/') => matcher.is_match(path),
-        Decision::Allow => inside(),
-        Decision::Ask | Decision::Deny => matcher.is_match(path) || inside(),
+        Decision::Allow => PathGlob::new(glob)
+            .is_ok_and(|all| if glob.starts_with('/') { matches(&all, path) } else { inside(&all) }),
+        Decision::Ask | Decision::Deny => {
+            barring(glob, workspace).iter().any(|glob| matches(glob, path) || inside(glob))
+        }
     }
+}
+
+/// The globs of a rule that denies or asks: its own, and the one behind the links of the folders that it names
+/// without a pattern. Judged paths have no links, so that `link/**` alone would match none.
+pub fn barring(glob: &str, workspace: &Path) -> Vec<PathGlob> {
+    let folder = match glob.strip_suffix('/') {
+        Some(folder) if !folder.is_empty() => format!("{folder}/**"),
+        _ => glob.to_owned(),
+    };
+    let literal: Vec<&str> =
+        folder.split('/').take_while(|name| !name.contains(['*', '?', '[', '{', '\\'])).collect();
+    let literal = literal.join("/");
+    let rest = folder.get(literal.len()..).unwrap_or_default();
+    let behind = path::resolve(workspace, &literal).ok().filter(|_| !literal.is_empty());
+    let behind = behind.map(|path| format!("{}{rest}", glob::escape(&path.to_string_lossy())));
+    [Some(folder), behind].into_iter().flatten().filter_map(|glob| PathGlob::new(&glob).ok()).collect()
 }
 
 /// The rule that would allow a call like this one, and no other program.
@@ -448,6 +467,43 @@ mod tests {
         for path in ["/w/private", "/w/private/a", "/outside/x.key"] {
             let verdict = judge(Mode::Yolo, &deny, &ground, "read", &Access::Read(path.into()));
             assert_eq!(word(&verdict), "deny", "{path}");
+        }
+    }
+
+    #[test]
+    fn a_denied_path_is_denied_behind_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace = root.join("w");
+        std::fs::create_dir_all(workspace.join("vault")).unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        std::os::unix::fs::symlink("vault", workspace.join("secrets")).unwrap();
+        std::os::unix::fs::symlink("real", root.join("link")).unwrap();
+        let ground = Ground::from(workspace.as_path());
+        let (inside, outside) = (workspace.join("vault/a.key"), root.join("real/a"));
+        for (glob, path, expected) in [
+            ("secrets/**".to_owned(), &inside, "deny"),
+            ("secrets/".to_owned(), &inside, "deny"),
+            ("./vault/**".to_owned(), &inside, "deny"),
+            ("vault/".to_owned(), &inside, "deny"),
+            ("secrets/*.key".to_owned(), &inside, "deny"),
+            ("secrets/a.key".to_owned(), &inside, "deny"),
+            ("**/*.key".to_owned(), &inside, "deny"),
+            ("secrets/*.txt".to_owned(), &inside, "allow"),
+            (format!("{}/link/**", root.display()), &outside, "deny"),
+            (format!("{}/link", root.display()), &outside, "allow"),
+        ] {
+            let rules = [Rule {
+                decision: Decision::Deny,
+                tool: None,
+                path: Some(glob.clone()),
+                command: None,
+                exact: false,
+            }];
+            let verdict = judge(Mode::Yolo, &rules, &ground, "read", &Access::Read(path.clone()));
+            assert_eq!(word(&verdict), expected, "{glob} {path:?}");
+            let barred = crate::tool::walk::Barred::new(&rules, &workspace, "search").bars(path);
+            assert_eq!(barred, expected == "deny", "{glob} {path:?}");
         }
     }
 

@@ -114,10 +114,17 @@ pub fn mentions(command: &str, prefix: &[String]) -> bool {
         .filter(|word| !word.is_empty())
         .collect();
     words.iter().enumerate().any(|(place, word)| {
-        // A file system may ignore the case of letters.
-        let same = |word: &str| word.eq_ignore_ascii_case(name);
-        (same(word) || same(base(word)) || same(stem(word)))
-            && words.get(place.saturating_add(1)..).is_some_and(|after| follow(after, rest))
+        // A file system may ignore the case of letters. An option may name a program: `--filter=rm`.
+        let same = |name: &str| {
+            [word.as_str()]
+                .into_iter()
+                .chain(word.split(['=', ',', ':']))
+                .any(|word| [word, base(word), stem(word)].iter().any(|word| word.eq_ignore_ascii_case(name)))
+        };
+        let after = words.get(place.saturating_add(1)..).unwrap_or_default();
+        let whole =
+            |(first, rest): (&String, &[String])| same(&format!("{name}-{first}")) && follow(after, rest);
+        (same(name) && follow(after, rest)) || rest.split_first().is_some_and(whole)
     })
 }
 
@@ -239,6 +246,8 @@ mod tests {
             "xargs rm",
             "RM x",
             "rm-9.1 x",
+            "split --filter=rm x",
+            "cc -wrapper /bin/rm,x",
         ] {
             assert!(mentions(command, &rm), "{command}");
         }
@@ -251,6 +260,7 @@ mod tests {
             "git --no-pager push",
             "git -P push",
             "git -C . --no-pager -c a=b push",
+            "/usr/lib/git-core/git-push -f",
         ] {
             assert!(mentions(command, &push), "{command}");
         }

@@ -20,7 +20,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::glob::{self, PathGlob};
-use super::permission::{Decision, Rule};
+use super::permission::{self, Decision, Rule};
 use crate::files;
 use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, WALK_DEPTH};
 
@@ -43,11 +43,9 @@ impl Barred {
                 && rule.tool.as_deref().is_none_or(|name| name == tool || name == "read")
         };
         for rule in rules.iter().filter(holds) {
-            match rule.path.as_deref().map(PathGlob::new) {
-                Some(Ok(glob)) => barred.globs.push(glob),
+            match &rule.path {
+                Some(glob) => barred.globs.extend(permission::barring(glob, workspace)),
                 None => barred.all = true,
-                // No such rule exists, because rules are checked when they are read.
-                Some(Err(_)) => {}
             }
         }
         barred

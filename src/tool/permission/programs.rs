@@ -2,22 +2,28 @@
 //! effect.
 //!
 //! A rule for the start of a command (`cargo test`) permits any later word, so it is suggested only for the
-//! programs of this table. No later word that is permitted here runs another program or writes a file that it
-//! names. For all other programs, the exact command is suggested. Knows neither rules nor modes.
+//! programs of this table. No later word that is permitted here runs another program, writes a file that it
+//! names, or reads outside the workspace. For all other programs, the exact command is suggested. A program
+//! with a language (`awk`, `jq`) or with words that are no options (`ps e`, `date 0101`) does not belong here.
+//! Looks at the links in the workspace. Knows neither rules nor modes.
 
 use std::path::Path;
 
-use crate::tool::path::within;
+use crate::tool::path::{resolve, within};
 
 /// The permitted options.
 enum Options {
     /// All except these and their abbreviations.
     But(&'static str),
-    /// Only these.
+    /// Only these, and no `@file` with further options.
     Only(&'static str),
 }
 
 use Options::{But, Only};
+
+/// The longest words that may name a file: letters with a value after one of them, and others.
+const LETTERS: usize = 256;
+const NAME: usize = 4096;
 
 /// The options of `git log` and similar commands that write a file, run a program or leave the repository.
 const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index");
@@ -49,9 +55,15 @@ const KUBECTL: Options = Only(
 );
 
 const GH: Options =
-    Only("--json --jq -L --limit -s --state -l --label --author --comments --log --log-failed --job");
+    Only("--json -L --limit -s --state -l --label --author --comments --log --log-failed --job");
 
 const PACKAGES: Options = Only("-a --all -l --long -g --global --json --depth --outdated --format");
+
+/// Follows the links in a folder.
+const GREP: Options = But("-R --dereference-recursive");
+
+/// Reads the files that another file names.
+const SUMS: Options = But("-c --check");
 
 /// The first words of a command, and its permitted options.
 const KNOWN: &[(&str, Options)] = &[
@@ -68,26 +80,25 @@ const KNOWN: &[(&str, Options)] = &[
     ("cargo test", CARGO),
     ("cargo tree", CARGO),
     ("cat", But("")),
-    ("cksum", But("")),
+    ("cksum", SUMS),
     ("cmp", But("")),
     ("comm", But("")),
     ("cut", But("")),
-    ("date", But("-s --set")),
     ("df", But("")),
-    // It pipes through `pr`.
-    ("diff", But("-l --paginate")),
+    // It pipes through `pr`, and follows the links in a folder.
+    ("diff", But("-l --paginate -r --recursive")),
     ("dirname", But("")),
     ("docker images", CONTAINERS),
     ("docker logs", CONTAINERS),
     ("docker ps", CONTAINERS),
-    ("du", But("")),
+    ("du", But("-L --dereference --files0-from")),
     ("echo", But("")),
-    ("egrep", But("")),
+    ("egrep", GREP),
     ("expand", But("")),
     ("false", But("")),
-    ("fgrep", But("")),
-    // It compiles its database, changes times, and unpacks with other programs.
-    ("file", But("-C --compile -p --preserve-date -z -Z --uncompress")),
+    ("fgrep", GREP),
+    // It compiles its database, changes times, unpacks with other programs, and reads names from a file.
+    ("file", But("-C --compile -f --files-from -p --preserve-date -z -Z --uncompress")),
     ("fold", But("")),
     ("free", But("")),
     ("gh issue list", GH),
@@ -122,16 +133,15 @@ const KNOWN: &[(&str, Options)] = &[
     ("go test", GO),
     ("go version", GO),
     ("go vet", GO),
-    ("grep", But("")),
+    ("grep", GREP),
     ("head", But("")),
     ("id", But("")),
     ("join", But("")),
-    ("jq", But("")),
     ("kubectl describe", KUBECTL),
     ("kubectl get", KUBECTL),
     ("kubectl logs", KUBECTL),
-    ("ls", But("")),
-    ("md5sum", But("")),
+    ("ls", But("-L --dereference")),
+    ("md5sum", SUMS),
     ("mkdir", But("")),
     ("nl", But("")),
     ("npm list", PACKAGES),
@@ -147,31 +157,29 @@ const KNOWN: &[(&str, Options)] = &[
     ("podman images", CONTAINERS),
     ("podman logs", CONTAINERS),
     ("podman ps", CONTAINERS),
-    ("ps", But("")),
     ("pwd", But("")),
     ("readlink", But("")),
     ("realpath", But("")),
-    // They run a program for each file, for the host's name, and for packed files.
-    ("rg", But("--pre --hostname-bin -z --search-zip")),
+    // They run a program for each file, for the host's name, and for packed files, and follow links.
+    ("rg", But("--pre --hostname-bin -z --search-zip -L --follow")),
     ("ruff check", Only("-q --quiet -v --diff --select --ignore --statistics")),
     ("ruff format", Only("-q --quiet -v --diff --check")),
     ("rustup show", Only("-v")),
     ("seq", But("")),
-    ("sha1sum", But("")),
-    ("sha256sum", But("")),
-    ("sha512sum", But("")),
-    ("sort", But("-o --output --compress-program -T --temporary-directory")),
+    ("sha1sum", SUMS),
+    ("sha256sum", SUMS),
+    ("sha512sum", SUMS),
+    ("sort", But("-o --output --compress-program -T --temporary-directory --files0-from")),
     ("stat", But("")),
-    ("strings", But("")),
     ("systemctl status", Only("--no-pager -l --full -n --lines --user")),
     ("tac", But("")),
     ("tail", But("")),
-    // `-R` writes a page into each folder.
-    ("tree", But("-o -R")),
+    // `-R` writes a page into each folder, `-l` follows links.
+    ("tree", But("-o -R -l")),
     ("true", But("")),
     ("uname", But("")),
     ("uptime", But("")),
-    ("wc", But("")),
+    ("wc", But("--files0-from")),
     ("which", But("")),
     ("whoami", But("")),
 ];
@@ -208,13 +216,19 @@ pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
         return !(has_subcommands && next.is_some_and(|word| word.starts_with('-')));
     };
     let later = command.get(count.max(given)..).unwrap_or_default();
-    later.iter().all(|word| options.allow(word) && !leaves(word, workspace))
+    let kept = |word: &String| match command.first().map(String::as_str) {
+        // It starts a reader of manuals.
+        Some("git") => word != "--help",
+        Some("kubectl") => !word.to_ascii_lowercase().contains("secret"),
+        _ => true,
+    };
+    later.iter().all(|word| options.allow(word) && kept(word) && !leaves(word, workspace))
 }
 
 impl Options {
     fn allow(&self, word: &str) -> bool {
         if !word.starts_with('-') || matches!(word, "-" | "--") {
-            return true;
+            return matches!(self, But(_)) || !word.starts_with('@');
         }
         let name = word.split_once('=').map_or(word, |(name, _)| name);
         match self {
@@ -234,16 +248,17 @@ impl Options {
     }
 }
 
-/// Whether a word may name a file outside the workspace.
+/// Whether a word may name a file outside the workspace, directly or by a link in the workspace.
 fn leaves(word: &str, workspace: &Path) -> bool {
-    if word.starts_with('-') && !word.starts_with("--") && word.contains('/') {
-        return true;
+    let out = |part: &str| !resolve(workspace, part).is_ok_and(|path| within(&path, workspace));
+    if word.starts_with('-') && !word.starts_with("--") {
+        // A value may follow its letter.
+        let values = || word.char_indices().filter_map(|(place, _)| word.get(place..));
+        return word.contains('/') || word.len() > LETTERS || values().any(out);
     }
-    word.split(['=', ',', ':']).any(|part| {
-        part.split('/').any(|name| name == "..")
-            || part.starts_with('~')
-            || (part.starts_with('/') && !within(Path::new(part), workspace))
-    })
+    word.len() > NAME
+        || out(word)
+        || word.split(['=', ',', ':']).any(|part| part.split('/').any(|name| name == "..") || out(part))
 }
 
 #[cfg(test)]
@@ -256,6 +271,35 @@ mod tests {
         for (words, _) in KNOWN {
             let command: Vec<String> = words.split(' ').map(str::to_owned).collect();
             assert_eq!(prefix(&command, Path::new("/w")), Some(*words));
+        }
+    }
+
+    #[test]
+    fn a_word_that_leads_out_by_a_link_is_not_permitted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace = root.join("w");
+        std::fs::create_dir(&workspace).unwrap();
+        std::fs::write(root.join("secret"), "x").unwrap();
+        std::fs::write(workspace.join("a"), "x").unwrap();
+        for (link, to) in [("door", ".."), ("s", "../secret"), ("a=b", "../secret"), ("in", "a")] {
+            std::os::unix::fs::symlink(to, workspace.join(link)).unwrap();
+        }
+        for (command, expected) in [
+            ("cat a", true),
+            ("cat in", true),
+            ("cat new/name", true),
+            ("git log --format=%h -- a", true),
+            ("cat s", false),
+            ("cat a=b", false),
+            ("cat door/secret", false),
+            ("ls door", false),
+            ("grep x a -fs", false),
+            ("grep --file=s x", false),
+            ("mkdir door/new", false),
+        ] {
+            let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            assert_eq!(prefix(&command, &workspace).is_some(), expected, "{command:?}");
         }
     }
 }

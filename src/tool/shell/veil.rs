@@ -1,28 +1,46 @@
 //! Commands that hide what they run: text for a shell or an interpreter, and programs that take a command as
 //! text.
 //!
-//! For rules that deny, because a hidden command cannot be checked against them. This is a guard rail, not a
-//! wall: an existing file, or an unlisted program, can hide anything. Knows no rules.
+//! For rules that deny, because a hidden command cannot be checked against them. A text in which a name can
+//! hide (a pattern, a variable, a quote) is suspicious in the words of every program but those that are known
+//! to run none. This is a guard rail, not a wall: an existing file, or a program that does the same, can hide
+//! anything. Knows no rules.
 
 use super::{Analysis, analyse, base, stem};
 
 /// Shells and languages: their input is a program.
-const INTERPRETERS: &str = "ash awk bash bun csh dash deno ed elixir emacs emacsclient erl ex expect fish gawk gdb ghci \
-    groovy guile irb jshell julia ksh lldb lua luajit mawk mksh mysql nawk node nodejs nu nvim \
-    octave osascript perl php powershell psql pwsh pypy python r racket rbash rscript ruby scala sh \
-    sqlite tcl tclsh tcsh ts-node vi view vim vimdiff wish xonsh yash zsh";
+const INTERPRETERS: &str = "ash awk bash bun csh dash dc deno elixir erl expect fish gawk ghci groovy guile irb \
+    jshell julia ksh lua luajit m4 mawk mksh nawk node nodejs nu octave osascript perl php \
+    powershell pwsh pypy python r racket rbash rscript ruby scala sh tcl tclsh tcsh ts-node wish \
+    xonsh yash zsh";
+
+/// Editors, debuggers and databases: a word after the file may be a command too.
+const CONSOLES: &str = "ed emacs emacsclient ex gdb lldb mysql nvim psql sqlite vi view vim vimdiff";
+
+/// Programs that take their commands from the input, or start a shell if they are given none.
+const READERS: &str = "at batch chroot fakeroot i386 linux newgrp nix-shell nsenter parallel proot runuser \
+    script sem setarch sg ssh su unshare x86_64";
 
 /// Programs that run another one, named in their words or in a text among them.
-const WRAPPERS: &str = "at batch bsdtar busybox bwrap caffeinate catchsegv cgexec chpst chroot chrt cpulimit crontab \
-    dbus-run-session docker doas entr env fakeroot faketime fd fdfind find firejail flock gmake \
+const WRAPPERS: &str = "bsdtar busybox bwrap caffeinate catchsegv cgexec chpst chrt cpulimit crontab \
+    dbus-run-session docker doas entr env faketime fd fdfind find firejail flock gmake \
     gnumake ionice kubectl less lima logsave ltrace make man mosh more mpirun multitime nerdctl nice \
-    nix nix-shell nohup npm npx nsenter numactl parallel pdsh perf pkexec pnpm podman prlimit proot \
-    rlwrap rsync run-parts runuser scp screen script sem setarch setpriv setsid sftp softlimit socat \
-    ssh sshpass start-stop-daemon stdbuf strace su sudo systemd-run tar taskset time timeout tmux \
-    torsocks toybox trickle unbuffer unshare valgrind watch xargs xvfb-run yarn zip";
+    nix nohup npm npx numactl pdsh perf pkexec pnpm podman prlimit \
+    rlwrap rsync run-parts scp screen setpriv setsid sftp softlimit socat \
+    sshpass start-stop-daemon stdbuf strace sudo systemd-run tar taskset time timeout tmux \
+    torsocks toybox trickle unbuffer valgrind watch xargs xvfb-run yarn zip";
+
+/// Programs that run no text: their words are patterns and data.
+const HARMLESS: &str = "ag basename cargo cat column curl cut diff dirname echo egrep fgrep file grep head jq ls \
+    mkdir printf pytest rg ruff stat tail touch tr wc wget yq";
 
 /// The subcommands of git that run another command.
-const GIT: &str = "bisect config difftool filter-branch mergetool submodule";
+const GIT: &str =
+    "bisect config difftool filter-branch for-each-repo hook instaweb mergetool send-email submodule";
+
+/// The options of git that name a program.
+const GIT_PROGRAMS: &[&str] =
+    &["--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"];
 
 /// Whether a command may run something that its words do not show.
 pub fn veiled(command: &str) -> bool {
@@ -39,23 +57,86 @@ fn named(word: &str, names: &str) -> bool {
 
 fn hides(words: &[String]) -> bool {
     let Some((name, later)) = words.split_first() else { return false };
+    if named(name, READERS) {
+        return true;
+    }
     if named(name, INTERPRETERS) {
         return !runs_a_file(later);
+    }
+    if named(name, CONSOLES) {
+        return later.is_empty() || later.iter().any(|word| word.starts_with(['-', '+']) || is_text(word));
     }
     if named(name, "git") {
         return git(later);
     }
-    if named(name, "cargo npm") && later.iter().any(|word| is_setting(word)) {
+    if named(name, "sed") {
+        return !edits_only(later);
+    }
+    if named(name, "cargo go npm") && later.iter().any(|word| is_setting(word)) {
+        return true;
+    }
+    if named(name, "printf") && later.first().is_some_and(|word| word.starts_with("-v")) {
         return true;
     }
     if !named(name, WRAPPERS) {
-        return false;
+        return !named(name, HARMLESS) && later.iter().any(|word| is_veil(word));
+    }
+    // The words that follow are in the input.
+    if named(name, "xargs") && later.iter().any(|word| takes_input(word)) {
+        return true;
     }
     later.iter().any(|word| is_text(word) || word.starts_with("-S") || word.starts_with("--sp"))
+        || (named(name, "sudo doas") && later.iter().any(|word| starts_a_shell(word)))
         || later.iter().enumerate().any(|(place, word)| {
-            let program = named(word, INTERPRETERS) || named(word, "git cargo");
+            let program =
+                [INTERPRETERS, CONSOLES, READERS, "git cargo sed"].iter().any(|names| named(word, names));
             program && words.get(place.saturating_add(1)..).is_some_and(hides)
         })
+}
+
+/// Whether `xargs` takes the program from its input: after a wrapper, or in place of a mark.
+fn takes_input(word: &str) -> bool {
+    let mark = ["-I", "-i", "-J", "--replace"].iter().any(|option| word.starts_with(option));
+    mark || [WRAPPERS, INTERPRETERS].iter().any(|names| named(word, names))
+}
+
+fn starts_a_shell(word: &str) -> bool {
+    match word.strip_prefix("--") {
+        Some(long) => !long.is_empty() && ["shell", "login"].iter().any(|known| known.starts_with(long)),
+        None => word.starts_with('-') && word.contains(['s', 'i']),
+    }
+}
+
+/// Whether the script of `sed` is one plain command: it can run programs (`e`).
+fn edits_only(later: &[String]) -> bool {
+    let mut words =
+        later.iter().filter(|word| !matches!(word.as_str(), "-n" | "-E" | "-r" | "-i" | "-s" | "--"));
+    let Some(script) = words.next() else { return false };
+    if words.any(|word| word.starts_with('-')) {
+        return false;
+    }
+    if script.contains(['\\', '\n']) {
+        return false;
+    }
+    let mut command = script.as_str();
+    // The address: lines, patterns.
+    loop {
+        command = command.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',' || c == '$');
+        let Some((_, rest)) = command.strip_prefix('/').and_then(|pattern| pattern.split_once('/')) else {
+            break;
+        };
+        command = rest;
+    }
+    let mut chars = command.chars();
+    match (chars.next(), chars.next()) {
+        (Some('p' | 'd' | 'q' | '='), None) => true,
+        (Some('s'), Some(mark)) => {
+            let parts: Vec<&str> = chars.as_str().split(mark).collect();
+            let flags = |flags: &&str| flags.chars().all(|c| c.is_ascii_digit() || "gpiIM".contains(c));
+            parts.len() == 3 && parts.last().is_some_and(flags)
+        }
+        _ => false,
+    }
 }
 
 /// Whether an interpreter's input is only the name of a file.
@@ -77,24 +158,52 @@ fn git(later: &[String]) -> bool {
             && !before.is_some_and(|before| before.starts_with('-') && !before.contains('='))
     });
     let (options, rest) = later.split_at_checked(begin.unwrap_or(later.len())).unwrap_or((later, &[]));
-    let begins = |word: &String, known: &[&str]| known.iter().any(|known| word.starts_with(known));
-    options.iter().any(|word| begins(word, &["-c", "--config", "--exec"]))
+    let names_program = |word: &String| {
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        // Options may be cut: `--exe`.
+        name.len() > 3 && GIT_PROGRAMS.iter().any(|known| known.starts_with(name))
+    };
+    let letter = match rest.first().map(String::as_str) {
+        Some("rebase") => 'x',
+        Some("grep") => 'O',
+        Some("clone") => 'u',
+        _ => '-',
+    };
+    options.iter().any(|word| ["-c", "--config", "--exec"].iter().any(|known| word.starts_with(known)))
         || later.iter().any(|word| GIT.split(' ').any(|known| known == word))
         || rest.iter().any(|word| {
-            begins(word, &["--exec", "--ext-diff", "--open-files", "--upload-pack", "--receive-pack"])
-                || (word == "-x" && rest.first().is_some_and(|name| name == "rebase"))
+            names_program(word)
+                || (word.starts_with('-')
+                    && !word.starts_with("--")
+                    && word.get(1..).is_some_and(|letters| letters.contains(letter)))
         })
 }
 
 fn is_setting(word: &str) -> bool {
-    ["--config", "-Z", "--script-shell", "--node-options", "-c", "exec"]
-        .iter()
-        .any(|known| word.starts_with(known))
+    [
+        "--config",
+        "-Z",
+        "--script-shell",
+        "--node-options",
+        "-c",
+        "exec",
+        "-exec",
+        "--exec",
+        "-toolexec",
+        "--toolexec",
+    ]
+    .iter()
+    .any(|known| word.starts_with(known))
 }
 
 /// Whether a word is more than a name: another program could read it as a command or a pattern.
 fn is_text(word: &str) -> bool {
     word.chars().any(|c| c.is_whitespace() || "$`*?[]{}()<>|&;\\'\"!".contains(c))
+}
+
+/// Whether a name can hide in a word of a program that reads it as a command.
+fn is_veil(word: &str) -> bool {
+    word.contains(['$', '`', '*', '?', '[', '{', '\\', '\'', '"'])
 }
 
 #[cfg(test)]
@@ -129,6 +238,41 @@ mod tests {
             "cargo --config 'alias.x=\"y\"' x",
             "tar -cf x --checkpoint-action='exec=sh x' y",
             "echo $(ls)",
+            "test -v 'a[$(/bin/r? f)]'",
+            "printf -v 'a[$(/bin/r? f)]' x",
+            "let 'a[$(/bin/r? f)]=1'",
+            "declare 'a[$(/bin/r? f)]=1'",
+            "read 'a[$(/bin/r? f)]'",
+            "export 'PS4=$(/bin/r? f)'; set -x; ls",
+            "compgen -W '$(/bin/r? f)'",
+            "echo 'f mr' | rev | xargs env",
+            "echo 'f mr' | rev | xargs -a - nice",
+            "echo mr | rev | xargs -I% % f",
+            "echo 'f mr' | rev | unshare",
+            "echo 'f mr' | rev | sudo -s",
+            "echo 'f mr' | rev | sudo -niu root",
+            "sed -n '1e /bin/r? f' g",
+            "sed 's,.*,r? f,e' g",
+            "echo 'xm f' | sed s/x/r/e",
+            "sed s/x/r/ge g",
+            "sed -e 1e g",
+            "sed 's/a/b/;e' g",
+            "sed p -e 1e",
+            "sed '/a\\/s/e x/y/g' g",
+            "sed '/a/e x' g",
+            "sqlite3 a.db '.shell /bin/r? f'",
+            "vim g -es -c '!/bin/r? f' -c q",
+            "gdb g -batch -ex '!/bin/r? f'",
+            "split --filter='/bin/r? f' g",
+            "pip config edit --editor '/bin/r? f'",
+            "git clone -u '/bin/r? f' . x",
+            "git fetch --upload-p='/bin/r? f' .",
+            "git ls-remote --exe='/bin/r? f' .",
+            "git rebase -ix./x main",
+            "git grep -O./x y",
+            "git for-each-repo --config=k push",
+            "go test -exec './r? f'",
+            "unknown 'r?'",
         ] {
             assert!(veiled(command), "{command}");
         }
@@ -145,6 +289,21 @@ mod tests {
             "grep -rn 'a*b' src",
             "which bash",
             "sed -n 's/a b/c/p' x",
+            "sed -n 1,5p x",
+            "sed -i s,a/b,c,g x",
+            "sed '$d' x",
+            "sed -n '/a b/,/c/p' x",
+            "xargs grep x",
+            "xargs -n 1 wc -l",
+            "sudo apt install x",
+            "printf '[%s]' x",
+            "curl 'http://x/?a=b'",
+            "pytest -k 'a[1]'",
+            "unknown 'a b (c)'",
+            "test -f x",
+            "export A=b",
+            "git log --exclude=x --author='a b'",
+            "vim a.txt",
         ] {
             assert!(!veiled(command), "{command}");
         }
