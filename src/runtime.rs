@@ -6,14 +6,17 @@
 
 mod api;
 mod call;
+mod change;
 mod commands;
 mod compaction;
+mod control;
 mod conversation;
 mod execution;
 mod gather;
 mod history;
 mod hooks;
 mod hub;
+mod invocation;
 mod jobs;
 mod live;
 mod login;

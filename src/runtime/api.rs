@@ -13,6 +13,7 @@ use crate::projection;
 use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::runtime::Runtime;
+use crate::runtime::change::Change;
 use crate::runtime::commands;
 use crate::runtime::gather;
 use crate::runtime::mailbox::{Handle, Snapshot};
@@ -51,7 +52,7 @@ impl Runtime {
     /// Starts a turn with a message that is not a command.
     pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.prompt(call, prompt, reply)));
+            handle.tell(Change::Prompt { call, prompt, reply });
         });
     }
 }
@@ -162,10 +163,7 @@ impl Sessions for Runtime {
     fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
         self.with(&call, reply, |handle, reply| {
             // The session's task reads all messages, not the caller.
-            handle.clone().tell(move |live| {
-                let bytes = live.bytes();
-                Box::pin(async move { reply.ok(handle.snapshot().stats(bytes)) })
-            });
+            handle.tell(Change::Stats { reply });
         });
     }
 
@@ -236,7 +234,7 @@ impl Sessions for Runtime {
 
     fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.set_name(call, name, reply)));
+            handle.tell(Change::SetName { call, name, reply });
         });
     }
 
@@ -270,13 +268,13 @@ impl Turns for Runtime {
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.enqueue(call, prompt, Until::NextCall, reply)));
+            handle.tell(Change::Enqueue { call, prompt, until: Until::NextCall, reply });
         });
     }
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.enqueue(call, prompt, Until::TurnEnd, reply)));
+            handle.tell(Change::Enqueue { call, prompt, until: Until::TurnEnd, reply });
         });
     }
 
@@ -285,30 +283,25 @@ impl Turns for Runtime {
             reply.ok(());
             // At once, and again after an earlier prompt that still waits for the disk.
             handle.abort();
-            handle.tell(|live| Box::pin(async move { live.abort() }));
+            handle.tell(Change::Abort);
         });
     }
 
     fn interrupt(&self, call: Call, reply: Reply<(bool, String)>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(live.interrupt(call, reply)));
+            handle.tell(Change::Interrupt { call, reply });
         });
     }
 
     fn abort_retry(&self, call: Call, reply: Reply<()>) {
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(async move {
-                    reply.ok(());
-                    live.abort_retry();
-                })
-            });
+            handle.tell(Change::AbortRetry { reply });
         });
     }
 
     fn compact(&self, call: Call, instructions: Option<String>, reply: Reply<Option<String>>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(async move { live.compact(call, instructions, reply) }));
+            handle.tell(Change::Compact { call, wishes: instructions, reply });
         });
     }
 
@@ -341,7 +334,7 @@ impl Turns for Runtime {
             Err(error) => return reply.fail(gather::wrong(error)),
         };
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(async move { live.show_editor(editor, reply) }));
+            handle.tell(Change::ShowEditor { editor: Box::new(editor), reply });
         });
     }
 }
@@ -412,7 +405,7 @@ impl Settings for Runtime {
         let shared = self.shared.clone();
         self.with(&call.clone(), reply, |handle, reply| {
             let set = move |reply: Reply<(String, String)>, provider: String, model: String| {
-                handle.tell(move |live| Box::pin(live.set_model(call, provider.into(), model.into(), reply)));
+                handle.tell(Change::SetModel { call, provider: provider.into(), model: model.into(), reply });
             };
             if reach == Reach::Session {
                 return set(reply, provider, model);
@@ -448,7 +441,7 @@ impl Settings for Runtime {
             };
             match next.cloned() {
                 Some((provider, id)) => {
-                    handle.tell(move |live| Box::pin(live.set_model(call, provider, id, reply)));
+                    handle.tell(Change::SetModel { call, provider, model: id, reply });
                 }
                 None => reply.fail(ApiError::new(
                     crate::catalogue::ErrorCode::UnknownModel,
@@ -460,34 +453,25 @@ impl Settings for Runtime {
 
     fn set_thinking_level(&self, call: Call, level: Option<ThinkingLevel>, reply: Reply<ThinkingLevel>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| {
-                // The next one after the level from earlier requests.
-                let level = level.unwrap_or_else(|| live.facts().next_thinking());
-                Box::pin(live.set(call, "thinking", Value::from(level.as_str()), level, reply))
-            });
+            handle.tell(Change::SetThinking { call, level, reply });
         });
     }
 
     fn set_mode(&self, call: Call, mode: Mode, reply: Reply<Mode>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle
-                .tell(move |live| Box::pin(live.set(call, "mode", Value::from(mode.as_str()), mode, reply)));
+            handle.tell(Change::SetMode { call, mode, reply });
         });
     }
 
     fn set_auto_compaction(&self, call: Call, enabled: bool, reply: Reply<bool>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(live.set(call, "auto-compaction", Value::from(enabled), enabled, reply))
-            });
+            handle.tell(Change::SetAutoCompaction { call, enabled, reply });
         });
     }
 
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(live.set(call, "auto-retry", Value::from(enabled), enabled, reply))
-            });
+            handle.tell(Change::SetAutoRetry { call, enabled, reply });
         });
     }
 
@@ -518,44 +502,31 @@ impl Logins for Runtime {
 impl Jobs for Runtime {
     fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(async move { live.user_bash(call, command, timeout_seconds, reply) })
-            });
+            handle.tell(Change::Bash { command, timeout_seconds, reply });
         });
     }
 
     fn abort_bash(&self, call: Call, reply: Reply<()>) {
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(async move {
-                    if let Some(bash) = &live.bash {
-                        bash.cancel();
-                    }
-                    reply.ok(());
-                })
-            });
+            handle.tell(Change::AbortBash { reply });
         });
     }
 
     fn jobs(&self, call: Call, statuses: Option<Vec<String>>, reply: Reply<Vec<Arc<JobFacts>>>) {
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(async move { reply.ok(live.jobs.list(statuses.as_deref())) }));
+            handle.tell(Change::ListJobs { statuses, reply });
         });
     }
 
     fn job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| {
-                Box::pin(async move {
-                    reply.send(live.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
-                })
-            });
+            handle.tell(Change::GetJob { id, reply });
         });
     }
 
     fn cancel_job(&self, call: Call, id: String, reply: Reply<Arc<JobFacts>>) {
         self.with(&call, reply, |handle, reply| {
-            handle.tell(move |live| Box::pin(async move { live.cancel_job(&id, reply) }));
+            handle.tell(Change::CancelJob { id, reply });
         });
     }
 }
@@ -621,13 +592,8 @@ impl Runtime {
         for handle in self.shared.live() {
             let part = all.clone();
             // Before its turn ends, so that no waiting message starts the next turn.
-            handle.tell(move |live| {
-                Box::pin(async move {
-                    // Also ends work that was requested just before.
-                    live.stop_all();
-                    live.when_idle(Reply::new(move |_| drop(part)));
-                })
-            });
+            // Also ends work that was requested just before.
+            handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
             handle.abort();
         }
     }

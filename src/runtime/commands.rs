@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 pub(super) use choice::PendingAction;
 
-use crate::catalogue::{COMMANDS, ErrorCode};
+use crate::catalogue::COMMANDS;
 use crate::command::{self, Command, Line};
 use crate::context::Project;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::JobFacts;
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::Runtime;
+use crate::runtime::change::{Change, Claim};
 use crate::runtime::mailbox::Handle;
 use crate::runtime::open::session_event;
 use crate::session::{
@@ -43,10 +44,10 @@ impl Runtime {
                 reply.ok(Prompted { turn: None });
                 self.tell(&call, "text", format!("Usage: {usage}"));
             }
-            Line::Command(_) if prompt.idempotency_key.is_some() => self.run_once(call, prompt, reply),
-            Line::Command(command) => match self.shared.session(&call.session) {
-                Err(error) => reply.fail(error),
-                Ok(handle) => {
+            Line::Command(command) => match (prompt.idempotency_key, self.shared.session(&call.session)) {
+                (Some(key), _) => self.run_once(call, key, text, reply),
+                (None, Err(error)) => reply.fail(error),
+                (None, Ok(handle)) => {
                     reply.ok(Prompted { turn: None });
                     let _executor = self.shared.executor.enter();
                     self.run_command(call, &handle, command);
@@ -68,43 +69,28 @@ impl Runtime {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
-        let (shared, cwd) = (self.shared.clone(), handle.snapshot().facts.cwd.clone());
         // On the session's task, so that later requests come after it.
-        handle.tell(move |live| {
-            Box::pin(async move {
-                let looked =
-                    tokio::task::spawn_blocking(move || shared.library.refresh(&shared.places(&cwd)));
-                let Ok(project) = looked.await else { return };
-                let expanded = match (project.templates.get(&name), project.skills.get(&name)) {
-                    (Some(template), _) => template.expand(&arguments).map_err(ApiError::failed),
-                    (None, Some(skill)) => Ok(skill.expand(&arguments)),
-                    (None, None) => Err(unknown_command(&name, &project)),
-                };
-                match expanded {
-                    Ok(message) => live.prompt(call, Prompt { message, ..prompt }, reply).await,
-                    Err(error) => reply.fail(error),
-                }
-            })
-        });
+        handle.tell(Change::Invoke { call, name, arguments, prompt, reply });
     }
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
-    fn run_once(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+    fn run_once(&self, call: Call, key: String, line: String, reply: Reply<Prompted>) {
         let handle = match self.shared.session(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
         let (runtime, session) = (self.clone(), handle.clone());
-        handle.tell(move |live| {
-            Box::pin(async move {
-                let Some(reply) = live.first_time(&prompt, reply) else { return };
-                live.remember(prompt.idempotency_key, None);
+        let claimed = Reply::new(move |claim: Result<Claim, ApiError>| match claim {
+            Ok(Claim::Answered(turn)) => reply.ok(Prompted { turn }),
+            Ok(Claim::New) => {
                 reply.ok(Prompted { turn: None });
-                if let Line::Command(command) = command::read(&prompt.message) {
+                if let Line::Command(command) = command::read(&line) {
                     runtime.run_command(call, &session, command);
                 }
-            })
+            }
+            Err(error) => reply.fail(error),
         });
+        handle.tell(Change::Claim { key, reply: claimed });
     }
 
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
@@ -209,9 +195,7 @@ impl Runtime {
             Some(Ok(workflow)) => {
                 let (workflow, arguments) = (workflow.clone(), arguments.to_owned());
                 let reply = self.text(&call, |began: String| began);
-                handle.tell(move |live| {
-                    Box::pin(async move { live.begin_workflow(call, workflow, &arguments, reply) })
-                });
+                handle.tell(Change::BeginWorkflow { call, workflow, arguments, reply });
             }
             Some(Err(wrong)) => self.tell(&call, "error", format!("The workflow cannot be used: {wrong}")),
             None => {
@@ -265,7 +249,7 @@ impl Runtime {
         let Ok(project) = looked.await else { return String::new() };
         let found = project.instructions.len().saturating_add(project.skills.len());
         if found.saturating_add(project.templates.len()).saturating_add(project.problems.len()) == 0 {
-            handle.tell(move |live| Box::pin(async move { live.found(&project) }));
+            handle.tell(Change::ContextFound { project, ack: None });
             return String::new();
         }
         let text = format!(
@@ -275,7 +259,7 @@ impl Runtime {
             project.templates.len(),
             text::problems(&project)
         );
-        handle.tell(move |live| Box::pin(async move { live.found(&project) }));
+        handle.tell(Change::ContextFound { project, ack: None });
         text
     }
 
@@ -363,17 +347,4 @@ pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
     let own =
         COMMANDS.iter().map(|command| entry(command.name, command.usage.to_owned(), command.doc, "built-in"));
     own.chain(added(project).map(|one| entry(one.name, one.usage, one.description, one.source))).collect()
-}
-
-/// `request/unknown-command`, with the most similar names.
-fn unknown_command(name: &str, project: &Project) -> ApiError {
-    let own = project.templates.keys().chain(project.skills.keys()).map(String::as_str);
-    let nearest = command::nearest(name, COMMANDS.iter().map(|spec| spec.name).chain(own));
-    let hint = match nearest.first() {
-        Some(name) => format!(" Did you mean /{name}?"),
-        None => " /help lists them.".to_owned(),
-    };
-    let names = Value::vector(nearest.iter().map(|name| Value::from((*name).to_owned())));
-    let message = format!("There is no command /{name}.{hint}");
-    ApiError::new(ErrorCode::UnknownCommand, message).with("nearest", names)
 }

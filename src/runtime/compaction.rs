@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::facts::Phase;
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::provider::{Chunk, Request};
+use crate::runtime::change::Change;
 use crate::runtime::conversation::{self, Compaction};
 use crate::runtime::mailbox::Handle;
 use crate::store::EntryBody;
@@ -72,7 +73,7 @@ pub async fn compact(
         .get(&facts.model_provider)
         .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
     let phase_before = facts.phase;
-    let _ = session.ask(|live| Box::pin(async move { live.enter_phase(Phase::Compacting) })).await;
+    let _ = session.ask(|ack| Change::EnterPhase { phase: Phase::Compacting, ack }).await;
     // Half of the window for the conversation, at about four bytes per token.
     let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
     let mut system = INSTRUCTIONS.to_owned();
@@ -110,7 +111,7 @@ pub async fn compact(
         }
         Err(error) => Err(error),
     };
-    let _ = session.ask(move |live| Box::pin(async move { live.enter_phase(phase_before) })).await;
+    let _ = session.ask(|ack| Change::EnterPhase { phase: phase_before, ack }).await;
     written
 }
 
@@ -133,9 +134,7 @@ async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, C
 }
 
 async fn write(session: &Handle, body: EntryBody) -> Result<(), CompactionError> {
-    let written = session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
-    match written.and_then(std::convert::identity) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(CompactionError::Store(error.message)),
-    }
+    let entries = vec![body];
+    let written = session.request(|ack| Change::Append { entries, ack }).await;
+    written.map(drop).map_err(|error| CompactionError::Store(error.message))
 }

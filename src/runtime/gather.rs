@@ -6,7 +6,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use crate::context::editor::Editor;
 use crate::context::reference::{self, Reader};
 use crate::context::{Places, Project};
 use crate::event::{Body, Cause, Level, Notification};
@@ -16,7 +15,7 @@ use crate::message::{Block, TurnId};
 use crate::runtime::Shared;
 use crate::runtime::conversation::Told;
 use crate::runtime::live::{Live, user_message};
-use crate::session::{ApiError, Reply};
+use crate::session::ApiError;
 use crate::store::EntryBody;
 use crate::tool::permission::{self, Access, Verdict};
 use crate::tool::walk::Barred;
@@ -37,12 +36,6 @@ impl Shared {
 }
 
 impl Live {
-    /// Stores what the editor shows, in place of the previous value.
-    pub(super) fn show_editor(&mut self, editor: Editor, reply: Reply<()>) {
-        self.set_editor(editor);
-        reply.ok(());
-    }
-
     /// Records the prompt templates; notifies frontends if they have changed.
     pub(super) fn found(&mut self, project: &Project) {
         self.look_at_branch();

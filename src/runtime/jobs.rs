@@ -15,9 +15,10 @@ use crate::facts::{JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, ENDED_JOBS, RUNNING_JOBS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::runner::sandbox::Sandbox;
+use crate::runtime::change::Change;
 use crate::runtime::live::Live;
 use crate::runtime::turn::Turn;
-use crate::session::{ApiError, Call, Reply};
+use crate::session::{ApiError, Reply};
 use crate::tool::Outcome;
 use crate::tool::output::{Kept, Outputs};
 use crate::tool::process::{self, End};
@@ -69,10 +70,8 @@ impl Jobs {
 pub async fn start(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
     let id: Arc<str> = turn.shared.clock.id("j-").into();
     let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.manifest().hidden.to_vec() };
-    let (name, from) = (id.clone(), turn.id.clone());
-    let started =
-        turn.session.ask(move |live| Box::pin(async move { live.start_job(name, from, job) })).await;
-    match started.and_then(std::convert::identity) {
+    let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
+    match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
         Ok(()) => {
             let mut outcome = Outcome::ok(format!("Started as background job {id}."));
             outcome.details.put("job-id", id.to_string());
@@ -83,7 +82,12 @@ pub async fn start(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
 }
 
 impl Live {
-    fn start_job(&mut self, id: Arc<str>, turn: TurnId, job: process::Job) -> Result<(), ApiError> {
+    pub(super) fn start_job(
+        &mut self,
+        id: Arc<str>,
+        turn: TurnId,
+        job: process::Job,
+    ) -> Result<(), ApiError> {
         let running = self.jobs.0.iter().filter(|job| job.is_running()).count();
         if running >= RUNNING_JOBS {
             return Err(ApiError::failed(format!(
@@ -116,21 +120,21 @@ impl Live {
             let progress = {
                 let (session, id) = (session.clone(), id.clone());
                 move |newest: &str| {
-                    let (id, newest) = (id.clone(), Arc::from(newest));
-                    session.tell(move |live| {
-                        Box::pin(async move {
-                            live.change_job(&id, |job| job.output = newest);
-                        })
-                    });
+                    session.tell(Change::JobOutput { id: id.clone(), newest: newest.into() });
                 }
             };
-            let ended = process::run(job, collector, &stop, &progress).await;
-            let _ = session.ask(move |live| Box::pin(async move { live.job_ended(&id, ended) })).await;
+            let ended = Box::new(process::run(job, collector, &stop, &progress).await);
+            let _ = session.ask(|ack| Change::JobEnded { id, ended, ack }).await;
         });
         Ok(())
     }
 
-    fn job_ended(&mut self, id: &str, ended: std::io::Result<(End, Kept)>) {
+    /// A job has written something.
+    pub(super) fn job_output(&mut self, id: &str, newest: Arc<str>) {
+        self.change_job(id, |job| job.output = newest);
+    }
+
+    pub(super) fn job_ended(&mut self, id: &str, ended: std::io::Result<(End, Kept)>) {
         let now = rfc3339(self.shared.clock.now());
         self.change_job(id, |job| {
             job.ended_at = Some(now);
@@ -192,14 +196,15 @@ impl Live {
         }
     }
 
+    /// Ends the command that runs for the user.
+    pub fn abort_bash(&self) {
+        if let Some(bash) = &self.bash {
+            bash.cancel();
+        }
+    }
+
     /// Runs a command for the user. One at a time; a turn may run beside it.
-    pub fn user_bash(
-        &mut self,
-        _: Call,
-        command: String,
-        timeout_seconds: Option<u64>,
-        reply: Reply<Map<'static>>,
-    ) {
+    pub fn user_bash(&mut self, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
         if self.bash.is_some() {
             return reply.fail(ApiError::new(
                 ErrorCode::SessionNotIdle,
@@ -221,13 +226,7 @@ impl Live {
         self.shared.tasks.spawn(async move {
             let ended = process::run(job, collector, &stop, &|_| {}).await;
             // The next one may start when the client has seen the end of this one.
-            let done = session.ask(|live| {
-                Box::pin(async move {
-                    live.bash = None;
-                    live.check_idle();
-                })
-            });
-            let _ = done.await;
+            let _ = session.ask(|ack| Change::BashEnded { ack }).await;
             match ended {
                 Ok((end, kept)) => reply.ok(bash_data(end, kept)),
                 Err(error) => {

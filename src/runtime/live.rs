@@ -3,6 +3,7 @@
 //! Everything here runs on the session's own task. An entry counts only when it is on disk: the task
 //! waits for the journal before it changes what it shows, so that nothing has to be taken back.
 
+mod changes;
 mod turns;
 
 use std::collections::{HashMap, VecDeque};
@@ -22,15 +23,15 @@ use crate::limits::{GIT_FILE_BYTES, LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
 use crate::runtime::Shared;
+use crate::runtime::change::Change;
+use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::conversation::{self, Compaction, Told};
 use crate::runtime::jobs::Jobs;
-use crate::runtime::mailbox::{Handle, Snapshot, Work};
+use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::open::refused;
 use crate::runtime::queue::Queue;
 use crate::runtime::subagent::Kin;
-use crate::runtime::turn::{Control, End};
-use crate::runtime::unload::PutAway;
 use crate::runtime::workflow::{self, Begun};
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
@@ -43,7 +44,6 @@ pub struct Live {
     pub(super) shared: Arc<Shared>,
     pub(super) handle: Handle,
     journal: Journal,
-    header: Header,
     /// All entries, in the order of the file.
     entries: Vec<Arc<Entry>>,
     /// Where each entry stands in `entries`.
@@ -67,10 +67,8 @@ pub struct Live {
     answered: VecDeque<(String, Option<TurnId>)>,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
-    /// The session is to be put away.
-    pub(super) put_away: Option<PutAway>,
     /// Who waits for the end of a turn that works for another session.
-    worked: Option<(TurnId, oneshot::Sender<End>)>,
+    worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
     /// A workflow that the process before this one did not bring to its end.
     cut_off: Option<Begun>,
     /// Which configuration the session goes on with, as an entry that is written before the next message.
@@ -140,7 +138,6 @@ impl Live {
             shared: shared.clone(),
             handle: handle.clone(),
             journal,
-            header,
             entries: Vec::new(),
             places: HashMap::new(),
             branch: imbl::Vector::new(),
@@ -154,13 +151,12 @@ impl Live {
             bash: None,
             answered: VecDeque::new(),
             until_idle: Vec::new(),
-            put_away: None,
             worked: None,
             cut_off: None,
             adopted: None,
         };
         for entry in entries {
-            live.apply(entry);
+            live.take_in(entry);
         }
         live.cut_off = live.newest_run(None).filter(|begun| begun.ended.is_empty());
         live.publish();
@@ -175,26 +171,28 @@ impl Live {
         (Self::start(shared, journal, header, entries), handled)
     }
 
-    async fn run(mut self, mut mailbox: mpsc::Receiver<Work>) {
+    async fn run(mut self, mut mailbox: mpsc::Receiver<Change>) {
         if let Some(begun) = self.cut_off.take() {
             self.note_cut_off(&begun).await;
         }
-        while let Some(work) = mailbox.recv().await {
-            work(&mut self).await;
-            if let Some(wish) = self.put_away.take()
-                && self.is_at_rest()
-            {
-                let shared = self.shared.clone();
-                // Whoever opens the session again waits until its file is let go.
-                let not_opening = shared.opening.lock().await;
-                if shared.forget(&self.handle, wish.lookup) {
-                    settle(&self.journal).await;
-                    drop(self);
-                    wish.done();
-                    drop(not_opening);
-                    heap::give_back();
-                    return shared.announce_context(None);
+        while let Some(change) = mailbox.recv().await {
+            let unload = match change {
+                Change::Unload(unload) if self.is_at_rest() => unload,
+                change => {
+                    self.apply(change).await;
+                    continue;
                 }
+            };
+            let shared = self.shared.clone();
+            // Whoever opens the session again waits until its file is let go.
+            let not_opening = shared.opening.lock().await;
+            if shared.forget(&self.handle, unload.lookup) {
+                settle(&self.journal).await;
+                drop(self);
+                unload.done();
+                drop(not_opening);
+                heap::give_back();
+                return shared.announce_context(None);
             }
         }
     }
@@ -230,11 +228,6 @@ impl Live {
         workflow::newest(&self.entries, &self.handle.id, named)
     }
 
-    /// How the running turn is steered.
-    pub(super) fn control(&self) -> Option<&Arc<Control>> {
-        self.turn.as_ref().map(|running| &running.control)
-    }
-
     /// The session's id.
     pub fn id(&self) -> &SessionId {
         &self.handle.id
@@ -250,19 +243,9 @@ impl Live {
         self.turn.is_some()
     }
 
-    /// The first line of its file.
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
     /// The journal's path, once there is a file.
     pub fn file(&self) -> Option<&Path> {
         (!self.entries.is_empty()).then(|| self.journal.path())
-    }
-
-    /// The file's size in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.journal.bytes()
     }
 
     /// Appends entries as one, each following the one before, and waits until they are on disk.
@@ -305,14 +288,14 @@ impl Live {
             }
         }
         for entry in &entries {
-            self.apply(entry.clone());
+            self.take_in(entry.clone());
         }
         self.publish();
         Ok(entries)
     }
 
     /// Takes an entry that is on disk into the state.
-    fn apply(&mut self, entry: Arc<Entry>) {
+    fn take_in(&mut self, entry: Arc<Entry>) {
         if self.branch.last().map(|last| &last.id) != entry.parent.as_ref() {
             self.turn_to(entry.parent.as_ref());
         }

@@ -1,10 +1,8 @@
 //! Access to a session: its mailbox, its published snapshot, and its stop switch.
 //!
-//! A session's state belongs to its own task. To change it, send work, which the task does in order of
-//! arrival. To read it, take the snapshot, which never blocks. Does not know what the work does.
+//! A session's state belongs to its own task. To change it, send a [`Change`], which the task applies in order of
+//! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::event::{Body, Event, StagePassed};
 use crate::facts::SessionFacts;
 use crate::message::{EntryId, SessionId};
+use crate::runtime::change::{Ack, Change};
 use crate::runtime::hub::{Full, Hub};
-use crate::runtime::live::Live;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::queue::Queue;
 use crate::runtime::subagent::Kin;
@@ -24,9 +22,6 @@ use crate::runtime::workflow::Progress;
 use crate::session::ApiError;
 use crate::store::Entry;
 use crate::tool::permission::Rule;
-
-/// Work for a session.
-pub type Work = Box<dyn for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send>;
 
 /// A snapshot of a session, for readers.
 #[derive(Debug, Clone)]
@@ -66,7 +61,7 @@ struct Showing {
 pub struct Handle {
     /// The session.
     pub id: SessionId,
-    mailbox: mpsc::Sender<Work>,
+    mailbox: mpsc::Sender<Change>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     showing: Arc<Mutex<Showing>>,
     /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
@@ -91,7 +86,7 @@ pub struct Handle {
 impl Handle {
     pub(super) fn new(
         id: SessionId,
-        mailbox: mpsc::Sender<Work>,
+        mailbox: mpsc::Sender<Change>,
         snapshot: Snapshot,
         manifest: Arc<Manifest>,
     ) -> Self {
@@ -169,33 +164,32 @@ impl Handle {
         self.snapshot.store(Arc::new(snapshot));
     }
 
-    /// Sends work to the session's task, without waiting. Work is dropped if the mailbox is full or closed; a
+    /// Sends a change to the session's task, without waiting. It is dropped if the mailbox is full or closed; a
     /// reply inside it then reports that.
-    pub fn tell<F>(&self, work: F)
-    where
-        F: for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> + Send + 'static,
-    {
-        let _ = self.mailbox.try_send(Box::new(work));
+    pub fn tell(&self, change: Change) {
+        let _ = self.mailbox.try_send(change);
     }
 
-    /// Sends work and waits for its answer. For the session's own turn, which may wait for room.
+    /// Sends a change and waits for its answer. For the session's own turn, which may wait for room.
     ///
     /// # Errors
     /// If the session has ended.
-    pub async fn ask<T, F>(&self, work: F) -> Result<T, ApiError>
-    where
-        T: Send + 'static,
-        F: for<'a> FnOnce(&'a mut Live) -> Pin<Box<dyn Future<Output = T> + Send + 'a>> + Send + 'static,
-    {
-        let (sender, receiver) = oneshot::channel();
-        let work: Work = Box::new(move |live| {
-            Box::pin(async move {
-                let _ = sender.send(work(live).await);
-            })
-        });
+    pub async fn ask<T>(&self, change: impl FnOnce(Ack<T>) -> Change) -> Result<T, ApiError> {
+        let (ack, answer) = oneshot::channel();
         let ended = || ApiError::failed("The session ended.");
-        self.mailbox.send(work).await.map_err(|_| ended())?;
-        receiver.await.map_err(|_| ended())
+        self.mailbox.send(change(ack)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())
+    }
+
+    /// The same for a change that may be refused.
+    ///
+    /// # Errors
+    /// If the session has ended, or refuses.
+    pub async fn request<T>(
+        &self,
+        change: impl FnOnce(Ack<Result<T, ApiError>>) -> Change,
+    ) -> Result<T, ApiError> {
+        self.ask(change).await.and_then(std::convert::identity)
     }
 
     /// Sends an event of this session to every connection, with the current offset. Events of one session go

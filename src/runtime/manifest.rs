@@ -20,6 +20,7 @@ use crate::hook::{Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
 use crate::message::Mode;
 use crate::provider::models::Models;
+use crate::runtime::change::Change;
 use crate::runtime::live::Live;
 use crate::runtime::{Providers, Shared, rules};
 use crate::session::ApiError;
@@ -285,7 +286,7 @@ impl Shared {
             self.library.refresh(&self.places(cwd));
         }
         for handle in live {
-            handle.tell(|live| Box::pin(live.adopt_between_turns()));
+            handle.tell(Change::ConfigurationChanged);
         }
         Ok((manifest, problems))
     }

@@ -10,6 +10,7 @@ use crate::facts::{ListedSession, SessionFacts, Slot};
 use crate::limits::{LET_GO_TRIES, LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::{EntryId, SessionId};
 use crate::runtime::Shared;
+use crate::runtime::change::Change;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::{Handle, Snapshot};
 use crate::session::{ApiError, Call, Client, Opened, Reply, Scope, SwitchTarget};
@@ -165,7 +166,7 @@ impl Shared {
             Some(place) => snapshot.branch.take(place.saturating_add(1)),
             None => {
                 let wanted = entry.clone();
-                let path = source.ask(move |live| Box::pin(async move { live.history(&wanted) })).await?;
+                let path = source.ask(|ack| Change::PathTo { entry: wanted, ack }).await?;
                 path.ok_or_else(|| ApiError::not_found("entry", entry.as_str()))?
             }
         };

@@ -16,10 +16,11 @@ use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::{Role, SessionId, StopReason, Usage};
 use crate::runtime::Shared;
 use crate::runtime::call::{Batch, Place, Running, denied};
+use crate::runtime::change::Change;
+use crate::runtime::control::TurnEnd;
 use crate::runtime::execution::Execution;
 use crate::runtime::live::Live;
 use crate::runtime::mailbox::Handle;
-use crate::runtime::turn::End;
 use crate::secret;
 use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
@@ -110,15 +111,13 @@ impl Shared {
             value: Value::from(value.to_owned()),
         };
         let (provider, id) = child.model;
-        let bodies = vec![
+        let entries = vec![
             EntryBody::Name(visible::line(&child.name).into()),
             EntryBody::Model { provider, id },
             setting("mode", facts.mode.as_str()),
             setting("thinking", facts.thinking.as_str()),
         ];
-        let written =
-            handle.ask(move |live| Box::pin(async move { live.append(bodies).await.map(drop) })).await;
-        if let Err(error) = written.and_then(std::convert::identity) {
+        if let Err(error) = handle.request(|ack| Change::Append { entries, ack }).await {
             self.sessions.remove(&handle.id);
             return Err(error);
         }
@@ -138,9 +137,8 @@ impl Shared {
         cause: Option<Cause>,
         stop: &CancellationToken,
         interrupt: &CancellationToken,
-    ) -> Result<(End, Worked), ApiError> {
-        let begun = child.ask(move |live| Box::pin(live.work(task, execution, cause))).await;
-        let mut ended = begun.and_then(std::convert::identity)?;
+    ) -> Result<(TurnEnd, Worked), ApiError> {
+        let mut ended = child.request(|ack| Change::Work { task, execution, cause, ack }).await?;
         let end = tokio::select! {
             biased;
             end = &mut ended => end,
@@ -149,7 +147,7 @@ impl Shared {
                 ended.await
             }
             () = interrupt.cancelled() => {
-                child.tell(|live| Box::pin(async move { live.interrupt_turn() }));
+                child.tell(Change::InterruptWork);
                 tokio::select! {
                     end = &mut ended => end,
                     () = stop.cancelled() => {
@@ -167,7 +165,7 @@ impl Shared {
             stop: last.and_then(|message| message.stop_reason),
             usage: snapshot.facts.usage,
         };
-        Ok((end.unwrap_or(End::Stopped), worked))
+        Ok((end.unwrap_or(TurnEnd::Stopped), worked))
     }
 
     /// Ends a child's work: its running processes end, and its grants expire. It stays in the tree as an
@@ -176,7 +174,7 @@ impl Shared {
         if let Some(kin) = &child.kin {
             kin.over.store(true, Ordering::Release);
         }
-        child.tell(|live| Box::pin(async move { live.stop_all() }));
+        child.tell(Change::EndWork);
         self.announce_context(None);
     }
 }
@@ -254,12 +252,12 @@ pub(super) async fn delegate(batch: &Batch<'_>, call: &Arc<ToolCall>, place: &mu
     turn.shared.retire_child(&child);
     let mut outcome = match worked {
         Err(error) => Outcome::failed(format!("The subagent cannot be started: {error}")),
-        Ok((End::Finished, worked)) => {
+        Ok((TurnEnd::Finished, worked)) => {
             let mut outcome = Outcome::ok(worked.text);
             outcome.details.put("usage", worked.usage.to_value());
             outcome
         }
-        Ok((End::Stopped, worked)) => {
+        Ok((TurnEnd::Stopped, worked)) => {
             let why = worked.error.unwrap_or_else(|| match worked.stop {
                 Some(reason) => format!("it was {}", reason.as_str()),
                 None => "it did not begin".to_owned(),
@@ -323,13 +321,4 @@ fn wanted(batch: &Batch<'_>, call: &ToolCall) -> Result<Wanted, String> {
         }
     };
     Ok(Wanted { task: task.to_owned(), tools, model })
-}
-
-impl Live {
-    /// Ends the running turn after its tool calls, without a request to answer.
-    pub(super) fn interrupt_turn(&mut self) {
-        if let Some(control) = self.control() {
-            control.interrupt.cancel();
-        }
-    }
 }

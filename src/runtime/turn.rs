@@ -9,7 +9,6 @@ mod answer;
 mod request;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use answer::Answer;
 pub(super) use answer::proposed;
@@ -21,7 +20,9 @@ use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::runtime::call::{self, Calls};
+use crate::runtime::change::Change;
 use crate::runtime::compaction::{self, CompactionError, Why};
+use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
 use crate::runtime::hooks::Denied;
 use crate::runtime::mailbox::Handle;
@@ -43,42 +44,22 @@ pub struct Turn {
     pub(super) execution: Option<Arc<Execution>>,
 }
 
-/// The session's controls of a running turn.
-#[derive(Default)]
-pub struct Control {
-    /// Ends the turn after the running tool calls.
-    pub interrupt: CancellationToken,
-    /// Ends the wait for a retry.
-    pub give_up: CancellationToken,
-    /// The number of running tool calls.
-    pub running_tools: AtomicUsize,
-}
-
-/// The end of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The model finished.
-    Finished,
-    /// The turn was ended or failed.
-    Stopped,
-}
-
 /// The step after a round.
 enum Next {
     Round,
-    End(End),
+    End(TurnEnd),
 }
 
 impl Turn {
     /// Runs the turn to its end.
     pub async fn run(self) {
         let end = self.rounds().await;
-        let (session, turn) = (self.session.clone(), self.id.clone());
-        let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&turn, end).await })).await;
+        let turn = self.id.clone();
+        let _ = self.session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
     }
 
     /// Runs the turn without freeing the session.
-    pub(super) async fn rounds(&self) -> End {
+    pub(super) async fn rounds(&self) -> TurnEnd {
         if let Err(answer) = self.receive().await {
             return self.finish(answer).await;
         }
@@ -127,7 +108,7 @@ impl Turn {
             shared.library.refresh(&shared.places(&session.snapshot().facts.cwd))
         });
         if let Ok(project) = looked.await {
-            let _ = self.session.ask(|live| Box::pin(async move { live.found(&project) })).await;
+            let _ = self.session.ask(|ack| Change::ContextFound { project, ack: Some(ack) }).await;
         }
     }
 
@@ -249,7 +230,7 @@ impl Turn {
         state.attempt = state.attempt.saturating_add(1);
         let pause = retry::pause(failure, state.attempt, &self.id)?;
         let attempt = state.attempt;
-        let _ = self.session.ask(move |live| Box::pin(async move { live.retrying(attempt, pause) })).await;
+        let _ = self.session.ask(|ack| Change::Retrying { attempt, pause, ack }).await;
         let waited = tokio::select! {
             biased;
             () = self.stop.cancelled() => Some(StopReason::Aborted),
@@ -257,7 +238,7 @@ impl Turn {
             () = self.control.give_up.cancelled() => Some(StopReason::Error),
             () = tokio::time::sleep(pause) => None,
         };
-        let _ = self.session.ask(|live| Box::pin(async move { live.retry_over() })).await;
+        let _ = self.session.ask(|ack| Change::RetryOver { ack }).await;
         match waited {
             None => Some(Next::Round),
             Some(StopReason::Error) => None,
@@ -279,16 +260,14 @@ impl Turn {
     }
 
     async fn has_steering(&self) -> bool {
-        let asked = self.session.ask(|live| Box::pin(async move { live.has_steering() })).await;
-        asked.unwrap_or(false)
+        self.session.ask(|ack| Change::HasSteering { ack }).await.unwrap_or(false)
     }
 
     /// Puts the user's steering messages into the conversation.
     async fn deliver_steering(&self) -> Result<(), String> {
         let turn = self.id.clone();
-        let delivered =
-            self.session.ask(move |live| Box::pin(async move { live.deliver_steering(&turn).await })).await;
-        delivered.and_then(std::convert::identity).map_err(|error| error.message)
+        let delivered = self.session.request(|ack| Change::DeliverSteering { turn, ack }).await;
+        delivered.map_err(|error| error.message)
     }
 
     /// Writes an answer that is not the last, then shows it.
@@ -302,7 +281,7 @@ impl Turn {
     }
 
     /// Writes and shows the turn's last answer.
-    async fn finish(&self, answer: Answer) -> End {
+    async fn finish(&self, answer: Answer) -> TurnEnd {
         let mut well =
             !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         let mut answer = answer;
@@ -324,17 +303,9 @@ impl Turn {
         }
         let shown = answer.text.clone();
         let mut message = self.message(answer);
-        let bodies = vec![EntryBody::Message(Arc::new(message.clone()))];
+        let entries = vec![EntryBody::Message(Arc::new(message.clone()))];
         let turn = self.id.clone();
-        let written = self.session.ask(move |live| {
-            Box::pin(async move {
-                let written = live.append(bodies).await;
-                let last = written.as_ref().ok().and_then(|entries| entries.last().cloned());
-                live.ending(&turn, last);
-                written
-            })
-        });
-        match written.await.and_then(std::convert::identity) {
+        match self.session.request(|ack| Change::AppendLast { turn, entries, ack }).await {
             Ok(entries) => {
                 for entry in entries {
                     self.show(&entry).await;
@@ -345,14 +316,14 @@ impl Turn {
                 message.stop_reason = Some(StopReason::Error);
                 message.error_message = Some(format!("The answer could not be saved: {error}").into());
                 self.publish(Body::AssistantMessage(Arc::new(message))).await;
-                return End::Stopped;
+                return TurnEnd::Stopped;
             }
         }
         if !well {
-            return End::Stopped;
+            return TurnEnd::Stopped;
         }
         self.leave(Stage::Render, || Map::new().with("text", shown)).await;
-        End::Finished
+        TurnEnd::Finished
     }
 
     fn message(&self, answer: Answer) -> Message {
@@ -384,9 +355,9 @@ impl Turn {
     }
 
     /// Appends entries to the journal.
-    pub(super) async fn write(&self, bodies: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
-        let written = self.session.ask(|live| Box::pin(async move { live.append(bodies).await })).await;
-        written.and_then(std::convert::identity).map_err(|error| error.message)
+    pub(super) async fn write(&self, entries: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
+        let written = self.session.request(|ack| Change::Append { entries, ack }).await;
+        written.map_err(|error| error.message)
     }
 
     async fn show(&self, entry: &Arc<Entry>) {
@@ -407,7 +378,7 @@ impl Turn {
         // A child keeps the configuration of its parent at its start.
         let own = self.session.kin.is_none();
         if own && self.shared.manifest.load().revision != self.manifest().revision {
-            let _ = self.session.ask(|live| Box::pin(live.adopt())).await;
+            let _ = self.session.ask(|ack| Change::Adopt { ack }).await;
         }
     }
 

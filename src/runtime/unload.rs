@@ -15,26 +15,10 @@ use crate::heap;
 use crate::limits::{LET_GO, LET_GO_TRIES, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::runtime::Shared;
+use crate::runtime::change::{Change, Unload};
 use crate::runtime::mailbox::Handle;
 use crate::session::ApiError;
 use crate::store::{Store, StoreError};
-
-/// A request to an idle session to unload itself, unless it was looked up since.
-pub(super) struct PutAway {
-    /// The lookup at the time of the decision.
-    pub(super) lookup: u64,
-    /// Waits for its files to be closed. Dropped if the session stays.
-    waiting: Option<mpsc::Sender<()>>,
-}
-
-impl PutAway {
-    /// Reports that its files are closed.
-    pub(super) fn done(self) {
-        if let Some(waiting) = self.waiting {
-            let _ = waiting.try_send(());
-        }
-    }
-}
 
 impl Shared {
     /// Records a lookup of a session.
@@ -71,7 +55,7 @@ impl Shared {
         let with_file = resting.iter().filter(|(_, other)| has_file(other));
         // A session that is told twice unloads once.
         for (lookup, other) in with_file.take(over_files).chain(resting.iter().take(over)) {
-            put_away(other, PutAway { lookup: *lookup, waiting: None });
+            other.tell(Change::Unload(Unload { lookup: *lookup, waiting: None }));
         }
     }
 
@@ -81,7 +65,7 @@ impl Shared {
         let (waiting, mut done) = mpsc::channel(LET_GO);
         let resting = self.resting(needing).into_iter().filter(|(_, other)| has_file(other));
         for (lookup, other) in resting.take(LET_GO) {
-            put_away(&other, PutAway { lookup, waiting: Some(waiting.clone()) });
+            other.tell(Change::Unload(Unload { lookup, waiting: Some(waiting.clone()) }));
         }
         drop(waiting);
         let wait = async {
@@ -148,12 +132,4 @@ impl Shared {
 /// Whether a session has entries, so that its journal and its lock are open.
 fn has_file(session: &Handle) -> bool {
     session.snapshot().facts.file.is_some()
-}
-
-fn put_away(session: &Handle, wish: PutAway) {
-    session.tell(move |live| {
-        Box::pin(async move {
-            live.put_away = Some(wish);
-        })
-    });
 }

@@ -26,10 +26,12 @@ use crate::interaction::{Kind, Origin, Question, Resolution};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
 use crate::runtime::Shared;
+use crate::runtime::change::Change;
+use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::{Completed, Execution};
 use crate::runtime::mailbox::Handle;
 use crate::runtime::subagent::Child;
-use crate::runtime::turn::{Control, End, Turn};
+use crate::runtime::turn::Turn;
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
 use progress::{Line, SPEC, mark};
@@ -130,10 +132,10 @@ impl Run {
         };
         let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
         self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
-        let end = if matches!(&*outcome, "aborted" | "interrupted") { End::Stopped } else { End::Finished };
+        let end =
+            if matches!(&*outcome, "aborted" | "interrupted") { TurnEnd::Stopped } else { TurnEnd::Finished };
         let id = TurnId::from(&*self.id);
-        let over = self.session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await }));
-        let _ = over.await;
+        let _ = self.session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
     }
 
     /// Runs a stage through its phases, in the run's own session or in a child.
@@ -241,8 +243,8 @@ impl Run {
             return match worked {
                 Err(error) => Ok((String::new(), Some(error.message))),
                 Ok(_) if stop.is_cancelled() || interrupt.is_cancelled() => Err(Stopped),
-                Ok((End::Finished, worked)) => Ok((worked.text, None)),
-                Ok((End::Stopped, worked)) => {
+                Ok((TurnEnd::Finished, worked)) => Ok((worked.text, None)),
+                Ok((TurnEnd::Stopped, worked)) => {
                     let why = worked.error.unwrap_or_else(|| "its turn was ended".to_owned());
                     Ok((worked.text, Some(why)))
                 }
@@ -251,8 +253,8 @@ impl Run {
         let id = TurnId::from(self.shared.clock.id("t-"));
         let turn = id.clone();
         let cause = self.cause.clone();
-        let said = self.session.ask(move |live| Box::pin(live.stage_begins(turn, message, cause))).await;
-        if let Err(error) = said.and_then(std::convert::identity) {
+        let begun = self.session.request(|ack| Change::BeginStage { turn, message, cause, ack }).await;
+        if let Err(error) = begun {
             return Ok((String::new(), Some(error.message)));
         }
         let turn = Turn {
@@ -271,7 +273,7 @@ impl Run {
         let snapshot = self.session.snapshot();
         let last = snapshot.messages().rev().find(|message| message.role == Role::Assistant);
         let text = last.map(|message| message.text()).unwrap_or_default();
-        let failed = (end == End::Stopped).then(|| {
+        let failed = (end == TurnEnd::Stopped).then(|| {
             let error = last.and_then(|message| message.error_message.as_deref());
             error.unwrap_or("its turn was ended").to_owned()
         });

@@ -14,10 +14,13 @@ use crate::event::{Body, Cause, Event, Sender, TurnEnded, TurnOutcome, UserMessa
 use crate::facts::Phase;
 use crate::limits::{IDEMPOTENCY_KEYS, QUEUED_MESSAGES};
 use crate::message::{Block, StopReason, TurnId, Usage};
+use crate::runtime::change::{Begun, Change, Claim};
 use crate::runtime::compaction::{self, Why};
+use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
+use crate::runtime::invocation;
 use crate::runtime::queue::{self, Until, Waiting};
-use crate::runtime::turn::{self, Control, End};
+use crate::runtime::turn;
 use crate::runtime::workflow::Run;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
@@ -88,11 +91,7 @@ impl Live {
     }
 
     /// The reply, unless the same key was answered before: that answer is then repeated.
-    pub(in crate::runtime) fn first_time(
-        &self,
-        prompt: &Prompt,
-        reply: Reply<Prompted>,
-    ) -> Option<Reply<Prompted>> {
+    fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
         let key = prompt.idempotency_key.as_ref();
         match key.and_then(|key| self.answered.iter().find(|(known, _)| known == key)) {
             Some((_, turn)) => {
@@ -103,7 +102,36 @@ impl Live {
         }
     }
 
-    pub(in crate::runtime) fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
+    /// Whether an idempotency key is new; it is known from now on.
+    pub(super) fn claim(&mut self, key: String) -> Claim {
+        match self.answered.iter().find(|(known, _)| *known == key) {
+            Some((_, turn)) => Claim::Answered(turn.clone()),
+            None => {
+                self.remember(Some(key), None);
+                Claim::New
+            }
+        }
+    }
+
+    /// Starts a turn with the text of a prompt template or a skill.
+    pub(super) async fn invoke(
+        &mut self,
+        call: Call,
+        name: String,
+        arguments: String,
+        prompt: Prompt,
+        reply: Reply<Prompted>,
+    ) {
+        let (shared, cwd) = (self.shared.clone(), self.facts.cwd.clone());
+        let search = move || shared.library.refresh(&shared.places(&cwd));
+        let Ok(project) = tokio::task::spawn_blocking(search).await else { return };
+        match invocation::expand(&project, &name, &arguments) {
+            Ok(message) => self.prompt(call, Prompt { message, ..prompt }, reply).await,
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
         if let Some(key) = key {
             self.answered.push_back((key, turn));
             if self.answered.len() > IDEMPOTENCY_KEYS {
@@ -170,9 +198,8 @@ impl Live {
         self.shared.tasks.spawn(async move {
             if run.await.is_err() {
                 // A bug ended the task: the session must not wait for it for ever.
-                let _ = session
-                    .ask(move |live| Box::pin(async move { live.turn_ended(&id, End::Stopped).await }))
-                    .await;
+                let end = TurnEnd::Stopped;
+                let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
             }
         });
     }
@@ -186,12 +213,12 @@ impl Live {
         task: String,
         execution: Option<Arc<Execution>>,
         cause: Option<Cause>,
-    ) -> Result<oneshot::Receiver<End>, ApiError> {
+    ) -> Begun {
         if self.turn.is_some() {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        self.stage_begins(turn.clone(), task, cause.clone()).await?;
+        self.begin_stage(turn.clone(), task, cause.clone()).await?;
         let (sender, receiver) = oneshot::channel();
         self.worked = Some((turn.clone(), sender));
         self.begin_turn(turn, cause, execution);
@@ -202,7 +229,7 @@ impl Live {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(in crate::runtime) async fn stage_begins(
+    pub(in crate::runtime) async fn begin_stage(
         &mut self,
         turn: TurnId,
         message: String,
@@ -236,11 +263,10 @@ impl Live {
         &mut self,
         call: Call,
         workflow: Arc<crate::workflow::Workflow>,
-        arguments: &str,
+        arguments: String,
         reply: Reply<String>,
     ) {
         if self.is_ending() {
-            let arguments = arguments.to_owned();
             return self.after_turn.push(AfterTurn::Workflow(call, workflow, arguments, reply));
         }
         if self.turn.is_some() {
@@ -270,7 +296,7 @@ impl Live {
         });
         let arguments = match &resumed {
             Some(begun) => begun.arguments.clone(),
-            None => arguments.to_owned(),
+            None => arguments,
         };
         let (shared, session) = (self.shared.clone(), self.handle.clone());
         let run = Run {
@@ -288,9 +314,8 @@ impl Live {
         self.shared.tasks.spawn(async move {
             if run.await.is_err() {
                 // As for a turn: the session must not wait for it for ever.
-                let _ = session
-                    .ask(move |live| Box::pin(async move { live.turn_ended(&turn, End::Stopped).await }))
-                    .await;
+                let end = TurnEnd::Stopped;
+                let _ = session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
             }
         });
     }
@@ -350,7 +375,7 @@ impl Live {
     }
 
     /// The turn's task has ended.
-    pub(in crate::runtime) async fn turn_ended(&mut self, turn: &TurnId, end: End) {
+    pub(in crate::runtime) async fn turn_ended(&mut self, turn: &TurnId, end: TurnEnd) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
         let was_compaction = self.facts.phase == Phase::Compacting;
         self.handle.stop.store(None);
@@ -373,15 +398,15 @@ impl Live {
                 AfterTurn::Prompt(call, prompt, reply) => self.prompt(call, prompt, reply).await,
                 AfterTurn::Compact(call, wishes, reply) => self.compact(call, wishes, reply),
                 AfterTurn::Workflow(call, workflow, arguments, reply) => {
-                    self.begin_workflow(call, workflow, &arguments, reply);
+                    self.begin_workflow(call, workflow, arguments, reply);
                 }
             }
         }
         // A follow-up starts now, however the turn ended. A steering message waits for a model call. A child
         // that its parent ended must not start again.
         let follows = match end {
-            End::Finished => true,
-            End::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
+            TurnEnd::Finished => true,
+            TurnEnd::Stopped => self.queue.has_follow_up() && self.handle.working_for().is_none(),
         };
         // Callers that wait for an idle session must not see another turn.
         if follows && self.turn.is_none() && self.until_idle.is_empty() {
@@ -415,7 +440,7 @@ impl Live {
     }
 
     /// Notifies everyone of the end of a turn or of a workflow's run.
-    fn tell_end(&self, running: &Running, end: End) {
+    fn tell_end(&self, running: &Running, end: TurnEnd) {
         let last = running.last.as_ref().and_then(|entry| match &entry.body {
             EntryBody::Message(message) => Some(message),
             _ => None,
@@ -425,10 +450,10 @@ impl Live {
             (Some(StopReason::Aborted), _) => TurnOutcome::Aborted,
             (Some(StopReason::Interrupted), _) => TurnOutcome::Interrupted,
             (Some(StopReason::Error), _) => TurnOutcome::Failed,
-            (_, End::Finished) => TurnOutcome::Completed,
-            (_, End::Stopped) if running.stop.is_cancelled() => TurnOutcome::Aborted,
-            (_, End::Stopped) if running.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
-            (_, End::Stopped) => TurnOutcome::Failed,
+            (_, TurnEnd::Finished) => TurnOutcome::Completed,
+            (_, TurnEnd::Stopped) if running.stop.is_cancelled() => TurnOutcome::Aborted,
+            (_, TurnEnd::Stopped) if running.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
+            (_, TurnEnd::Stopped) => TurnOutcome::Failed,
         };
         let usage = last.is_some().then(|| self.usage_of(&running.id));
         let error = last.and_then(|message| message.error_message.clone());
@@ -457,13 +482,18 @@ impl Live {
         }
     }
 
+    /// Ends the running turn after its tool calls, without a request to answer.
+    pub(super) fn interrupt_work(&self) {
+        if let Some(running) = &self.turn {
+            running.control.interrupt.cancel();
+        }
+    }
+
     /// Ends everything that runs in the session.
     pub fn stop_all(&mut self) {
         self.abort();
         self.jobs.stop_all();
-        if let Some(bash) = &self.bash {
-            bash.cancel();
-        }
+        self.abort_bash();
     }
 
     /// Replies once nothing runs.
@@ -541,9 +571,9 @@ impl Live {
         let session = self.handle.clone();
         self.shared.tasks.spawn(async move {
             let done = compaction::compact(&session, &stop, Why::Asked(wishes.as_deref())).await;
-            let end = if done.is_ok() { End::Finished } else { End::Stopped };
+            let end = if done.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
             // The answer comes last: a client that has it finds the session idle.
-            let _ = session.ask(move |live| Box::pin(async move { live.turn_ended(&id, end).await })).await;
+            let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
             reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
         });
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Ended, Run};
 use crate::message::SessionId;
+use crate::runtime::change::Change;
 use crate::session::ApiError;
 use crate::store::{Entry, EntryBody};
 use crate::value::{Map, Value};
@@ -52,8 +53,8 @@ impl Run {
 
     pub(super) async fn write(&self, record: Map<'static>) {
         let body = EntryBody::Other { kind: WORKFLOW.into(), data: record };
-        let written = self.session.ask(|live| Box::pin(async move { live.append(vec![body]).await })).await;
-        if let Err(error) = written.and_then(std::convert::identity) {
+        let entries = vec![body];
+        if let Err(error) = self.session.request(|ack| Change::Append { entries, ack }).await {
             tracing::warn!(%error, "the journal does not say how far the workflow is");
         }
     }
