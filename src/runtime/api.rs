@@ -1,6 +1,6 @@
 //! Implements the session API.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::catalogue::Topic;
 use crate::context::editor::Editor;
@@ -12,14 +12,14 @@ use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::projection;
 use crate::provider::models::{Model, Models};
 use crate::query;
-use crate::runtime::Runtime;
 use crate::runtime::change::Change;
 use crate::runtime::commands;
-use crate::runtime::gather;
-use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::host::Runtime;
+use crate::runtime::mailbox::Handle;
 use crate::runtime::moment::Moment;
-use crate::runtime::open::{history, session_event, show};
+use crate::runtime::open::{history, show};
 use crate::runtime::queue::Until;
+use crate::runtime::snapshot::Snapshot;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
     Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, SwitchTarget,
@@ -32,7 +32,7 @@ use crate::value::{Map, Value};
 impl Runtime {
     /// Passes the call's session to `work`, or refuses the call.
     fn with<T>(&self, call: &Call, reply: Reply<T>, work: impl FnOnce(Handle, Reply<T>)) {
-        match self.shared.session(&call.session) {
+        match self.shared.tree.get(&call.session) {
             Ok(handle) => {
                 // New tasks run on the process's executor, whoever calls.
                 let _executor = self.shared.executor.enter();
@@ -62,7 +62,7 @@ impl Clients for Runtime {
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
         let cwd = self.shared.settings.cwd.to_string_lossy().into();
-        self.shared.primary.get_or_init(|| self.shared.create(None, cwd).id).clone()
+        self.shared.tree.primary.get_or_init(|| self.sessions.create(None, cwd).id).clone()
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
@@ -93,13 +93,13 @@ impl Clients for Runtime {
         topic: Topic,
         cause: Option<Cause>,
     ) -> Option<Event> {
-        let handle = self.shared.session(session).ok()?;
+        let handle = self.shared.tree.get(session).ok()?;
         let facts = handle.snapshot().facts.clone();
         let body = match topic {
             Topic::SessionUpdated => Body::SessionUpdated(facts),
             Topic::FooterUpdated => Body::FooterUpdated(facts),
             Topic::ContextUpdated => {
-                return Some(Event { cause, ..self.shared.context_event() });
+                return Some(Event { cause, ..self.shared.tree.context_event() });
             }
             Topic::WidgetsUpdated | Topic::WidgetSpecsUpdated | Topic::StatusUpdated => {
                 let progress = handle.progress.load();
@@ -120,12 +120,12 @@ impl Clients for Runtime {
             }
             _ => return None,
         };
-        Some(session_event(&handle, body, cause))
+        Some(handle.event(body, cause))
     }
 
     fn catch_up(&self, connection: u64) {
         let Some(client) = self.shared.hub.client(connection) else { return };
-        let Ok(handle) = self.shared.session(&client.focused()) else { return };
+        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
         handle.let_in(&self.shared.hub, connection, |snapshot| {
             show(client.as_ref(), &handle, snapshot, history(snapshot), None);
         });
@@ -134,11 +134,11 @@ impl Clients for Runtime {
 
 impl Sessions for Runtime {
     fn has_session(&self, session: &SessionId) -> bool {
-        self.shared.session(session).is_ok()
+        self.shared.tree.get(session).is_ok()
     }
 
     fn server_info(&self, session: &SessionId) -> Map<'static> {
-        match self.shared.session(session) {
+        match self.shared.tree.get(session) {
             Ok(handle) => projection::server_info(&handle.snapshot().facts),
             Err(_) => Map::new(),
         }
@@ -206,7 +206,7 @@ impl Sessions for Runtime {
     fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
         self.with(&call, reply, |source, reply| {
             let parent = match parent {
-                Some(id) => match self.shared.session(&id) {
+                Some(id) => match self.shared.tree.get(&id) {
                     Ok(parent) => {
                         let path = parent.snapshot().facts.file.clone();
                         Some(Parent { session: id, path, entry: None })
@@ -215,21 +215,21 @@ impl Sessions for Runtime {
                 },
                 None => None,
             };
-            if let Err(error) = self.shared.check_room() {
+            if let Err(error) = self.shared.tree.check_room() {
                 return reply.fail(error);
             }
-            let handle = self.shared.create(parent, source.snapshot().facts.cwd.clone());
-            self.shared.enter(&call, &handle, reply);
+            let handle = self.sessions.create(parent, source.snapshot().facts.cwd.clone());
+            self.sessions.enter(&call, &handle, reply);
         });
     }
 
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
         let _executor = self.shared.executor.enter();
-        self.shared.switch(call, target, reply);
+        self.sessions.switch(call, target, reply);
     }
 
     fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
-        self.with(&call.clone(), reply, |handle, reply| self.shared.fork(call, &handle, entry, reply));
+        self.with(&call.clone(), reply, |handle, reply| self.sessions.fork(call, &handle, entry, reply));
     }
 
     fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
@@ -309,7 +309,7 @@ impl Turns for Runtime {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
-                let project = shared.library.refresh(&shared.places(&handle.snapshot().facts.cwd));
+                let project = shared.search_folder(&handle.snapshot().facts.cwd);
                 reply.ok(commands::listed(&project));
             });
         });
@@ -331,7 +331,7 @@ impl Turns for Runtime {
     fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
         let editor = match Editor::from_params(&context) {
             Ok(editor) => editor,
-            Err(error) => return reply.fail(gather::wrong(error)),
+            Err(error) => return reply.fail(ApiError::invalid_param(error.key, error.expected)),
         };
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::ShowEditor { editor: Box::new(editor), reply });
@@ -384,7 +384,7 @@ impl Questions for Runtime {
 
 impl Settings for Runtime {
     fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
-        let manifest = self.shared.manifest.load();
+        let manifest = self.shared.configuration.newest();
         let ready = manifest.providers.ready();
         let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
         reply.ok(manifest.models.iter().map(shown).collect());
@@ -398,7 +398,7 @@ impl Settings for Runtime {
         reach: Reach,
         reply: Reply<(String, String)>,
     ) {
-        let manifest = self.shared.manifest.load();
+        let manifest = self.shared.configuration.newest();
         if manifest.models.find(&provider, &model).is_none() {
             return reply.fail(unknown_model(&manifest.models, &provider, &model));
         }
@@ -410,15 +410,17 @@ impl Settings for Runtime {
             if reach == Reach::Session {
                 return set(reply, provider, model);
             }
-            shared.clone().tasks.spawn_blocking(move || match shared.choose(reach, &provider, &model) {
-                Ok(()) => set(reply, provider, model),
-                Err(error) => reply.fail(error),
+            shared.clone().tasks.spawn_blocking(move || {
+                match shared.configuration.choose_model(reach, &provider, &model) {
+                    Ok(()) => set(reply, provider, model),
+                    Err(error) => reply.fail(error),
+                }
             });
         });
     }
 
     fn cycle_model(&self, call: Call, forward: bool, reply: Reply<(String, String)>) {
-        let manifest = self.shared.manifest.load();
+        let manifest = self.shared.configuration.newest();
         let ready = manifest.providers.ready();
         let usable: Vec<(Arc<str>, Arc<str>)> = manifest
             .models
@@ -581,31 +583,4 @@ fn unknown_model(models: &Models, provider: &str, id: &str) -> ApiError {
         Value::from(Map::new().with("provider", model.provider.to_string()).with("id", model.id.to_string()))
     });
     ApiError::new(crate::catalogue::ErrorCode::UnknownModel, message).with("nearest", Value::vector(nearest))
-}
-
-impl Runtime {
-    /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
-    /// connections learn how their turns end.
-    pub fn stop(&self, reply: Reply<()>) {
-        // The last session to drop its part completes the reply.
-        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
-        for handle in self.shared.live() {
-            let part = all.clone();
-            // Before its turn ends, so that no waiting message starts the next turn.
-            // Also ends work that was requested just before.
-            handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
-            handle.abort();
-        }
-    }
-}
-
-/// Completes a reply when the last owner is gone.
-struct WhenDropped(Mutex<Option<Reply<()>>>);
-
-impl Drop for WhenDropped {
-    fn drop(&mut self) {
-        if let Some(reply) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            reply.ok(());
-        }
-    }
 }

@@ -10,21 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::context::Project;
 use crate::context::editor::Editor;
 use crate::event::Cause;
 use crate::facts::{JobFacts, Phase};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
-use crate::runtime::control::TurnEnd;
+use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
 use crate::runtime::queue::Until;
+use crate::runtime::run_record::RunRecord;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
 use crate::tool::output::Kept;
 use crate::tool::process::{self, Job};
 use crate::value::Map;
-use crate::workflow::Workflow;
 
 /// Answers a task of the engine that waits for its change.
 pub type Ack<T> = oneshot::Sender<T>;
@@ -40,8 +41,8 @@ pub enum Change {
     Invoke { call: Call, name: String, arguments: String, prompt: Prompt, reply: Reply<Prompted> },
     /// A client gave a slash command with an idempotency key. The reply runs the command if the key is new.
     Claim { key: String, reply: Reply<Claim> },
-    /// A client started a workflow, or resumes its last run.
-    BeginWorkflow { call: Call, workflow: Arc<Workflow>, arguments: String, reply: Reply<String> },
+    /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
+    BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
     Compact { call: Call, wishes: Option<String>, reply: Reply<Option<String>> },
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
@@ -138,6 +139,20 @@ pub type Written = Result<Vec<Arc<Entry>>, ApiError>;
 
 /// The end of a turn that works for another session, once it comes.
 pub type Begun = Result<oneshot::Receiver<TurnEnd>, ApiError>;
+
+/// A session that waits for the end of a workflow's run.
+pub struct HeldRun {
+    /// The run, which holds the session like a turn of that id.
+    pub id: Arc<str>,
+    /// The workflow's arguments: of the request, or of the run that goes on.
+    pub arguments: String,
+    /// Ends the run.
+    pub stop: CancellationToken,
+    /// The session's controls of it.
+    pub control: Arc<Control>,
+    /// The run that goes on.
+    pub from: Option<RunRecord>,
+}
 
 /// Whether an idempotency key is new.
 #[derive(Debug, Clone, PartialEq, Eq)]

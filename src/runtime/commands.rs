@@ -9,18 +9,16 @@ mod text;
 
 use std::sync::Arc;
 
-pub(super) use choice::PendingAction;
-
 use crate::catalogue::COMMANDS;
 use crate::command::{self, Command, Line};
 use crate::context::Project;
 use crate::event::{Body, CommandOutcome};
 use crate::facts::JobFacts;
 use crate::message::{Mode, SessionId, ThinkingLevel};
-use crate::runtime::Runtime;
-use crate::runtime::change::{Change, Claim};
+use crate::runtime::change::{Change, Claim, HeldRun};
+use crate::runtime::host::Runtime;
 use crate::runtime::mailbox::Handle;
-use crate::runtime::open::session_event;
+use crate::runtime::workflow;
 use crate::session::{
     ApiError, Call, Jobs as _, Logins as _, Opened, Prompt, Prompted, Reach, Reply, Sessions as _,
     Settings as _, SwitchTarget, Turns as _,
@@ -44,7 +42,7 @@ impl Runtime {
                 reply.ok(Prompted { turn: None });
                 self.tell(&call, "text", format!("Usage: {usage}"));
             }
-            Line::Command(command) => match (prompt.idempotency_key, self.shared.session(&call.session)) {
+            Line::Command(command) => match (prompt.idempotency_key, self.shared.tree.get(&call.session)) {
                 (Some(key), _) => self.run_once(call, key, text, reply),
                 (None, Err(error)) => reply.fail(error),
                 (None, Ok(handle)) => {
@@ -65,7 +63,7 @@ impl Runtime {
         prompt: Prompt,
         reply: Reply<Prompted>,
     ) {
-        let handle = match self.shared.session(&call.session) {
+        let handle = match self.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
@@ -75,7 +73,7 @@ impl Runtime {
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
     fn run_once(&self, call: Call, key: String, line: String, reply: Reply<Prompted>) {
-        let handle = match self.shared.session(&call.session) {
+        let handle = match self.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
@@ -193,8 +191,21 @@ impl Runtime {
         let manifest = handle.manifest();
         match manifest.workflows.get(name) {
             Some(Ok(workflow)) => {
-                let (workflow, arguments) = (workflow.clone(), arguments.to_owned());
-                let reply = self.text(&call, |began: String| began);
+                let (runtime, session) = (self.clone(), handle.clone());
+                let (asked, found) = (call.clone(), workflow.clone());
+                let reply = Reply::new(move |held: Result<HeldRun, ApiError>| match held {
+                    Ok(held) => {
+                        let name = &found.name;
+                        let began = match &held.from {
+                            None => format!("Workflow {name} began."),
+                            Some(run) => format!("Workflow {name} goes on with the stage {}.", run.step),
+                        };
+                        runtime.tell(&asked, "text", began);
+                        workflow::start(runtime.sessions.clone(), session, found, asked.cause(), held);
+                    }
+                    Err(error) => runtime.tell(&asked, "error", error.message),
+                });
+                let (workflow, arguments) = (workflow.name.clone(), arguments.to_owned());
                 handle.tell(Change::BeginWorkflow { call, workflow, arguments, reply });
             }
             Some(Err(wrong)) => self.tell(&call, "error", format!("The workflow cannot be used: {wrong}")),
@@ -210,7 +221,7 @@ impl Runtime {
     fn tell_project(&self, call: Call, handle: &Handle, say: fn(&Project) -> String) {
         let (runtime, cwd) = (self.clone(), handle.snapshot().facts.cwd.clone());
         let look = move || {
-            let project = runtime.shared.library.refresh(&runtime.shared.places(&cwd));
+            let project = runtime.shared.search_folder(&cwd);
             runtime.tell(&call, "text", say(&project));
         };
         self.shared.tasks.spawn_blocking_on(look, &self.shared.executor);
@@ -243,9 +254,7 @@ impl Runtime {
     /// Searches the session's folder again, and reports the result.
     async fn look_again(&self, handle: &Handle) -> String {
         let (shared, session) = (self.shared.clone(), handle.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            shared.library.refresh(&shared.places(&session.snapshot().facts.cwd))
-        });
+        let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
         let Ok(project) = looked.await else { return String::new() };
         let found = project.instructions.len().saturating_add(project.skills.len());
         if found.saturating_add(project.templates.len()).saturating_add(project.problems.len()) == 0 {
@@ -274,9 +283,9 @@ impl Runtime {
     pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
         let Some(client) = self.shared.hub.client(call.connection) else { return };
         // After a switch the outcome belongs to the person's current session.
-        let Ok(handle) = self.shared.session(&client.focused()) else { return };
+        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
         let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
-        let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
+        let _ = client.deliver(&handle.event(body, Some(call.cause())));
     }
 
     /// A reply that reports a success with its own type, and a failure as an error.

@@ -14,7 +14,7 @@ use crate::export::{self, Format, Transcript};
 use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
 use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, count};
 use crate::projection;
-use crate::runtime::mailbox::Snapshot;
+use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Page};
 use crate::store::EntryBody;
 use crate::value::{Map, Value};

@@ -4,15 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use dashmap::DashMap;
 use tokio::sync::watch;
 
 use crate::catalogue::TOPICS;
 use crate::event::Event;
-use crate::interaction::Audience;
 use crate::limits::SLOW_CLIENT;
 use crate::message::SessionId;
-use crate::runtime::mailbox::Handle;
 use crate::session::{Client, Pressure};
 
 /// All attached connections. The list is replaced, never modified: events are sent without a lock, so that no
@@ -127,33 +124,6 @@ pub struct Full {
     full: watch::Receiver<bool>,
     /// The session of the event that has filled it.
     session: Option<SessionId>,
-}
-
-/// The recipients of questions: all connections, in each session's order.
-pub struct Listeners {
-    hub: Arc<Hub>,
-    sessions: Arc<DashMap<SessionId, Handle>>,
-}
-
-impl Listeners {
-    /// The recipients among these connections and live sessions.
-    pub fn new(hub: Arc<Hub>, sessions: Arc<DashMap<SessionId, Handle>>) -> Self {
-        Self { hub, sessions }
-    }
-}
-
-impl Audience for Listeners {
-    /// All connections, oldest first.
-    fn clients(&self) -> Vec<(u64, Arc<dyn Client>)> {
-        self.hub.clients()
-    }
-
-    fn in_order(&self, session: &SessionId, tell: &mut dyn FnMut(Option<u64>)) {
-        match self.sessions.get(session).map(|handle| handle.clone()) {
-            Some(handle) => handle.in_order(tell),
-            None => tell(None),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 //! Everything here runs on the session's own task. An entry counts only when it is on disk: the task
 //! waits for the journal before it changes what it shows, so that nothing has to be taken back.
 
+mod adopt;
 mod changes;
+mod gather;
+mod jobs;
 mod turns;
 
 use std::collections::{HashMap, VecDeque};
@@ -20,29 +23,32 @@ use crate::facts::{SessionFacts, TemplateFacts};
 use crate::files;
 use crate::heap;
 use crate::limits::{GIT_FILE_BYTES, LET_GO_TRIES, MAILBOX};
-use crate::message::{Block, EntryId, Message, Mode, Role, SessionId, ThinkingLevel, TurnId};
+use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
-use crate::runtime::Shared;
-use crate::runtime::change::Change;
+use crate::runtime::agent::Agent;
+use crate::runtime::change::{Change, HeldRun};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::conversation::{self, Compaction, Told};
 use crate::runtime::jobs::Jobs;
-use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
-use crate::runtime::open::refused;
+use crate::runtime::parentage::Parentage;
+use crate::runtime::progress::notification;
 use crate::runtime::queue::Queue;
-use crate::runtime::subagent::Kin;
-use crate::runtime::workflow::{self, Begun};
+use crate::runtime::run_record::{self, RunRecord};
+use crate::runtime::services::{Shared, refused};
+use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::Value;
 use crate::visible;
-use crate::workflow::Workflow;
 
 /// A session's state.
 pub struct Live {
-    pub(super) shared: Arc<Shared>,
-    pub(super) handle: Handle,
+    shared: Arc<Shared>,
+    /// What answers its turns.
+    agent: Arc<dyn Agent>,
+    handle: Handle,
     journal: Journal,
     /// All entries, in the order of the file.
     entries: Vec<Arc<Entry>>,
@@ -60,9 +66,9 @@ pub struct Live {
     told_editor: Option<Value<'static>>,
     /// Messages that wait for the turn, or for its end.
     queue: Queue,
-    pub(super) jobs: Jobs,
+    jobs: Jobs,
     /// The command that runs for the user.
-    pub(super) bash: Option<CancellationToken>,
+    bash: Option<CancellationToken>,
     /// What prompts with an idempotency key were answered with, oldest first.
     answered: VecDeque<(String, Option<TurnId>)>,
     /// Who waits for the session to be idle.
@@ -70,7 +76,7 @@ pub struct Live {
     /// Who waits for the end of a turn that works for another session.
     worked: Option<(TurnId, oneshot::Sender<TurnEnd>)>,
     /// A workflow that the process before this one did not bring to its end.
-    cut_off: Option<Begun>,
+    cut_off: Option<RunRecord>,
     /// Which configuration the session goes on with, as an entry that is written before the next message.
     adopted: Option<EntryBody>,
 }
@@ -91,40 +97,43 @@ struct Running {
 enum AfterTurn {
     Prompt(Call, Prompt, Reply<Prompted>),
     Compact(Call, Option<String>, Reply<Option<String>>),
-    Workflow(Call, Arc<Workflow>, String, Reply<String>),
+    Workflow(Call, Arc<str>, String, Reply<HeldRun>),
 }
 
 impl Live {
     /// Starts the task of a session that was created or loaded.
     pub(super) fn start(
         shared: &Arc<Shared>,
+        agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
         entries: Vec<Arc<Entry>>,
     ) -> Handle {
-        Self::start_with(shared, journal, header, entries, |handle| handle)
+        Self::start_with(shared, agent, journal, header, entries, |handle| handle)
     }
 
     /// Starts the task of a session that works for another.
     pub(super) fn start_child(
         shared: &Arc<Shared>,
+        agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
-        kin: Kin,
+        link: Parentage,
         parent: &Handle,
     ) -> Handle {
-        Self::start_with(shared, journal, header, Vec::new(), |handle| handle.below(parent, kin))
+        Self::start_with(shared, agent, journal, header, Vec::new(), |handle| handle.below(parent, link))
     }
 
     fn start_with(
         shared: &Arc<Shared>,
+        agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
         entries: Vec<Arc<Entry>>,
         finish: impl FnOnce(Handle) -> Handle,
     ) -> Handle {
         let (sender, receiver) = mpsc::channel(MAILBOX);
-        let manifest = shared.manifest_for(&header.cwd);
+        let manifest = shared.configuration.for_folder(&header.cwd);
         let facts = initial_facts(shared, &manifest, &journal, &header, !entries.is_empty());
         let empty = Snapshot {
             facts: Arc::new(facts.clone()),
@@ -136,6 +145,7 @@ impl Live {
         let handle = finish(handle);
         let mut live = Self {
             shared: shared.clone(),
+            agent: agent.clone(),
             handle: handle.clone(),
             journal,
             entries: Vec::new(),
@@ -165,10 +175,14 @@ impl Live {
     }
 
     /// Starts the task of a session that was read from disk, and says what was repaired.
-    pub(super) fn start_loaded(shared: &Arc<Shared>, loaded: Loaded) -> (Handle, Vec<String>) {
+    pub(super) fn start_loaded(
+        shared: &Arc<Shared>,
+        agent: &Arc<dyn Agent>,
+        loaded: Loaded,
+    ) -> (Handle, Vec<String>) {
         let Loaded { journal, header, entries, faults } = loaded;
         let handled = faults.iter().map(|fault| fault.handled()).collect();
-        (Self::start(shared, journal, header, entries), handled)
+        (Self::start(shared, agent, journal, header, entries), handled)
     }
 
     async fn run(mut self, mut mailbox: mpsc::Receiver<Change>) {
@@ -185,14 +199,14 @@ impl Live {
             };
             let shared = self.shared.clone();
             // Whoever opens the session again waits until its file is let go.
-            let not_opening = shared.opening.lock().await;
-            if shared.forget(&self.handle, unload.lookup) {
+            let not_opening = shared.tree.opening.lock().await;
+            if shared.tree.forget(&self.handle, unload.lookup) {
                 settle(&self.journal).await;
                 drop(self);
                 unload.done();
                 drop(not_opening);
                 heap::give_back();
-                return shared.announce_context(None);
+                return shared.tree.announce(None);
             }
         }
     }
@@ -210,8 +224,8 @@ impl Live {
     }
 
     /// Writes down that a workflow was cut off with its process, and tells the person how it can go on.
-    async fn note_cut_off(&mut self, begun: &Begun) {
-        if let Err(error) = self.append(vec![workflow::cut_off(&self.handle.id, begun)]).await {
+    async fn note_cut_off(&mut self, begun: &RunRecord) {
+        if let Err(error) = self.append(vec![run_record::cut_off(&self.handle.id, begun)]).await {
             tracing::warn!(%error, "the journal does not say that a workflow was interrupted");
         }
         self.notify(Level::Warning, &begun.report());
@@ -219,23 +233,13 @@ impl Live {
 
     /// Tells the person something.
     pub(super) fn notify(&self, level: Level, message: &str) {
-        let body = Body::Notification(workflow::notification(self.shared.clock.id("n-"), level, message));
+        let body = Body::Notification(notification(self.shared.clock.id("n-"), level, message));
         let _ = self.handle.show(&self.shared.hub, self.event(body, None));
     }
 
     /// The newest run of a workflow here, or of any.
-    fn newest_run(&self, named: Option<&str>) -> Option<Begun> {
-        workflow::newest(&self.entries, &self.handle.id, named)
-    }
-
-    /// The session's id.
-    pub fn id(&self) -> &SessionId {
-        &self.handle.id
-    }
-
-    /// What is known of the session now.
-    pub fn facts(&self) -> &SessionFacts {
-        &self.facts
+    fn newest_run(&self, named: Option<&str>) -> Option<RunRecord> {
+        run_record::newest(&self.entries, &self.handle.id, named)
     }
 
     /// Whether a turn runs.
@@ -281,7 +285,7 @@ impl Live {
                 Ok(Ok(())) => break,
                 // The file of a session that rests is closed for the one that is written to.
                 Ok(Err(error)) if error.is_out_of_descriptors() && tries.next().is_some() => {
-                    self.shared.let_go(Some(&self.handle.id)).await;
+                    self.shared.tree.let_go(Some(&self.handle.id)).await;
                 }
                 Ok(Err(error)) => return Err(refused(&error)),
                 Err(_) => return Err(ApiError::failed("The journal ended.")),
@@ -470,7 +474,7 @@ impl Live {
             Ok(_) => {
                 reply.ok(name);
                 self.changed(Some(call.cause()));
-                self.shared.announce_context(Some(call.cause()));
+                self.shared.tree.announce(Some(call.cause()));
             }
             Err(error) => reply.fail(error),
         }
@@ -540,7 +544,7 @@ fn initial_facts(
         mode: manifest.settings.mode,
         ..SessionFacts::empty(header.session.clone())
     };
-    let (provider, model) = shared.usual_model.load().as_ref().clone();
+    let (provider, model) = shared.configuration.usual_model();
     manifest.describe_model(&mut facts, provider, model);
     facts
 }

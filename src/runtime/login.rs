@@ -12,7 +12,7 @@ use crate::auth::{Begun, LoginError, Logins};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::interaction::{Kind, Origin, Question, Resolution};
-use crate::runtime::Runtime;
+use crate::runtime::host::Runtime;
 use crate::secret::Secret;
 use crate::session::{ApiError, Call, Reply};
 use crate::value::{Map, Value};
@@ -21,7 +21,7 @@ impl Runtime {
     /// Starts a login of the connection, with the named provider or the default one.
     pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<Map<'static>>) {
         let (Some(logins), Ok(handle)) =
-            (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
+            (self.shared.configuration.newest().providers.logins(), self.shared.tree.get(&call.session))
         else {
             return reply.fail(ApiError::failed("There are no logins here."));
         };
@@ -41,7 +41,7 @@ impl Runtime {
 
     /// Completes the connection's login.
     pub(super) fn complete_login(&self, call: &Call, input: Option<String>, reply: Reply<Map<'static>>) {
-        let Some(logins) = self.shared.manifest.load().providers.logins() else {
+        let Some(logins) = self.shared.configuration.newest().providers.logins() else {
             return reply.fail(refused(LoginError::NonePending));
         };
         let connection = call.connection;
@@ -65,7 +65,9 @@ impl Runtime {
 
     /// Deletes a provider's login.
     pub(super) fn forget_login(&self, _: &Call, provider: String, reply: Reply<bool>) {
-        let Some(logins) = self.shared.manifest.load().providers.logins() else { return reply.ok(false) };
+        let Some(logins) = self.shared.configuration.newest().providers.logins() else {
+            return reply.ok(false);
+        };
         self.shared.tasks.spawn_on(
             async move { reply.send(logins.logout(&provider).await.map_err(refused)) },
             &self.shared.executor,
@@ -74,7 +76,7 @@ impl Runtime {
 
     /// Gives up the pending login of a connection that has ended.
     pub(super) fn forget_connection(&self, connection: u64) {
-        if let Some(logins) = self.shared.manifest.load().providers.logins() {
+        if let Some(logins) = self.shared.configuration.newest().providers.logins() {
             logins.gone(connection);
         }
     }
@@ -82,7 +84,7 @@ impl Runtime {
     /// `/login [provider]`: starts a login, and waits for its end.
     pub(super) fn login_command(&self, call: Call, provider: Option<&str>) {
         let (Some(logins), Ok(handle)) =
-            (self.shared.manifest.load().providers.logins(), self.shared.session(&call.session))
+            (self.shared.configuration.newest().providers.logins(), self.shared.tree.get(&call.session))
         else {
             return self.tell(&call, "error", "There are no logins here.".to_owned());
         };

@@ -10,43 +10,16 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{Body, Event, StagePassed};
-use crate::facts::SessionFacts;
-use crate::message::{EntryId, SessionId};
+use crate::event::{Body, Cause, Event, StagePassed};
+use crate::message::SessionId;
 use crate::runtime::change::{Ack, Change};
 use crate::runtime::hub::{Full, Hub};
 use crate::runtime::manifest::Manifest;
-use crate::runtime::queue::Queue;
-use crate::runtime::subagent::Kin;
-use crate::runtime::workflow::Progress;
+use crate::runtime::parentage::Parentage;
+use crate::runtime::progress::Progress;
+use crate::runtime::snapshot::Snapshot;
 use crate::session::ApiError;
-use crate::store::Entry;
 use crate::tool::permission::Rule;
-
-/// A snapshot of a session, for readers.
-#[derive(Debug, Clone)]
-pub struct Snapshot {
-    /// Everything except history.
-    pub facts: Arc<SessionFacts>,
-    /// The entries from the first to the leaf, oldest first. Shared with earlier snapshots.
-    pub branch: imbl::Vector<Arc<Entry>>,
-    /// The number of written entries.
-    pub offset: u64,
-    /// The waiting messages.
-    pub queue: Queue,
-}
-
-impl Snapshot {
-    /// The position of an entry on the branch. Identifiers sort by time, so the search is binary; an id of
-    /// another program is searched for from the newest on.
-    pub(super) fn place(&self, entry: &EntryId) -> Option<usize> {
-        if let Ok(place) = self.branch.binary_search_by(|known| known.id.as_str().cmp(entry.as_str())) {
-            return Some(place);
-        }
-        let from_end = self.branch.iter().rev().position(|known| known.id == *entry)?;
-        self.branch.len().checked_sub(from_end)?.checked_sub(1)
-    }
-}
 
 /// The state of the order of a session's events.
 #[derive(Default)]
@@ -78,7 +51,7 @@ pub struct Handle {
     /// Serialises the questions of a session and all its children.
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// The parent's data, if it is a child.
-    pub(super) kin: Option<Arc<Kin>>,
+    pub(super) parent: Option<Arc<Parentage>>,
     /// The progress of its newest workflow, for frontends.
     pub(super) progress: Arc<ArcSwapOption<Progress>>,
 }
@@ -101,7 +74,7 @@ impl Handle {
             stage: Arc::new(ArcSwapOption::empty()),
             rules: Arc::default(),
             asking: Arc::default(),
-            kin: None,
+            parent: None,
             progress: Arc::new(ArcSwapOption::empty()),
         }
     }
@@ -122,27 +95,27 @@ impl Handle {
     }
 
     /// Makes the session a child of another: it shares the parent's permissions and its queue for questions.
-    pub(super) fn below(mut self, parent: &Self, kin: Kin) -> Self {
+    pub(super) fn below(mut self, parent: &Self, link: Parentage) -> Self {
         self.rules = parent.rules.clone();
         self.asking = parent.asking.clone();
         self.manifest = watch::Sender::new(parent.manifest());
-        self.kin = Some(Arc::new(kin));
+        self.parent = Some(Arc::new(link));
         self
     }
 
     /// The number of sessions above it.
     pub(super) fn depth(&self) -> u32 {
-        self.kin.as_ref().map_or(0, |kin| kin.depth)
+        self.parent.as_ref().map_or(0, |link| link.depth)
     }
 
     /// The parent's data, while the child works for it.
-    pub(super) fn working_for(&self) -> Option<&Kin> {
-        self.kin.as_deref().filter(|kin| kin.works())
+    pub(super) fn working_for(&self) -> Option<&Parentage> {
+        self.parent.as_deref().filter(|link| link.works())
     }
 
     /// The label of its questions: its parent, and its own name.
     pub(super) fn child_of(&self) -> Option<(SessionId, Arc<str>)> {
-        self.kin.as_ref().map(|kin| (kin.parent.clone(), kin.subagent.clone()))
+        self.parent.as_ref().map(|kin| (kin.parent.clone(), kin.subagent.clone()))
     }
 
     /// The configuration of the session.
@@ -190,6 +163,18 @@ impl Handle {
         change: impl FnOnce(Ack<Result<T, ApiError>>) -> Change,
     ) -> Result<T, ApiError> {
         self.ask(change).await.and_then(std::convert::identity)
+    }
+
+    /// An event of the session outside any turn.
+    pub(super) fn event(&self, body: Body, cause: Option<Cause>) -> Event {
+        Event {
+            session: Some(self.id.clone()),
+            offset: self.snapshot().offset,
+            turn: None,
+            entry: None,
+            cause,
+            body,
+        }
     }
 
     /// Sends an event of this session to every connection, with the current offset. Events of one session go
@@ -260,9 +245,11 @@ mod tests {
 
     use super::*;
     use crate::catalogue::Topic;
+    use crate::facts::SessionFacts;
     use crate::message::{Block, Message, Role};
+    use crate::runtime::queue::Queue;
     use crate::session::{Client, Pressure};
-    use crate::store::EntryBody;
+    use crate::store::{Entry, EntryBody};
 
     /// A connection that counts its events.
     #[derive(Default)]

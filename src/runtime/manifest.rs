@@ -5,25 +5,22 @@
 //! stage, and no group of calls, starts under one configuration and ends under another. Does not read files
 //! itself.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
 use crate::clock::rfc3339;
-use crate::config::{Files, Layers, Settings};
+use crate::config::{Layers, Settings};
 use crate::context::Project;
 use crate::facts::SessionFacts;
 use crate::files;
 use crate::hook::{Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
-use crate::message::Mode;
 use crate::provider::models::Models;
-use crate::runtime::change::Change;
-use crate::runtime::live::Live;
-use crate::runtime::{Providers, Shared, rules};
-use crate::session::ApiError;
+use crate::runtime::providers::Providers;
+use crate::runtime::rules;
 use crate::store::EntryBody;
 use crate::tool::permission::Rule;
 use crate::value::{Map, Value};
@@ -131,7 +128,7 @@ impl Manifest {
         let hooks = Hooks::read(sources).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
         let (models, wrong) = Models::new(&settings.models);
         let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
-        let servers = providers.problems.iter();
+        let servers = providers.problems().iter();
         let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
         let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).collect();
         let models = match providers.get(&settings.provider) {
@@ -192,7 +189,7 @@ impl Manifest {
     }
 
     /// The entry of a session that switches to it.
-    fn entry(&self, project: &Project) -> EntryBody {
+    pub fn entry(&self, project: &Project) -> EntryBody {
         let mut data = Map::new();
         data.put("revision", crate::message::count(self.revision));
         data.put("rules", Value::from(self.rules.len()));
@@ -205,122 +202,5 @@ impl Manifest {
         let writable = writable.iter().map(|folder| Value::from(folder.to_string_lossy().into_owned()));
         data.put("writable", Value::vector(writable));
         EntryBody::Other { kind: MANIFEST.into(), data }
-    }
-}
-
-impl Shared {
-    /// The files of a session's folder, as a separate project.
-    pub(super) fn files_of(&self, cwd: &str) -> Files {
-        let cwd = Path::new(cwd);
-        if cwd == self.settings.cwd {
-            self.settings.files.clone()
-        } else {
-            self.settings.files.of_project(cwd)
-        }
-    }
-
-    /// The newest configuration for sessions of a folder: that of the process, or for another folder the
-    /// user's with that folder's own. A project's rules, modes and hooks apply only in the project.
-    pub(super) fn manifest_for(&self, cwd: &str) -> Arc<Manifest> {
-        let newest = self.manifest.load_full();
-        if Path::new(cwd) == self.settings.cwd {
-            return newest;
-        }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = others.get(cwd).filter(|known| known.revision == newest.revision) {
-            return known.clone();
-        }
-        others.retain(|_, known| known.revision == newest.revision);
-        let read = |files: Files, most: Mode| {
-            let layers = files.read().map_err(|error| error.to_string())?;
-            let mut settings = Settings { cwd: cwd.into(), files, ..self.settings.clone() }.with(&layers);
-            settings.mode = settings.mode.min(most);
-            let providers = newest.providers.again(&settings, &self.clock);
-            Manifest::new(newest.revision, self.clock.now(), settings, &layers, providers)
-        };
-        let read = read(self.files_of(cwd), Mode::Yolo).or_else(|wrong| {
-            // An invalid guard of the project guards nothing, so a person is asked instead.
-            tracing::warn!("{cwd}: the project's configuration is passed over: {wrong}");
-            read(Files { project: None, ..self.settings.files.clone() }, Mode::Ask)
-        });
-        let Ok((manifest, problems)) = read else { return newest };
-        for problem in problems {
-            tracing::warn!("{cwd}: {problem}");
-        }
-        let manifest = Arc::new(manifest);
-        others.insert(cwd.into(), manifest.clone());
-        manifest
-    }
-
-    /// Reloads the configuration and the context of the sessions' folders from disk. Idle sessions switch to
-    /// it at once, others at their next boundary. Also returns the unusable models and servers.
-    ///
-    /// # Errors
-    /// The error in it; nothing has changed then.
-    pub(super) fn reload(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let before = self.manifest.load_full();
-        let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
-        // A typing error must not remove the rules and guards of a trusted project.
-        if let Some(wrong) = layers.broken.first() {
-            return Err(ApiError::failed(wrong.clone()));
-        }
-        let settings = self.settings.clone().with(&layers);
-        let providers = before.providers.again(&settings, &self.clock);
-        let usual = (settings.provider.clone(), settings.model.clone());
-        let revision = before.revision.saturating_add(1);
-        let (manifest, problems) = Manifest::new(revision, self.clock.now(), settings, &layers, providers)
-            .map_err(ApiError::failed)?;
-        let manifest = Arc::new(manifest);
-        // The person's choice in the program stays, unless the files contain a new value.
-        if usual != (before.settings.provider.clone(), before.settings.model.clone()) {
-            self.usual_model.store(Arc::new(usual));
-        }
-        self.board.set_orphan_grace(manifest.settings.orphan_grace);
-        self.manifest.store(manifest.clone());
-        let live = self.live();
-        // Each folder once, however many sessions it has.
-        let folders: HashSet<Arc<str>> =
-            live.iter().map(|handle| handle.snapshot().facts.cwd.clone()).collect();
-        for cwd in &folders {
-            self.library.refresh(&self.places(cwd));
-        }
-        for handle in live {
-            handle.tell(Change::ConfigurationChanged);
-        }
-        Ok((manifest, problems))
-    }
-}
-
-impl Live {
-    /// Switches to the newest configuration, unless a turn runs, which does that itself.
-    pub(super) async fn adopt_between_turns(&mut self) {
-        if !self.is_running() && self.handle.kin.is_none() {
-            self.adopt().await;
-        }
-    }
-
-    /// Switches to the newest configuration, and to the folder's current context.
-    pub(super) async fn adopt(&mut self) {
-        if self.shared.manifest.load().revision == self.handle.manifest().revision {
-            return;
-        }
-        let (shared, cwd) = (self.shared.clone(), self.facts().cwd.clone());
-        let newest = tokio::task::spawn_blocking(move || shared.manifest_for(&cwd)).await;
-        let Ok(newest) = newest else { return };
-        let known = self.shared.library.known_for(Path::new(&*self.facts().cwd));
-        let project = match known {
-            Some(project) => project,
-            None => {
-                let (shared, places) = (self.shared.clone(), self.shared.places(&self.facts().cwd));
-                tokio::task::spawn_blocking(move || shared.library.get(&places)).await.unwrap_or_default()
-            }
-        };
-        if self.file().is_some() {
-            self.goes_on_with(newest.entry(&project)).await;
-        }
-        self.handle.set_manifest(newest);
-        self.know_model();
-        self.found(&project);
     }
 }

@@ -30,11 +30,13 @@ use crate::query::world::{
     Setting, Shown, StoreFacts, Walk, World,
 };
 use crate::runtime::commands;
-use crate::runtime::mailbox::{Handle, Snapshot};
+use crate::runtime::host::Runtime;
+use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
-use crate::runtime::{Runtime, Shared};
+use crate::runtime::services::Shared;
+use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Counts, Jobs as _, Reply, Settings as _};
 use crate::store::EntryBody;
 use crate::tool;
@@ -80,7 +82,7 @@ impl Moment {
 
     /// The folder of the query's session.
     fn folder(&self) -> Arc<str> {
-        match self.runtime.shared.session(&self.call.session) {
+        match self.runtime.shared.tree.get(&self.call.session) {
             Ok(handle) => self.view(handle).snapshot.facts.cwd.clone(),
             Err(_) => self.runtime.shared.settings.cwd.to_string_lossy().into(),
         }
@@ -108,19 +110,19 @@ impl World for Moment {
         if let Some(view) = self.taken.borrow().get(id) {
             return Some(view.clone());
         }
-        let handle = self.runtime.shared.session(&SessionId::from(id)).ok()?;
+        let handle = self.runtime.shared.tree.get(&SessionId::from(id)).ok()?;
         Some(self.view(handle))
     }
 
     fn live(&self) -> Vec<Arc<dyn SessionView>> {
-        let handles = self.runtime.shared.live().into_iter();
+        let handles = self.runtime.shared.tree.all().into_iter();
         handles.map(|handle| self.view(handle) as Arc<dyn SessionView>).collect()
     }
 
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure> {
         let shared = &self.runtime.shared;
         let cwd = self.folder();
-        let live: Vec<Arc<View>> = shared.live().into_iter().map(|handle| self.view(handle)).collect();
+        let live: Vec<Arc<View>> = shared.tree.all().into_iter().map(|handle| self.view(handle)).collect();
         let mut infos: Vec<SessionInfo> = live
             .iter()
             .rev()
@@ -160,7 +162,7 @@ impl World for Moment {
     }
 
     fn providers(&self) -> Vec<String> {
-        self.runtime.shared.manifest.load().providers.ready().into_iter().map(str::to_owned).collect()
+        self.runtime.shared.configuration.newest().providers.ready().into_iter().map(str::to_owned).collect()
     }
 
     fn connections(&self) -> Vec<ConnectionFacts> {
@@ -182,8 +184,8 @@ impl World for Moment {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let Shared { manifest, store, .. } = &*self.runtime.shared;
-        let manifest = manifest.load();
+        let Shared { configuration, store, .. } = &*self.runtime.shared;
+        let manifest = configuration.newest();
         let settings = &manifest.settings;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
         let values = [
@@ -222,7 +224,7 @@ impl World for Moment {
     }
 
     fn reading(&self) -> Reading {
-        let manifest = self.runtime.shared.manifest.load();
+        let manifest = self.runtime.shared.configuration.newest();
         Reading { revision: manifest.revision, read_at: manifest.read_at.to_string() }
     }
 
@@ -283,11 +285,11 @@ impl World for Moment {
     }
 
     fn provider(&self, name: &str) -> Option<Map<'static>> {
-        self.runtime.shared.manifest.load().providers.get(name).map(|provider| provider.facts())
+        self.runtime.shared.configuration.newest().providers.get(name).map(|provider| provider.facts())
     }
 
     fn workflows(&self) -> Vec<Value<'static>> {
-        let Ok(handle) = self.runtime.shared.session(&self.call.session) else { return Vec::new() };
+        let Ok(handle) = self.runtime.shared.tree.get(&self.call.session) else { return Vec::new() };
         let manifest = handle.manifest();
         manifest.workflows.iter().map(|(name, read)| described::workflow(name, read)).collect()
     }
@@ -297,7 +299,7 @@ impl World for Moment {
     }
 
     fn hooks(&self) -> Vec<Value<'static>> {
-        let Ok(handle) = self.runtime.shared.session(&self.call.session) else { return Vec::new() };
+        let Ok(handle) = self.runtime.shared.tree.get(&self.call.session) else { return Vec::new() };
         handle.manifest().hooks.iter().map(described::hook).collect()
     }
 
@@ -331,7 +333,7 @@ impl World for Moment {
 impl View {
     /// The search results for the session's folder.
     fn project(&self) -> Arc<Project> {
-        self.shared.library.get(&self.shared.places(&self.snapshot.facts.cwd))
+        self.shared.library.get(&self.shared.configuration.places(&self.snapshot.facts.cwd))
     }
 
     fn info(&self) -> SessionInfo {
@@ -504,7 +506,7 @@ impl SessionView for View {
             F::Mode => facts.mode.as_str().into(),
             F::Sandbox => Value::keyword(facts.sandbox()),
             F::AuthenticatedProviders => {
-                let manifest = self.shared.manifest.load();
+                let manifest = self.shared.configuration.newest();
                 Value::vector(manifest.providers.ready().into_iter().map(text))
             }
             F::PromptTemplates => projection::templates(&facts.prompt_templates).into_owned(),
@@ -525,8 +527,8 @@ impl SessionView for View {
             F::SubagentId => self.handle.child_of().map(|(_, subagent)| text(&subagent)).into(),
             F::Depth => self.handle.depth().into(),
             F::Envelope => {
-                let kin = self.handle.kin.as_ref();
-                kin.map(|kin| Value::vector(kin.envelope.iter().cloned())).into()
+                let link = self.handle.parent.as_ref();
+                link.map(|link| Value::vector(link.envelope.iter().cloned())).into()
             }
             F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
             F::CreatedAt => text(&facts.created_at),

@@ -5,32 +5,12 @@ use std::sync::Arc;
 
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
-use crate::facts::SessionFacts;
-use crate::limits::{PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::{MemoryError, Note};
+use crate::runtime::host::Runtime;
 use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
-use crate::runtime::prompt::{self, Part};
-use crate::runtime::{Runtime, Shared};
+use crate::runtime::services::Shared;
 use crate::session::{ApiError, Call, Reply};
 use crate::value::Map;
-
-impl Shared {
-    /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
-    /// was not searched yet.
-    pub(super) fn prompt_parts(&self, manifest: &Manifest, facts: &SessionFacts) -> Vec<Part> {
-        let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
-        let project = tools.then(|| self.library.get(&self.places(&facts.cwd)));
-        // A small window is mostly for the conversation.
-        let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
-        let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
-        let mut parts = prompt::parts(facts, project.as_deref(), notes);
-        if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
-            memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
-        }
-        parts
-    }
-}
 
 impl Shared {
     /// Keeps a note for the session's project, off the session's task.

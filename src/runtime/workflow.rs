@@ -8,10 +8,6 @@
 mod progress;
 mod record;
 
-pub use progress::Progress;
-pub(super) use progress::notification;
-pub(super) use record::{Begun, cut_off, newest};
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,29 +21,54 @@ use crate::hook::command::{self, Failure};
 use crate::interaction::{Kind, Origin, Question, Resolution};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
-use crate::runtime::Shared;
-use crate::runtime::change::Change;
+use crate::runtime::agent::{self, TurnTask};
+use crate::runtime::change::{Change, HeldRun};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::{Completed, Execution};
 use crate::runtime::mailbox::Handle;
+use crate::runtime::open::Sessions;
+use crate::runtime::progress::notification;
+use crate::runtime::run_record::RunRecord;
+use crate::runtime::services::Shared;
 use crate::runtime::subagent::Child;
-use crate::runtime::turn::Turn;
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
-use progress::{Line, SPEC, mark};
+use progress::{Lines, SPEC};
+
+/// Starts a run in the session that waits for it.
+pub fn start(sessions: Sessions, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
+    let HeldRun { id, arguments, stop, control, from } = held;
+    let (shared, cause, turn) = (sessions.shared.clone(), Some(cause), TurnId::from(&*id));
+    let tasks = shared.tasks.clone();
+    let run = Run {
+        shared,
+        sessions,
+        session: session.clone(),
+        id,
+        workflow,
+        arguments,
+        cause,
+        stop,
+        control,
+        from,
+    };
+    agent::spawn(&tasks, session, turn, run.run());
+}
 
 /// A run.
-pub(super) struct Run {
-    pub(super) shared: Arc<Shared>,
-    pub(super) session: Handle,
-    pub(super) id: Arc<str>,
-    pub(super) workflow: Arc<Workflow>,
-    pub(super) arguments: String,
-    pub(super) cause: Option<Cause>,
-    pub(super) stop: CancellationToken,
-    pub(super) control: Arc<Control>,
+struct Run {
+    shared: Arc<Shared>,
+    /// Opens the sessions of a group, and knows what answers the turns.
+    sessions: Sessions,
+    session: Handle,
+    id: Arc<str>,
+    workflow: Arc<Workflow>,
+    arguments: String,
+    cause: Option<Cause>,
+    stop: CancellationToken,
+    control: Arc<Control>,
     /// The first stage and earlier results, for a resumed run.
-    pub(super) from: Option<Begun>,
+    from: Option<RunRecord>,
 }
 
 /// The end of a stage.
@@ -65,6 +86,21 @@ impl Ended {
     fn bad(outcome: &str, attempts: u32, why: String) -> Self {
         Self { outcome: outcome.into(), result: Value::Nil, attempts, cap_hit: false, why: Some(why) }
     }
+
+    /// The text in the widget.
+    fn shown(&self) -> String {
+        let mut shown = self.outcome.to_string();
+        if self.attempts > 1 {
+            shown.push_str(&format!(" after {} attempts", self.attempts));
+        }
+        if self.cap_hit {
+            shown.push_str(", turn cap hit");
+        }
+        if let Some(why) = &self.why {
+            shown.push_str(&format!(": {}", crate::tool::one_line(why, 100)));
+        }
+        shown
+    }
 }
 
 /// The run was aborted or interrupted.
@@ -72,16 +108,16 @@ struct Stopped;
 
 impl Run {
     /// Runs to the end.
-    pub(super) async fn run(self) {
+    async fn run(self) -> TurnEnd {
         let name = self.workflow.name.clone();
-        let mut lines = self.lines();
+        let mut lines = Lines::new(&self.workflow);
         let mut results: Vec<(String, Value<'static>)> = Vec::new();
         let mut at: Arc<str> = self.workflow.stages.first().map_or(END.into(), |step| step.id().clone());
         if let Some(begun) = &self.from {
             at = begun.step.as_str().into();
             results.clone_from(&begun.results);
             for (id, _) in &results {
-                mark(&mut lines, id, "done before");
+                lines.mark(id, "done before");
             }
         }
         let mut record = self.record("started");
@@ -100,7 +136,7 @@ impl Run {
             let mut record = self.record("stage-started");
             record.put("stage", at.to_string());
             self.write(record).await;
-            mark(&mut lines, &at, "running");
+            lines.mark(&at, "running");
             self.show(&lines, &format!("workflow {name}: {at}")).await;
             let ended = match step {
                 Step::Stage(stage) => self.stage(stage, None, &results, &self.stop).await,
@@ -110,10 +146,10 @@ impl Run {
             };
             let Ok(ended) = ended else {
                 outcome = if self.stop.is_cancelled() { "aborted".into() } else { "interrupted".into() };
-                mark(&mut lines, &at, &outcome);
+                lines.mark(&at, &outcome);
                 break;
             };
-            mark(&mut lines, &at, &ended.shown());
+            lines.mark(&at, &ended.shown());
             self.write(self.ended(&at, &ended)).await;
             results.retain(|(id, _)| **id != *at);
             results.push((at.to_string(), ended.result));
@@ -132,10 +168,7 @@ impl Run {
         };
         let reason = why.map(|why| format!(" ({why})")).unwrap_or_default();
         self.notify(level, &format!("Workflow {name} ended: {outcome}{reason}.")).await;
-        let end =
-            if matches!(&*outcome, "aborted" | "interrupted") { TurnEnd::Stopped } else { TurnEnd::Finished };
-        let id = TurnId::from(&*self.id);
-        let _ = self.session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
+        if matches!(&*outcome, "aborted" | "interrupted") { TurnEnd::Stopped } else { TurnEnd::Finished }
     }
 
     /// Runs a stage through its phases, in the run's own session or in a child.
@@ -237,7 +270,7 @@ impl Run {
         if let Some(child) = child {
             let interrupt = &self.control.interrupt;
             let worked = self
-                .shared
+                .sessions
                 .work(child, message, Some(run.clone()), self.cause.clone(), stop, interrupt)
                 .await;
             return match worked {
@@ -257,8 +290,7 @@ impl Run {
         if let Err(error) = begun {
             return Ok((String::new(), Some(error.message)));
         }
-        let turn = Turn {
-            shared: self.shared.clone(),
+        let task = TurnTask {
             session: self.session.clone(),
             id: id.clone(),
             cause: self.cause.clone(),
@@ -266,7 +298,7 @@ impl Run {
             control: self.control.clone(),
             execution: Some(run.clone()),
         };
-        let end = turn.rounds().await;
+        let end = self.sessions.agent.clone().answer(task).await;
         if stop.is_cancelled() || self.control.interrupt.is_cancelled() {
             return Err(Stopped);
         }
@@ -286,14 +318,14 @@ impl Run {
         siblings: &[Arc<Stage>],
         join: Option<&Arc<Stage>>,
         results: &mut Vec<(String, Value<'static>)>,
-        lines: &mut [Line],
+        lines: &mut Lines,
     ) -> Result<Ended, Stopped> {
         let group = self.stop.child_token();
         let before = results.clone();
         let mut running: FuturesUnordered<_> =
             siblings.iter().map(|stage| self.sibling(stage, &before, &group)).collect();
         for stage in siblings {
-            mark(lines, &stage.id, "running");
+            lines.mark(&stage.id, "running");
         }
         self.show(lines, &format!("workflow {}: {} stages side by side", self.workflow.name, siblings.len()))
             .await;
@@ -302,7 +334,7 @@ impl Run {
         while let Some((stage, ended)) = running.next().await {
             match ended {
                 Ok(ended) => {
-                    mark(lines, &stage.id, &ended.shown());
+                    lines.mark(&stage.id, &ended.shown());
                     self.write(self.ended(&stage.id, &ended)).await;
                     if matches!(&*ended.outcome, FAILED | SKIPPED) && failed.is_none() {
                         group.cancel();
@@ -311,7 +343,7 @@ impl Run {
                         found.push((stage.id.to_string(), ended.result));
                     }
                 }
-                Err(Stopped) => mark(lines, &stage.id, "ended with its group"),
+                Err(Stopped) => lines.mark(&stage.id, "ended with its group"),
             }
             self.show(lines, &format!("workflow {}: side by side", self.workflow.name)).await;
         }
@@ -339,10 +371,10 @@ impl Run {
                 why: None,
             }),
             Some(join) => {
-                mark(lines, &join.id, "running");
+                lines.mark(&join.id, "running");
                 self.show(lines, &format!("workflow {}: {}", self.workflow.name, join.id)).await;
                 let ended = self.stage(join, None, results, &self.stop).await?;
-                mark(lines, &join.id, &ended.shown());
+                lines.mark(&join.id, &ended.shown());
                 Ok(ended)
             }
         }
@@ -362,11 +394,11 @@ impl Run {
             envelope: stage.tools.clone(),
             model: (facts.model_provider.clone(), facts.model_id.clone()),
         };
-        let ended = match self.shared.open_child(&self.session, child).await {
+        let ended = match self.sessions.open_child(&self.session, child).await {
             Err(error) => Ok(Ended::bad(FAILED, 0, error.message)),
             Ok(child) => {
                 let ended = self.stage(stage, Some(&child), results, stop).await;
-                self.shared.retire_child(&child);
+                self.sessions.retire_child(&child);
                 ended
             }
         };
@@ -500,6 +532,18 @@ impl Run {
                 found.map(|(_, result)| result.to_string()).unwrap_or_default()
             }
         })
+    }
+
+    /// Shows the progress of the run.
+    async fn show(&self, lines: &Lines, status: &str) {
+        let progress = Arc::new(lines.progress(status));
+        self.session.progress.store(Some(progress.clone()));
+        self.publish(Body::WidgetsUpdated(progress.widgets.clone())).await;
+        self.publish(Body::StatusUpdated(progress.statuses.clone())).await;
+    }
+
+    async fn notify(&self, level: Level, message: &str) {
+        self.publish(Body::Notification(notification(self.shared.clock.id("n-"), level, message))).await;
     }
 
     async fn publish(&self, body: Body) {

@@ -5,23 +5,15 @@ use std::sync::Arc;
 
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
 use crate::facts::ListedSession;
-use crate::limits::MAX_FRONTEND_ACTIONS;
-use crate::message::{Role, SessionId, ThinkingLevel};
-use crate::runtime::Runtime;
-use crate::runtime::mailbox::Snapshot;
-use crate::runtime::open::session_event;
+use crate::message::{Role, ThinkingLevel};
+use crate::runtime::actions::PendingAction;
+use crate::runtime::host::Runtime;
+use crate::runtime::snapshot::Snapshot;
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, Sessions as _, Settings as _,
     SwitchTarget,
 };
 use crate::value::Value;
-
-/// An unanswered choice.
-pub(crate) struct PendingAction {
-    connection: u64,
-    session: SessionId,
-    kind: ChoiceKind,
-}
 
 impl Runtime {
     /// Asks the frontend to offer a choice to the person.
@@ -31,20 +23,17 @@ impl Runtime {
         }
         let Some(client) = self.shared.hub.client(call.connection) else { return };
         // The person at this connection chooses, whatever the current session.
-        let Ok(handle) = self.shared.session(&client.focused()) else { return };
+        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
         let request = self.shared.clock.id("a-");
-        {
-            let mut pending = self.shared.actions();
-            // A frontend that never answers must not make the list grow: the oldest choice is dropped.
-            while pending.len() >= MAX_FRONTEND_ACTIONS {
-                pending.pop_front();
-            }
-            let action = PendingAction { connection: call.connection, session: call.session.clone(), kind };
-            pending.push_back((request.clone(), action));
-        }
+        self.actions.add(PendingAction {
+            request: request.clone(),
+            connection: call.connection,
+            session: call.session.clone(),
+            kind,
+        });
         let choice = Choice { request: request.into(), kind, prompt, items };
         let body = Body::ChoiceRequested(Arc::new(choice));
-        let _ = client.deliver(&session_event(&handle, body, Some(call.cause())));
+        let _ = client.deliver(&handle.event(body, Some(call.cause())));
     }
 
     /// Offers the sessions of all projects, or the results of a search.
@@ -75,7 +64,7 @@ impl Runtime {
     pub(super) fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
         let mut items = Vec::new();
         if !forks_only {
-            for handle in self.shared.live() {
+            for handle in self.shared.tree.all() {
                 let facts = handle.snapshot().facts.clone();
                 let about = About {
                     is_active: Some(facts.id == call.session),
@@ -128,24 +117,13 @@ impl Runtime {
 
     /// Applies the person's choice.
     pub(in crate::runtime) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        let pending = {
-            let mut actions = self.shared.actions();
-            let place = actions
-                .iter()
-                .position(|(id, action)| *id == result.request_id && action.connection == call.connection);
-            let Some((place, kind)) = place.and_then(|place| Some((place, actions.get(place)?.1.kind)))
-            else {
-                return reply.fail(ApiError::not_found("frontend action", &result.request_id));
-            };
-            // An invalid answer leaves the choice open.
-            if result.kind != Some(kind) {
+        let action = match self.actions.take(&result.request_id, call.connection, result.kind) {
+            Ok(action) => action,
+            Err(Some(kind)) => {
                 let expected = format!("{:?}, the name of that action", kind.as_str());
                 return reply.fail(ApiError::invalid_param("action-name", &expected));
             }
-            actions.remove(place)
-        };
-        let Some((_, action)) = pending else {
-            return reply.fail(ApiError::not_found("frontend action", &result.request_id));
+            Err(None) => return reply.fail(ApiError::not_found("frontend action", &result.request_id)),
         };
         reply.ok(());
         let call = Call { session: action.session, ..call };

@@ -5,7 +5,7 @@ use crate::context::Project;
 use crate::facts::JobFacts;
 use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
-use crate::runtime::mailbox::Snapshot;
+use crate::runtime::snapshot::Snapshot;
 use crate::tool;
 use crate::value::Value;
 

@@ -72,7 +72,7 @@ impl Live {
             Change::GetJob { id, reply } => {
                 reply.send(self.jobs.get(&id).ok_or_else(|| ApiError::not_found("job", &id)));
             }
-            Change::CancelJob { id, reply } => self.cancel_job(&id, reply),
+            Change::CancelJob { id, reply } => reply.send(self.jobs.cancel(&id)),
 
             Change::Append { entries, ack } => {
                 let _ = ack.send(self.append(entries).await);

@@ -14,14 +14,12 @@ use crate::event::{Body, Cause, Event, Sender, TurnEnded, TurnOutcome, UserMessa
 use crate::facts::Phase;
 use crate::limits::{IDEMPOTENCY_KEYS, QUEUED_MESSAGES};
 use crate::message::{Block, StopReason, TurnId, Usage};
-use crate::runtime::change::{Begun, Change, Claim};
-use crate::runtime::compaction::{self, Why};
+use crate::runtime::agent::{self, TurnTask};
+use crate::runtime::change::{Begun, Change, Claim, HeldRun};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
 use crate::runtime::invocation;
 use crate::runtime::queue::{self, Until, Waiting};
-use crate::runtime::turn;
-use crate::runtime::workflow::Run;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
 
@@ -123,7 +121,7 @@ impl Live {
         reply: Reply<Prompted>,
     ) {
         let (shared, cwd) = (self.shared.clone(), self.facts.cwd.clone());
-        let search = move || shared.library.refresh(&shared.places(&cwd));
+        let search = move || shared.search_folder(&cwd);
         let Ok(project) = tokio::task::spawn_blocking(search).await else { return };
         match invocation::expand(&project, &name, &arguments) {
             Ok(message) => self.prompt(call, Prompt { message, ..prompt }, reply).await,
@@ -185,30 +183,22 @@ impl Live {
             last: None,
         });
         self.changed(cause.clone());
-        self.shared.announce_context(cause);
+        self.shared.tree.announce(cause);
         (stop, control)
     }
 
     fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
-        let (shared, session) = (self.shared.clone(), self.handle.clone());
-        let turn =
-            turn::Turn { shared, session: session.clone(), id: id.clone(), cause, stop, control, execution };
-        let run = self.shared.tasks.spawn(turn.run());
-        self.shared.tasks.spawn(async move {
-            if run.await.is_err() {
-                // A bug ended the task: the session must not wait for it for ever.
-                let end = TurnEnd::Stopped;
-                let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
-            }
-        });
+        let session = self.handle.clone();
+        let task = TurnTask { session: session.clone(), id: id.clone(), cause, stop, control, execution };
+        agent::spawn(&self.shared.tasks, session, id, self.agent.clone().answer(task));
     }
 
     /// Starts a turn that works for another session; the returned value reports its end.
     ///
     /// # Errors
     /// If a turn already runs, or the task cannot be written.
-    pub(in crate::runtime) async fn work(
+    pub(super) async fn work(
         &mut self,
         task: String,
         execution: Option<Arc<Execution>>,
@@ -229,7 +219,7 @@ impl Live {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(in crate::runtime) async fn begin_stage(
+    pub(super) async fn begin_stage(
         &mut self,
         turn: TurnId,
         message: String,
@@ -244,7 +234,7 @@ impl Live {
 
     /// Records the session's new configuration: at once in a turn, otherwise with the next message. An unused
     /// session thus stays unchanged on disk, however often the configuration is reloaded.
-    pub(in crate::runtime) async fn goes_on_with(&mut self, entry: EntryBody) {
+    pub(super) async fn goes_on_with(&mut self, entry: EntryBody) {
         if !self.is_running() {
             self.adopted = Some(entry);
         } else if let Err(error) = self.append(vec![entry]).await {
@@ -253,18 +243,18 @@ impl Live {
     }
 
     /// The entries to write, after the entry of the configuration.
-    pub(in crate::runtime) fn with_adopted(&mut self, mut bodies: Vec<EntryBody>) -> Vec<EntryBody> {
+    pub(super) fn with_adopted(&mut self, mut bodies: Vec<EntryBody>) -> Vec<EntryBody> {
         bodies.splice(0..0, self.adopted.take());
         bodies
     }
 
-    /// Starts a workflow, or resumes its last run.
-    pub(in crate::runtime) fn begin_workflow(
+    /// Gives the session to a run of a workflow: a new one, or its last one that goes on.
+    pub(super) fn begin_workflow(
         &mut self,
         call: Call,
-        workflow: Arc<crate::workflow::Workflow>,
+        workflow: Arc<str>,
         arguments: String,
-        reply: Reply<String>,
+        reply: Reply<HeldRun>,
     ) {
         if self.is_ending() {
             return self.after_turn.push(AfterTurn::Workflow(call, workflow, arguments, reply));
@@ -274,50 +264,22 @@ impl Live {
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
         let resumed = match arguments.trim() {
-            "--resume" => match self.newest_run(Some(&workflow.name)) {
-                Some(begun) => match begun.resumable() {
-                    Ok(begun) => Some(begun),
+            "--resume" => match self.newest_run(Some(&workflow)) {
+                Some(run) => match run.resumable() {
+                    Ok(run) => Some(run),
                     Err(error) => return reply.fail(error),
                 },
                 None => {
-                    let message = format!("The workflow {} did not run in this session.", workflow.name);
+                    let message = format!("The workflow {workflow} did not run in this session.");
                     return reply.fail(ApiError::failed(message));
                 }
             },
             _ => None,
         };
         let id: Arc<str> = self.shared.clock.id("w-").into();
-        let cause = Some(call.cause());
-        let turn = TurnId::from(&*id);
-        let (stop, control) = self.hold(turn.clone(), cause.clone(), Phase::Streaming);
-        reply.ok(match &resumed {
-            None => format!("Workflow {} began.", workflow.name),
-            Some(begun) => format!("Workflow {} goes on with the stage {}.", workflow.name, begun.step),
-        });
-        let arguments = match &resumed {
-            Some(begun) => begun.arguments.clone(),
-            None => arguments,
-        };
-        let (shared, session) = (self.shared.clone(), self.handle.clone());
-        let run = Run {
-            shared,
-            session: session.clone(),
-            id,
-            workflow,
-            arguments,
-            cause,
-            stop,
-            control,
-            from: resumed,
-        };
-        let run = self.shared.tasks.spawn(run.run());
-        self.shared.tasks.spawn(async move {
-            if run.await.is_err() {
-                // As for a turn: the session must not wait for it for ever.
-                let end = TurnEnd::Stopped;
-                let _ = session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
-            }
-        });
+        let (stop, control) = self.hold(TurnId::from(&*id), Some(call.cause()), Phase::Streaming);
+        let arguments = resumed.as_ref().map_or(arguments, |run| run.arguments.clone());
+        reply.ok(HeldRun { id, arguments, stop, control, from: resumed });
     }
 
     /// Starts a turn with the oldest waiting message.
@@ -342,7 +304,7 @@ impl Live {
     }
 
     /// Whether a message waits for the next model call.
-    pub(in crate::runtime) fn has_steering(&self) -> bool {
+    pub(super) fn has_steering(&self) -> bool {
         !self.queue.steering().is_empty()
     }
 
@@ -350,7 +312,7 @@ impl Live {
     ///
     /// # Errors
     /// If they could not be written; they then keep waiting.
-    pub(in crate::runtime) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
+    pub(super) async fn deliver_steering(&mut self, turn: &TurnId) -> Result<(), ApiError> {
         let waiting = self.queue.steering();
         if waiting.is_empty() {
             return Ok(());
@@ -375,7 +337,7 @@ impl Live {
     }
 
     /// The turn's task has ended.
-    pub(in crate::runtime) async fn turn_ended(&mut self, turn: &TurnId, end: TurnEnd) {
+    pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: TurnEnd) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
         let was_compaction = self.facts.phase == Phase::Compacting;
         self.handle.stop.store(None);
@@ -413,7 +375,7 @@ impl Live {
             self.begin_next().await;
         }
         if self.turn.is_none() {
-            self.shared.announce_context(running.cause);
+            self.shared.tree.announce(running.cause);
         }
         self.check_idle();
     }
@@ -421,7 +383,7 @@ impl Live {
     /// The turn's last message is written. The session stays occupied until the last stage was shown.
     /// Requests in between wait for that, so that a client may send the next prompt as soon as it sees the
     /// message.
-    pub(in crate::runtime) fn ending(&mut self, turn: &TurnId, last: Option<Arc<Entry>>) {
+    pub(super) fn ending(&mut self, turn: &TurnId, last: Option<Arc<Entry>>) {
         if let Some(running) = self.turn.as_mut().filter(|running| running.id == *turn) {
             running.is_ending = true;
             running.last = last;
@@ -467,7 +429,7 @@ impl Live {
     }
 
     /// Answers callers that wait for an idle session, if it is idle.
-    pub(in crate::runtime) fn check_idle(&mut self) {
+    pub(super) fn check_idle(&mut self) {
         if self.turn.is_none() && self.bash.is_none() && !self.jobs.any_running() {
             for reply in self.until_idle.drain(..) {
                 reply.ok(());
@@ -530,7 +492,7 @@ impl Live {
     }
 
     /// The turn waits for the retry of a model call.
-    pub(in crate::runtime) fn retrying(&mut self, attempt: u32, pause: Duration) {
+    pub(super) fn retrying(&mut self, attempt: u32, pause: Duration) {
         let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         let now = crate::clock::epoch_millis(self.shared.clock.now());
         self.facts.phase = Phase::Retrying;
@@ -540,14 +502,14 @@ impl Live {
     }
 
     /// The turn's wait is over.
-    pub(in crate::runtime) fn retry_over(&mut self) {
+    pub(super) fn retry_over(&mut self) {
         self.facts.phase = Phase::Streaming;
         self.facts.retry_deadline_ms = None;
         self.changed_by_turn();
     }
 
     /// The running turn has a new phase.
-    pub(in crate::runtime) fn enter_phase(&mut self, phase: Phase) {
+    pub(super) fn enter_phase(&mut self, phase: Phase) {
         self.facts.phase = phase;
         self.changed_by_turn();
     }
@@ -569,12 +531,13 @@ impl Live {
         let id = TurnId::from(self.shared.clock.id("t-"));
         let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
         let session = self.handle.clone();
+        let compaction = self.agent.clone().compact(session.clone(), stop, wishes);
         self.shared.tasks.spawn(async move {
-            let done = compaction::compact(&session, &stop, Why::Asked(wishes.as_deref())).await;
+            let done = compaction.await;
             let end = if done.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
             // The answer comes last: a client that has it finds the session idle.
             let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
-            reply.send(done.map(Some).map_err(|error| ApiError::failed(error.to_string())));
+            reply.send(done.map(Some).map_err(ApiError::failed));
         });
     }
 }

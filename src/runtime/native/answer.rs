@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 
-use super::{Turn, text_of};
 use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{StopReason, Timing, Usage};
 use crate::provider::{Chunk, ChunkStream, Provider, ProviderError, Request};
-use crate::runtime::hooks::Denied;
+use crate::runtime::native::hooks::{Denied, text_of};
+use crate::runtime::native::proposal::proposed;
+use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{Point, Stage};
-use crate::tool;
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
@@ -198,10 +198,4 @@ impl Turn {
 /// A call whose arguments are still incomplete, and which has no summary yet.
 fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
     ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
-}
-
-/// A call from the model.
-pub(in crate::runtime) fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
-    let summary = tool::summary(&name, &arguments).into();
-    ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
 }

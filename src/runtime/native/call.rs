@@ -2,6 +2,7 @@
 //! person is asked about them is in `asking`.
 
 mod asking;
+mod delegate;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,15 @@ use crate::interaction::Kind;
 use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Mode, Role};
 use crate::runner::sandbox::Sandbox;
+use crate::runtime::change::Change;
 use crate::runtime::execution;
+use crate::runtime::native::proposal::proposed;
+use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{Point, Stage};
-use crate::runtime::turn::{Turn, proposed};
-use crate::runtime::{jobs, subagent};
 use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
+use crate::tool::process;
 use crate::tool::{self, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
 
@@ -236,7 +239,7 @@ impl Batch<'_> {
                 }
                 return match &*call.name {
                     tool::DELEGATE => {
-                        let outcome = subagent::delegate(self, call, &mut place).await;
+                        let outcome = self.delegate(call, &mut place).await;
                         self.followed(call, outcome).await
                     }
                     _ => self.ask_user(call, &mut place).await,
@@ -329,7 +332,7 @@ impl Batch<'_> {
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
             && let Access::Run(command) = &plan.access
         {
-            return jobs::start(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
+            return start_job(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
         }
         let progress = {
             let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
@@ -388,6 +391,21 @@ impl Batch<'_> {
         let _ = self.halted.set(message.clone());
         self.halt.cancel();
         Outcome::failed(message)
+    }
+}
+
+/// Starts a command that outlives its call.
+async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
+    let id: Arc<str> = turn.shared.clock.id("j-").into();
+    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.manifest().hidden.to_vec() };
+    let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
+    match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
+        Ok(()) => {
+            let mut outcome = Outcome::ok(format!("Started as background job {id}."));
+            outcome.details.put("job-id", id.to_string());
+            outcome
+        }
+        Err(error) => Outcome::failed(error.message),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::interaction::{Kind, Origin, Question, Resolution, warning};
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
 use crate::runtime::execution::{Execution, Given};
+use crate::runtime::rules;
 use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
@@ -93,10 +94,7 @@ impl Batch<'_> {
 
     /// Waits until it is this call's turn to ask and no other question is open. `None` if no further call is
     /// started.
-    pub(in crate::runtime) async fn turn_to_ask(
-        &self,
-        place: &mut Option<Place>,
-    ) -> Option<MutexGuard<'_, ()>> {
+    pub(super) async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
         let asking = async {
             if let Some(place) = place {
                 place.come_up().await;
@@ -157,10 +155,16 @@ impl Batch<'_> {
         // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
         // Rules and guarded files apply as everywhere.
         let agreed = self.turn.execution.is_some()
-            || self.turn.session.kin.as_ref().is_some_and(|kin| kin.covers(&call.name));
+            || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
         let leave = Leave { mode: facts.mode, agreed };
         let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
-        permission::judge(leave, &rules, &self.turn.shared.ground(&self.cwd), &call.name, &plan.access)
+        permission::judge(
+            leave,
+            &rules,
+            &self.turn.shared.configuration.ground(&self.cwd),
+            &call.name,
+            &plan.access,
+        )
     }
 
     /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
@@ -210,7 +214,7 @@ impl Batch<'_> {
                 vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
             }
             Access::Write(path) => {
-                let guarded = permission::guarded(path, &self.turn.shared.ground(&self.cwd));
+                let guarded = permission::guarded(path, &self.turn.shared.configuration.ground(&self.cwd));
                 guarded.map(|reason| format!("The file is guarded: {reason}.")).into_iter().collect()
             }
             _ => Vec::new(),
@@ -226,7 +230,7 @@ impl Batch<'_> {
     }
 
     /// The rules' denials for a tool that reads more than the judged path.
-    pub(in crate::runtime) fn barred(&self, tool: &str) -> Barred {
+    pub(super) fn barred(&self, tool: &str) -> Barred {
         if !matches!(tool, "read" | "search" | "find") {
             return Barred::default();
         }
@@ -244,7 +248,7 @@ impl Batch<'_> {
         };
         let Some(rule) = rule else { return };
         if scope == Some("rule")
-            && let Err(error) = self.turn.shared.keep_rule(&rule, &self.cwd)
+            && let Err(error) = rules::keep(&self.turn.shared.settings.state_dir, &rule, &self.cwd)
         {
             tracing::warn!(%error, "the rule could not be kept; it holds for this session");
         }
@@ -252,7 +256,7 @@ impl Batch<'_> {
     }
 
     /// Asks the person, until the turn ends.
-    pub(in crate::runtime) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
+    pub(super) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
         let snapshot = self.turn.session.snapshot();
         let question = Question {
             kind,

@@ -12,8 +12,8 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::event::{Body, Diagnostic};
 use crate::hook::{self, Failure, Hook, Kind};
+use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::turn::Turn;
 use crate::value::{Map, Value};
 
 /// A guard's deny.
@@ -223,6 +223,11 @@ impl Turn {
         };
         self.publish(Body::Diagnostic(Arc::new(failed))).await;
     }
+}
+
+/// A text of a hook's payload.
+pub fn text_of<'p>(payload: &'p Map<'static>, key: &str) -> Option<&'p str> {
+    payload.get_keyword(key).and_then(Value::as_str)
 }
 
 /// A guard's vote; `None` if the answer is not a vote.

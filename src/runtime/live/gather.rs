@@ -3,19 +3,17 @@
 //! The context is a separate entry before the message. The model's input thus stays known, whatever happens
 //! to the files, and the message stays verbatim. Does not know models.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use super::{Live, user_message};
+use crate::context::Project;
 use crate::context::reference::{self, Reader};
-use crate::context::{Places, Project};
 use crate::event::{Body, Cause, Level, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
-use crate::runtime::Shared;
 use crate::runtime::conversation::Told;
-use crate::runtime::live::{Live, user_message};
-use crate::session::ApiError;
 use crate::store::EntryBody;
 use crate::tool::permission::{self, Access, Verdict};
 use crate::tool::walk::Barred;
@@ -24,15 +22,6 @@ use crate::tool::walk::Barred;
 pub(super) struct Gathered {
     pub bodies: Vec<EntryBody>,
     pub failures: Vec<Arc<str>>,
-}
-
-impl Shared {
-    /// The places of context for a session's folder.
-    pub(super) fn places(&self, cwd: &str) -> Places {
-        let files = self.files_of(cwd);
-        let trusted = files.is_trusted();
-        Places { user: files.folder.clone(), cwd: PathBuf::from(cwd), trusted }
-    }
 }
 
 impl Live {
@@ -56,13 +45,13 @@ impl Live {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }
         let (facts, rules) =
-            (self.facts().clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
+            (self.facts.clone(), self.shared.rules_for(&self.handle.manifest().rules, &self.handle));
         let stop = self.handle.stoppable();
         let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
             let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-            let ground = shared.ground(&cwd);
+            let ground = shared.configuration.ground(&cwd);
             let may_read = |path: &Path| {
                 let access = Access::Read(path.to_owned());
                 match permission::judge(facts.mode, &rules, &ground, "read", &access) {
@@ -129,9 +118,4 @@ fn described(template: &crate::context::template::Template) -> TemplateFacts {
         scope: template.scope.as_str(),
         path: template.path.to_string_lossy().into_owned(),
     }
-}
-
-/// The error for invalid params of `context_update`.
-pub(super) fn wrong(error: crate::context::editor::Wrong) -> ApiError {
-    ApiError::invalid_param(error.key, error.expected)
 }

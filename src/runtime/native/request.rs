@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{Turn, text_of};
 use crate::limits::SUBAGENT_DEPTH;
-use crate::provider::models::Model;
 use crate::provider::{Provider, Request, ToolSpec};
-use crate::runtime::{conversation, prompt};
+use crate::runtime::conversation;
+use crate::runtime::native::hooks::text_of;
+use crate::runtime::native::turn::Turn;
+use crate::runtime::prompt;
 use crate::tool;
 use crate::value::{Map, Value};
 
@@ -27,12 +28,6 @@ impl Turn {
         payload.put("system", request.system.clone());
         payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
         payload
-    }
-
-    /// The model of the session, as the configuration describes it.
-    pub(super) fn model(&self) -> Model {
-        let facts = &self.session.snapshot().facts;
-        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
     }
 
     /// The next request, and its provider.
@@ -75,14 +70,14 @@ impl Turn {
         tools.retain(|tool| match (&self.execution, self.session.working_for()) {
             _ if tool.name == tool::DELEGATE && deepest => false,
             (Some(execution), _) => execution.allows(&tool.name),
-            (None, Some(kin)) => kin.covers(&tool.name),
+            (None, Some(link)) => link.covers(&tool.name),
             (None, None) => true,
         });
         tools
     }
 
     /// Their names.
-    pub(in crate::runtime) fn tool_names(&self) -> Vec<String> {
+    pub(super) fn tool_names(&self) -> Vec<String> {
         self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
     }
 

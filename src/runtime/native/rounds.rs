@@ -1,48 +1,29 @@
-//! A turn: from the user's journalled message to the rendered answer.
+//! A turn's rounds: from the user's journalled message to the rendered answer.
 //!
 //! Runs as a separate task next to its session. It streams directly to the connections; the session writes
 //! its results. It passes the stages of the execution model in order and repeats them while the model calls
 //! tools. Its last output is always a journalled message with its event or, after success, the stage
 //! `render`. Does not know the wire.
 
-mod answer;
-mod request;
-
 use std::sync::Arc;
 
-use answer::Answer;
-pub(super) use answer::proposed;
-use request::recompose;
-use tokio_util::sync::CancellationToken;
-
-use crate::event::{Body, Cause, Event};
+use crate::event::Body;
 use crate::limits::TURN_ROUNDS;
-use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
+use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
-use crate::runtime::call::{self, Calls};
 use crate::runtime::change::Change;
-use crate::runtime::compaction::{self, CompactionError, Why};
-use crate::runtime::control::{Control, TurnEnd};
-use crate::runtime::execution::Execution;
-use crate::runtime::hooks::Denied;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
+use crate::runtime::control::TurnEnd;
+use crate::runtime::conversation;
+use crate::runtime::native::answer::Answer;
+use crate::runtime::native::call::{self, Calls};
+use crate::runtime::native::compaction::{self, CompactionError, Why};
+use crate::runtime::native::hooks::{Denied, text_of};
+use crate::runtime::native::request::recompose;
+use crate::runtime::native::turn::Turn;
+use crate::runtime::retry;
 use crate::runtime::stage::{self, Point, Stage};
-use crate::runtime::{Shared, conversation, retry};
 use crate::store::{Entry, EntryBody};
-use crate::value::{Map, Value};
-
-/// A turn that is ready to run.
-pub struct Turn {
-    pub(super) shared: Arc<Shared>,
-    pub(super) session: Handle,
-    pub(super) id: TurnId,
-    pub(super) cause: Option<Cause>,
-    pub(super) stop: CancellationToken,
-    pub(super) control: Arc<Control>,
-    /// The workflow stage for which it runs.
-    pub(super) execution: Option<Arc<Execution>>,
-}
+use crate::value::Map;
 
 /// The step after a round.
 enum Next {
@@ -51,15 +32,8 @@ enum Next {
 }
 
 impl Turn {
-    /// Runs the turn to its end.
-    pub async fn run(self) {
-        let end = self.rounds().await;
-        let turn = self.id.clone();
-        let _ = self.session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
-    }
-
-    /// Runs the turn without freeing the session.
-    pub(super) async fn rounds(&self) -> TurnEnd {
+    /// Runs the turn to its end. Does not free the session.
+    pub async fn rounds(&self) -> TurnEnd {
         if let Err(answer) = self.receive().await {
             return self.finish(answer).await;
         }
@@ -104,9 +78,7 @@ impl Turn {
     /// Searches the folder again: a turn uses the context at its start.
     async fn look_around(&self) {
         let (shared, session) = (self.shared.clone(), self.session.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            shared.library.refresh(&shared.places(&session.snapshot().facts.cwd))
-        });
+        let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
         if let Ok(project) = looked.await {
             let _ = self.session.ask(|ack| Change::ContextFound { project, ack: Some(ack) }).await;
         }
@@ -251,14 +223,6 @@ impl Turn {
         self.ended().map_or_else(|| Answer::failed(denied.to_string()), Answer::ended)
     }
 
-    /// Why the turn must end, if it must.
-    fn ended(&self) -> Option<StopReason> {
-        if self.stop.is_cancelled() {
-            return Some(StopReason::Aborted);
-        }
-        self.control.interrupt.is_cancelled().then_some(StopReason::Interrupted)
-    }
-
     async fn has_steering(&self) -> bool {
         self.session.ask(|ack| Change::HasSteering { ack }).await.unwrap_or(false)
     }
@@ -354,61 +318,11 @@ impl Turn {
         message
     }
 
-    /// Appends entries to the journal.
-    pub(super) async fn write(&self, entries: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
-        let written = self.session.request(|ack| Change::Append { entries, ack }).await;
-        written.map_err(|error| error.message)
-    }
-
     async fn show(&self, entry: &Arc<Entry>) {
         if let EntryBody::Message(message) = &entry.body {
             let mut event = self.event(Body::AssistantMessage(message.clone()));
             event.entry = Some(entry.id.clone());
             self.deliver(event).await;
-        }
-    }
-
-    /// The configuration of the turn.
-    pub(super) fn manifest(&self) -> Arc<Manifest> {
-        self.session.manifest()
-    }
-
-    /// Switches to the newest configuration, if there is one: at a boundary, where no stage runs.
-    pub(super) async fn adopt_configuration(&self) {
-        // A child keeps the configuration of its parent at its start.
-        let own = self.session.kin.is_none();
-        if own && self.shared.manifest.load().revision != self.manifest().revision {
-            let _ = self.session.ask(|ack| Change::Adopt { ack }).await;
-        }
-    }
-
-    /// Sends an event of the turn to everyone, at the pace of the slowest.
-    pub(super) async fn publish(&self, body: Body) {
-        self.deliver(self.event(body)).await;
-    }
-
-    /// Sends an event to everyone and waits for slow clients, but no longer than the turn lives: an abort
-    /// does not wait for a stalled client.
-    pub(super) async fn deliver(&self, event: Event) {
-        let full = self.session.show(&self.shared.hub, event);
-        if full.is_empty() {
-            return;
-        }
-        tokio::select! {
-            biased;
-            () = self.shared.hub.room(full) => {}
-            () = self.stop.cancelled() => {}
-        }
-    }
-
-    pub(super) fn event(&self, body: Body) -> Event {
-        Event {
-            session: Some(self.session.id.clone()),
-            offset: self.session.snapshot().offset,
-            turn: Some(self.id.clone()),
-            entry: None,
-            cause: self.cause.clone(),
-            body,
         }
     }
 }
@@ -419,9 +333,4 @@ struct Rounds {
     attempt: u32,
     /// Whether the conversation was compacted for it.
     compacted: bool,
-}
-
-/// A text of a hook's payload.
-fn text_of<'p>(payload: &'p Map<'static>, key: &str) -> Option<&'p str> {
-    payload.get_keyword(key).and_then(Value::as_str)
 }

@@ -1,0 +1,104 @@
+//! The runtime of a process: puts its parts together, and ends them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context::Library;
+use crate::interaction::Board;
+use crate::interaction::audit::Audit;
+use crate::memory::Memory;
+use crate::runtime::actions::PendingActions;
+use crate::runtime::change::Change;
+use crate::runtime::configuration::Configuration;
+use crate::runtime::hub::Hub;
+use crate::runtime::native::NativeAgent;
+use crate::runtime::open::Sessions;
+use crate::runtime::providers::Providers;
+use crate::runtime::services::Shared;
+use crate::runtime::tree::SessionTree;
+use crate::session::Reply;
+use crate::store::Store;
+
+/// The runtime of a process.
+#[derive(Clone)]
+pub struct Runtime {
+    pub(super) shared: Arc<Shared>,
+    pub(super) sessions: Sessions,
+    pub(super) actions: Arc<PendingActions>,
+}
+
+impl Runtime {
+    /// A runtime whose tasks run on `executor`.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, for a person: a guard that is not understood must not be
+    /// passed over.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        store: Store,
+        providers: Providers,
+        executor: tokio::runtime::Handle,
+    ) -> Result<Self, String> {
+        let settings = Arc::new(settings);
+        let started = clock.now();
+        let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
+        let hub = Arc::new(Hub::default());
+        let tree = Arc::new(SessionTree::new(hub.clone()));
+        let board = Board::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
+        board.set_orphan_grace(configuration.newest().settings.orphan_grace);
+        let shared = Arc::new(Shared {
+            board,
+            configuration,
+            started,
+            began: clock.passed(),
+            clock,
+            memory: Memory::new(&settings.state_dir),
+            settings,
+            store,
+            library: Library::default(),
+            hub,
+            tally: Arc::default(),
+            tree,
+            tasks: TaskTracker::new(),
+            executor,
+        });
+        let agent = Arc::new(NativeAgent::new(shared.clone()));
+        let sessions = Sessions { shared: shared.clone(), agent };
+        Ok(Self { shared, sessions, actions: Arc::default() })
+    }
+
+    /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
+    /// connections learn how their turns end.
+    pub fn stop(&self, reply: Reply<()>) {
+        // The last session to drop its part completes the reply.
+        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        for handle in self.shared.tree.all() {
+            let part = all.clone();
+            // Before its turn ends, so that no waiting message starts the next turn.
+            handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
+            handle.abort();
+        }
+    }
+
+    /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.
+    pub fn end(&self) {
+        for provider in self.shared.configuration.newest().providers.all() {
+            provider.end();
+        }
+    }
+}
+
+/// Completes a reply when the last owner is gone.
+struct WhenDropped(Mutex<Option<Reply<()>>>);
+
+impl Drop for WhenDropped {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            reply.ok(());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The providers of models that this process knows: the embedded model, the servers of the configuration, and
+//! others that the program adds. Asks none of them.
+
+use std::sync::Arc;
+
+use crate::auth::{Credentials, Keys, Logins};
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::http::Http;
+use crate::provider::Provider;
+use crate::provider::embedded::{Embedded, ModelFile};
+use crate::provider::hosted::{Hosted, spec};
+use crate::value::Value;
+
+/// The providers that this process knows.
+#[derive(Clone, Default)]
+pub struct Providers {
+    /// The model inside the process.
+    embedded: Option<Arc<dyn Provider>>,
+    servers: Vec<Arc<dyn Provider>>,
+    /// Those that no configuration names.
+    added: Vec<Arc<dyn Provider>>,
+    /// What the configuration said of the servers.
+    configured: Vec<(String, Value<'static>)>,
+    /// What of that cannot be used, or tells secrets, for a person.
+    problems: Vec<String>,
+    /// The environment variables that hold their keys.
+    key_variables: Vec<String>,
+    logins: Option<Arc<Logins>>,
+    http: Arc<Http>,
+}
+
+impl Providers {
+    /// The embedded model, and every server that the program or the configuration knows. Nothing is asked
+    /// and no key is looked for yet.
+    pub fn new(settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+        let file = ModelFile::choose(settings.model_file.clone(), &settings.state_dir);
+        let mut providers = Self { embedded: Some(Arc::new(Embedded::new(file))), ..Self::default() };
+        providers.serve(settings, clock);
+        providers
+    }
+
+    /// The same with the servers that a newer reading of the configuration names. Where it says nothing new
+    /// of them they stay as they are, with the keys that they asked for and the logins that were begun.
+    #[must_use]
+    pub(super) fn again(&self, settings: &Settings, clock: &Arc<dyn Clock>) -> Self {
+        let mut again = self.clone();
+        if self.configured != settings.providers {
+            again.serve(settings, clock);
+        }
+        again
+    }
+
+    /// Takes the servers that are known, and those of the configuration.
+    fn serve(&mut self, settings: &Settings, clock: &Arc<dyn Clock>) {
+        let (specs, problems) = spec::all(&settings.providers);
+        let (credentials, http) = (Credentials::new(&settings.state_dir), &self.http);
+        let sources = specs.iter().map(|spec| (spec.id.clone(), spec.name.clone(), spec.key.clone()));
+        let logins = Logins::new(sources.collect(), credentials.clone(), http.clone(), clock.clone());
+        self.logins = Some(Arc::new(logins));
+        self.key_variables = specs.iter().flat_map(|spec| spec.key.variables.iter().cloned()).collect();
+        self.servers.clear();
+        for spec in specs {
+            let (id, name, source) = (spec.id.clone(), spec.name.clone(), spec.key.clone());
+            let keys = Keys::new(id, name, source, credentials.clone(), http.clone(), clock.clone());
+            self.servers.push(Arc::new(Hosted::new(spec, keys, http.clone(), clock.clone())));
+        }
+        self.configured.clone_from(&settings.providers);
+        self.problems = problems;
+    }
+
+    /// Adds one that no configuration names.
+    pub fn add(&mut self, provider: Arc<dyn Provider>) {
+        self.added.push(provider);
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
+        self.embedded.iter().chain(&self.servers).chain(&self.added)
+    }
+
+    /// The provider of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        self.all().find(|provider| provider.name() == name).cloned()
+    }
+
+    /// The environment variables that hold their keys: commands do not inherit them.
+    pub fn key_variables(&self) -> Vec<String> {
+        self.key_variables.clone()
+    }
+
+    /// What of the configuration cannot be used or tells secrets, for a person.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The logins of the servers.
+    pub(super) fn logins(&self) -> Option<Arc<Logins>> {
+        self.logins.clone()
+    }
+
+    /// The names of those that can be asked as things stand.
+    pub fn ready(&self) -> Vec<&str> {
+        self.all().filter(|provider| provider.is_ready()).map(|provider| provider.name()).collect()
+    }
+}

@@ -1,0 +1,146 @@
+//! What all sessions of the process share: time, settings, stores, the configuration, the clients, the live sessions.
+//! Does not know how a session is built, nor what answers its turns.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context::{Library, Project, Scope};
+use crate::facts::SessionFacts;
+use crate::heap;
+use crate::interaction::Board;
+use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
+use crate::memory::Memory;
+use crate::runtime::change::Change;
+use crate::runtime::configuration::Configuration;
+use crate::runtime::hub::Hub;
+use crate::runtime::mailbox::Handle;
+use crate::runtime::manifest::Manifest;
+use crate::runtime::prompt::{self, Part};
+use crate::runtime::tree::SessionTree;
+use crate::session::{ApiError, Tally};
+use crate::store::{Store, StoreError};
+use crate::tool::glob;
+use crate::tool::permission::{Decision, Rule};
+
+/// What all sessions share.
+pub struct Shared {
+    pub clock: Arc<dyn Clock>,
+    /// When the process was started.
+    pub started: jiff::Timestamp,
+    /// The same on the clock that is never set.
+    pub began: Duration,
+    pub settings: Arc<Settings>,
+    pub configuration: Configuration,
+    pub store: Store,
+    pub memory: Memory,
+    /// Instructions, skills and templates of the folders that sessions work in.
+    pub library: Library,
+    pub hub: Arc<Hub>,
+    /// What the wire answered.
+    pub tally: Arc<Tally>,
+    /// The questions that wait for a person.
+    pub board: Board,
+    pub tree: Arc<SessionTree>,
+    pub tasks: TaskTracker,
+    pub executor: tokio::runtime::Handle,
+}
+
+impl Shared {
+    /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
+    /// read the files of the user's own skills.
+    pub fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
+        let mut rules = configured.to_vec();
+        rules.extend_from_slice(&session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
+        let skills = project.iter().flat_map(|project| project.skills.values());
+        rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
+            decision: Decision::Allow,
+            tool: Some("read".to_owned()),
+            path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
+            command: None,
+            exact: false,
+        }));
+        rules
+    }
+
+    /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
+    /// was not searched yet.
+    pub fn prompt_parts(&self, manifest: &Manifest, facts: &SessionFacts) -> Vec<Part> {
+        let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
+        let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
+        // A small window is mostly for the conversation.
+        let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
+        let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
+        let mut parts = prompt::parts(facts, project.as_deref(), notes);
+        if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
+            memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
+        }
+        parts
+    }
+
+    /// Reads from the store on a thread that may block and is not the executor's. If resources are missing,
+    /// reads again after other sessions have closed their files.
+    ///
+    /// # Errors
+    /// What the store refuses.
+    pub fn read_store<T>(&self, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        // All sessions on disk may be many.
+        heap::give_back();
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            match read(&self.store) {
+                Err(error) if error.may_pass() && tries.next().is_some() => {
+                    self.executor.block_on(self.tree.let_go(None));
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// Reads the configuration and the context of the sessions' folders again. Idle sessions switch to it at once,
+    /// others at their next boundary. Also returns the unusable models and servers.
+    ///
+    /// # Errors
+    /// The error in it; nothing has changed then.
+    pub fn reload(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
+        let _one_at_a_time = self.configuration.one_at_a_time();
+        let (manifest, problems) = self.configuration.read_again()?;
+        self.board.set_orphan_grace(manifest.settings.orphan_grace);
+        let live = self.tree.all();
+        // Each folder once, however many sessions it has.
+        let folders: HashSet<Arc<str>> =
+            live.iter().map(|handle| handle.snapshot().facts.cwd.clone()).collect();
+        for cwd in &folders {
+            self.library.refresh(&self.configuration.places(cwd));
+        }
+        for handle in live {
+            handle.tell(Change::ConfigurationChanged);
+        }
+        Ok((manifest, problems))
+    }
+
+    /// Trusts the current configuration of a session's folder, or stops trusting it, from the next stage on.
+    ///
+    /// # Errors
+    /// If the choice cannot be stored, or the project's file cannot be read.
+    pub fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
+        self.configuration.trust(cwd, yes)?;
+        self.reload().map(drop)
+    }
+
+    /// Searches a folder again for instructions, skills and templates.
+    pub fn search_folder(&self, cwd: &str) -> Arc<Project> {
+        self.library.refresh(&self.configuration.places(cwd))
+    }
+}
+
+/// An error of the store. A lack of descriptors or memory is retryable.
+pub fn refused(error: &StoreError) -> ApiError {
+    ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
+}
