@@ -1,4 +1,4 @@
-;;; build-package.el --- Make the package's tar  -*- lexical-binding: t; -*-
+;;; build-package.el --- Make the package's tar  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

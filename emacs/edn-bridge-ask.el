@@ -5,12 +5,15 @@
 ;;; Commentary:
 
 ;; Commands for any buffer that bring something of it to the chat of its
-;; project: a question about the region, a file, an image.
+;; project: a question about the region, an error, a file, an image.  A
+;; quick question is asked beside the chat.
 
 ;;; Code:
 
 (require 'edn-bridge-chat)
 (require 'edn-bridge-input)
+(require 'edn-bridge-markdown)
+(require 'edn-bridge-side)
 
 ;; Who calls one of these commands first may have no chat yet, and nothing
 ;; of the package loaded but this file.
@@ -55,7 +58,8 @@ CHAT is where it will stand."
             fence
             (if (eq major-mode 'fundamental-mode)
                 ""
-              (string-remove-suffix "-mode" (symbol-name major-mode)))
+              (replace-regexp-in-string "\\(?:-ts\\)?-mode\\'" ""
+                                        (symbol-name major-mode)))
             text
             (if (string-suffix-p "\n" text) "" "\n")
             fence)))
@@ -117,6 +121,183 @@ CHAT is where it will stand."
   (let ((window (display-buffer chat)))
     (when window
       (set-window-point window (with-current-buffer chat (point-max))))))
+
+;;;; Errors, explanations
+
+(declare-function flymake-diagnostics "flymake")
+(declare-function flymake-diagnostic-text "flymake")
+(declare-function flycheck-overlay-errors-at "ext:flycheck")
+(declare-function flycheck-error-message "ext:flycheck")
+
+(defun edn-bridge-ask--errors ()
+  "Return what checkers say of the line at point, a list of strings."
+  (seq-uniq
+   (seq-filter
+    #'stringp
+    (append
+     (and (bound-and-true-p flymake-mode)
+          (mapcar #'flymake-diagnostic-text
+                  (flymake-diagnostics (line-beginning-position)
+                                       (line-end-position))))
+     (and (bound-and-true-p flycheck-mode)
+          (fboundp 'flycheck-overlay-errors-at)
+          (mapcar #'flycheck-error-message
+                  (flycheck-overlay-errors-at (point))))
+     (and (derived-mode-p 'compilation-mode)
+          (get-text-property (line-beginning-position) 'compilation-message)
+          (list (string-trim (thing-at-point 'line t))))
+     (when-let ((help (get-char-property (point) 'help-echo)))
+       (and (stringp help)
+            (not (bound-and-true-p flymake-mode))
+            (not (bound-and-true-p flycheck-mode))
+            (not (derived-mode-p 'compilation-mode))
+            buffer-file-name
+            (list help)))))))
+
+(defconst edn-bridge-ask--around 5
+  "How many lines before and after an error go with it.")
+
+(defun edn-bridge-ask--subject ()
+  "Return the bounds of what a command is about.
+That is the region where it is active, else the definition at point, or
+the lines around point."
+  (cond ((use-region-p) (cons (region-beginning) (region-end)))
+        ((and (derived-mode-p 'prog-mode) (bounds-of-thing-at-point 'defun)))
+        (t (cons (line-beginning-position (- 1 edn-bridge-ask--around))
+                 (line-beginning-position (+ 2 edn-bridge-ask--around))))))
+
+(defun edn-bridge-ask--about (errors bounds chat)
+  "Return ERRORS, a list of strings, and the text in BOUNDS, for CHAT."
+  (concat (mapconcat (lambda (text) (concat "> " text "\n")) errors "")
+          (if errors (format "(at line %d)\n\n" (line-number-at-pos nil t)) "")
+          (edn-bridge-ask--quote (car bounds) (cdr bounds) chat)))
+
+(defun edn-bridge-ask--send (text)
+  "Send TEXT to the project's chat, and show that."
+  (let ((chat (edn-bridge-ask--chat)))
+    (display-buffer chat)
+    (with-current-buffer chat
+      (edn-bridge-input-send-text text "queue"))))
+
+;;;###autoload
+(defun edn-bridge-add-error ()
+  "Add the error at point, with the code around it, to the project's chat."
+  (interactive)
+  (let ((errors (edn-bridge-ask--errors))
+        (chat (edn-bridge-ask--chat)))
+    (unless errors
+      (user-error "There is no error at point"))
+    (edn-bridge-ask--add-to-draft
+     chat (concat (edn-bridge-ask--about
+                   errors
+                   (cons (line-beginning-position (- 1 edn-bridge-ask--around))
+                         (line-beginning-position
+                          (+ 2 edn-bridge-ask--around)))
+                   chat)
+                  "\n"))))
+
+;;;###autoload
+(defun edn-bridge-explain ()
+  "Have the project's chat explain the region or the code at point.
+Where a checker has found an error there, have that explained."
+  (interactive)
+  (let ((errors (edn-bridge-ask--errors)))
+    (edn-bridge-ask--send
+     (concat (if errors
+                 "Explain this error, and do not change anything:\n\n"
+               "Explain this code, and do not change anything:\n\n")
+             (edn-bridge-ask--about errors (edn-bridge-ask--subject)
+                                    (edn-bridge-ask--chat))))))
+
+;;;###autoload
+(defun edn-bridge-fix ()
+  "Have the project's chat fix the error at point, or what is in the region."
+  (interactive)
+  (let ((errors (edn-bridge-ask--errors)))
+    (unless (or errors (use-region-p))
+      (user-error "There is no error at point, and no region"))
+    (edn-bridge-ask--send
+     (concat (if errors "Fix this error:\n\n" "Fix what is wrong here:\n\n")
+             (edn-bridge-ask--about errors (edn-bridge-ask--subject)
+                                    (edn-bridge-ask--chat))))))
+
+;;;; A quick question
+
+(defun edn-bridge-ask--folder ()
+  "Return the folder of the chat of the current project."
+  (buffer-local-value 'default-directory (edn-bridge-ask--chat)))
+
+;;;###autoload
+(defun edn-bridge-quick (question)
+  "Ask QUESTION beside the chat, about the region where it is active.
+A short answer is a message; a longer one has a buffer."
+  (interactive
+   (list (read-string (if (use-region-p)
+                          "Ask quickly about the region: "
+                        "Ask quickly: "))))
+  (let* ((chat (edn-bridge-ask--chat))
+         (folder (buffer-local-value 'default-directory chat))
+         (text (if (use-region-p)
+                   (concat question "\n\n"
+                           (edn-bridge-ask--quote (region-beginning)
+                                                  (region-end) chat))
+                 question))
+         (buffer (get-buffer-create "*edn-bridge answer*")))
+    (edn-bridge-ask--prepare-answer buffer question folder)
+    (edn-bridge-side-ask
+     (concat "Answer briefly.\n\n" text)
+     :folder folder
+     :on-text (lambda (part) (edn-bridge-ask--add-answer buffer part))
+     :on-done (lambda (answer reason)
+                (edn-bridge-ask--end-answer buffer answer reason)))
+    (message "Asked; the answer is on its way")))
+
+(defun edn-bridge-ask--prepare-answer (buffer question folder)
+  "Have BUFFER be about QUESTION, which is asked in FOLDER."
+  (with-current-buffer buffer
+    (special-mode)
+    (setq default-directory folder)
+    (visual-line-mode)
+    (edn-bridge-visible-setup)
+    (edn-bridge-markdown-setup)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert (propertize question 'face 'bold) "\n\n"))))
+
+(defun edn-bridge-ask--add-answer (buffer part)
+  "Add PART of an answer to BUFFER, and show that once it is a long answer."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (save-excursion
+        (let ((inhibit-read-only t)
+              (from (goto-char (point-max))))
+          (insert (edn-bridge-visible-break part (current-column)))
+          (edn-bridge-visible-region from (point))))
+      (when (and (> (buffer-size) 400)
+                 (not (get-buffer-window buffer t)))
+        (display-buffer buffer)))))
+
+(defun edn-bridge-ask--end-answer (buffer answer reason)
+  "Show ANSWER in BUFFER, or REASON for which there is none."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (save-excursion
+        (goto-char (point-min))
+        (forward-line 2)
+        (let ((inhibit-read-only t)
+              (from (point)))
+          (delete-region from (point-max))
+          (insert (edn-bridge-visible-break (or answer reason) 0))
+          (edn-bridge-markdown-region from (point-max))
+          (edn-bridge-visible-region from (point-max)))))
+    (cond
+     ((get-buffer-window buffer t))
+     ((or reason
+          (and (< (length answer) (frame-width))
+               (not (string-search "\n" (string-trim answer)))))
+      (message "%s" (edn-bridge-visible-label
+                     (string-trim (or answer reason)))))
+     (t (display-buffer buffer)))))
 
 ;;;; Images
 

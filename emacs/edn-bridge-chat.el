@@ -82,6 +82,12 @@ in is at its end.")
 (defvar-local edn-bridge-chat--clock nil
   "Timer that counts the seconds to the next try, while one is waited for.")
 
+(defvar-local edn-bridge-chat--heard nil
+  "When something came of the turn that is running, or nil.")
+
+(defvar-local edn-bridge-chat-working nil
+  "Tool calls that run: an alist from an id to the name of the tool.")
+
 (defvar-local edn-bridge-chat-asking nil
   "Non-nil if the session waits for an answer of the user.")
 
@@ -172,7 +178,18 @@ The transcript is above, the draft below the line.
   ;; the first chat on.
   (add-hook 'kill-emacs-query-functions #'edn-bridge-chat--confirm-exit)
   (edn-bridge-transcript-setup)
+  (edn-bridge-chat--set-evil-state)
   (goto-char (point-max)))
+
+(declare-function evil-initial-state "ext:evil-core")
+(declare-function evil-set-initial-state "ext:evil-core")
+
+(defun edn-bridge-chat--set-evil-state ()
+  "Have chats begin in Evil's insert state, where one writes the draft.
+Not where the user has chosen another state for them."
+  (when (and (fboundp 'evil-set-initial-state)
+             (not (evil-initial-state 'edn-bridge-chat-mode)))
+    (evil-set-initial-state 'edn-bridge-chat-mode 'insert)))
 
 (defun edn-bridge-chat-complete-or-next ()
   "Complete what is before point in the draft; above it, go to the next button."
@@ -290,7 +307,8 @@ The keys of questions, buttons and tool calls are other commands."
        "compacting")
       ((edn-bridge-chat-running-p)
        (let ((phase (edn-bridge-chat-word (edn-bridge-chat-get :phase))))
-         (if (member phase '(nil "idle")) "running" phase)))
+         (concat (if (member phase '(nil "idle")) "running" phase)
+                 (edn-bridge-chat--waiting))))
       (t "idle"))
      (if (and (integerp pending) (> pending 0))
          (format " +%d" pending)
@@ -305,9 +323,32 @@ The keys of questions, buttons and tool calls are other commands."
         (format " in %d s" seconds)
       "")))
 
+(defconst edn-bridge-chat--silence 3
+  "After how many seconds without news it is said what is waited for.")
+
+(defun edn-bridge-chat--waiting ()
+  "Return what the running turn waits for and for how long, or nothing."
+  (let ((seconds (and edn-bridge-chat--heard
+                      (floor (- (float-time) edn-bridge-chat--heard)))))
+    (if (or (null seconds) (< seconds edn-bridge-chat--silence))
+        ""
+      (format ", %s for %s"
+              (if edn-bridge-chat-working
+                  (edn-bridge-chat--escape
+                   (string-join (seq-uniq (mapcar #'cdr edn-bridge-chat-working))
+                                ", "))
+                (concat "no word from "
+                        (or (edn-bridge-chat--escape
+                             (edn-bridge-chat-word
+                              (edn-bridge-chat-get :model-id)))
+                            "the model")))
+              (if (< seconds 60)
+                  (format "%d s" seconds)
+                (format "%d:%02d" (/ seconds 60) (% seconds 60)))))))
+
 (defun edn-bridge-chat--run-clock ()
-  "See to it that the header line counts down while a retry is waited for."
-  (let ((waiting (not (equal (edn-bridge-chat--retry-countdown) ""))))
+  "See to it that the header line counts seconds while something is waited for."
+  (let ((waiting (edn-bridge-chat-running-p)))
     (cond
      ((and waiting (not edn-bridge-chat--clock))
       (let ((buffer (current-buffer)))
@@ -606,6 +647,8 @@ that waits for its end."
 (defun edn-bridge-chat--on-event (conn topic data)
   "Hand DATA of an event of TOPIC on CONN to who registered for it."
   (edn-bridge-chat-with-buffer conn
+    (unless (member topic '("session/updated" "footer/updated" "job/updated"))
+      (setq edn-bridge-chat--heard (float-time)))
     (unless (gethash topic edn-bridge-chat--collected)
       (edn-bridge-chat-settle))
     (edn-bridge-chat--dispatch topic data)))
@@ -643,6 +686,11 @@ transcript meanwhile stands below it."
       (setq edn-bridge-chat--session data
             edn-bridge-chat--session-id (or (plist-get data :session-id)
                                             edn-bridge-chat--session-id))
+      (cond ((not (edn-bridge-chat-running-p))
+             (setq edn-bridge-chat--heard nil
+                   edn-bridge-chat-working nil))
+            ((not was-running)
+             (setq edn-bridge-chat--heard (float-time))))
       (edn-bridge-chat--run-clock)
       (when (and was-running (not (edn-bridge-chat-running-p)))
         (edn-bridge-chat-settle 'end)
@@ -669,7 +717,10 @@ transcript meanwhile stands below it."
                               (if (equal type "error")
                                   'edn-bridge-chat-error
                                 'default)))
-    (when (equal type "login_start")
+    (when (and (equal type "login_start")
+               ;; Where the bridge can ask, it asks for the code by itself.
+               (not (edn-bridge-rpc-feature-p edn-bridge-chat--conn
+                                              "interactor")))
       (edn-bridge-chat-notice "When the page gives you a code:" nil
                               (list "Enter it" #'edn-bridge-chat-finish-login)))
     (when (equal type "quit")

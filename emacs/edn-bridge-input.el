@@ -44,6 +44,14 @@ Each is a property list of `:mime-type' and `:data', in base64.")
 (defconst edn-bridge-input--command-regexp "\\`/[a-z?][a-z-]*\\(?:[ \t\n]\\|\\'\\)"
   "Matches a draft that is a slash command.")
 
+(defvar edn-bridge-input--commands nil
+  "Slash commands that Emacs does by itself: an alist of names and commands.")
+
+(defun edn-bridge-input-handle (name command)
+  "Have the slash command NAME, without arguments, call COMMAND.
+That is for what Emacs can show better than the bridge can tell."
+  (setf (alist-get name edn-bridge-input--commands nil nil #'equal) command))
+
 (defun edn-bridge-input-send ()
   "Send the region where it is active, else the draft.
 While a turn is running the text steers it: the model sees it after the
@@ -71,7 +79,11 @@ running tool call."
         (deactivate-mark)
       (edn-bridge-transcript-reset-draft))
     (edn-bridge-input--remember text)
-    (edn-bridge-input-send-text text behavior (not region))))
+    (if-let ((command (and (string-prefix-p "/" text)
+                           (cdr (assoc (substring text 1)
+                                       edn-bridge-input--commands)))))
+        (call-interactively command)
+      (edn-bridge-input-send-text text behavior (not region)))))
 
 (defun edn-bridge-input-send-text (text &optional behavior draft)
   "Send TEXT: a slash command, or what the model is to see.
@@ -177,6 +189,17 @@ Steering text that the model did not see comes back as the draft."
                (edn-bridge-input-send-text text)
              (user-error "There is nothing to send again"))))))
 
+(defun edn-bridge-input--on-message (data)
+  "Where the answer in DATA failed, offer to send its message again."
+  (let ((failure (plist-get data :error-message))
+        (text edn-bridge-chat--last-prompt))
+    (when (and text
+               (stringp failure)
+               (not (equal failure ""))
+               (edn-bridge-chat-mine-p data))
+      (edn-bridge-input--offer-again "There is no answer to your message."
+                                     text))))
+
 (defvar-local edn-bridge-input--unanswered nil
   "Text of the last message of the journal, where that is the user's.")
 
@@ -268,6 +291,7 @@ DATA has the `:messages' of the session that is shown."
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--note-unanswered)
 (edn-bridge-chat-handle "session/updated" #'edn-bridge-input--show-unanswered)
+(edn-bridge-chat-handle "assistant/message" #'edn-bridge-input--on-message)
 
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c RET") #'edn-bridge-input-send)

@@ -24,6 +24,7 @@
 (require 'edn-bridge-complete)
 (require 'edn-bridge-tools)
 (require 'edn-bridge-buffers)
+(require 'edn-bridge-ediff)
 
 (defface edn-bridge-interact-title
   '((t :inherit warning))
@@ -111,9 +112,57 @@ settled.")
 (defun edn-bridge-interact--agent (data)
   "Return the label of who asks in DATA, or nil where it is this session."
   (let ((agent (plist-get data :subagent-id)))
-    (cond (agent (format "subagent %s" agent))
+    (cond (agent (edn-bridge-interact--subagent agent))
           ((not (edn-bridge-chat-mine-p data))
            (format "session %s" (plist-get data :session-id))))))
+
+(defvar-local edn-bridge-interact--tasks nil
+  "Tasks of the subagents that this chat was asked about: an alist by id.")
+
+(defun edn-bridge-interact--subagent (id)
+  "Return what the subagent ID is called: by its task, where that is known."
+  (let ((task (cdr (assoc id edn-bridge-interact--tasks))))
+    (if task
+        (format "subagent: %s" task)
+      (format "subagent %s" id))))
+
+(defun edn-bridge-interact--subagent-title (payload _kind)
+  "Return the title of the question whether the subagent of PAYLOAD may start."
+  (let ((task (plist-get payload :prompt-summary)))
+    (when (and (stringp task) (not (equal task "")))
+      (setf (alist-get (plist-get payload :subagent-id)
+                       edn-bridge-interact--tasks nil nil #'equal)
+            (truncate-string-to-width task 40 nil nil "…"))))
+  "Start a subagent?")
+
+(defun edn-bridge-interact--subagent-text (payload)
+  "Insert what the subagent of PAYLOAD would do, and with what."
+  (let ((depth (plist-get payload :depth)))
+    (edn-bridge-interact--fact "task" (plist-get payload :prompt-summary))
+    (edn-bridge-interact--fact "tools" (plist-get payload :requested-envelope))
+    (edn-bridge-interact--fact
+     "model" (edn-bridge-interact--model (plist-get payload :model)))
+    (when (and (integerp depth) (> depth 1))
+      (edn-bridge-interact--fact
+       "note" (format "A subagent asks for this, %d levels below the chat"
+                      (1- depth))))))
+
+(defun edn-bridge-interact--model (model)
+  "Return the name of MODEL, a map of its provider and id, or MODEL."
+  (if (and (consp model) (plist-get model :id))
+      (format "%s/%s" (edn-bridge-chat-word (plist-get model :provider))
+              (plist-get model :id))
+    model))
+
+(defun edn-bridge-interact--insert-manner (payload)
+  "Insert how the command of PAYLOAD would run, where that is not as usual."
+  (let* ((id (plist-get payload :tool-id))
+         (timeout (edn-bridge-tools-argument id :timeout-seconds)))
+    (when (edn-bridge-edn-true-p (or (edn-bridge-tools-argument id :background)
+                                     (plist-get payload :background)))
+      (edn-bridge-interact--fact "how" "In the background; the turn goes on"))
+    (when (numberp timeout)
+      (edn-bridge-interact--fact "time" (format "At most %s seconds" timeout)))))
 
 (defun edn-bridge-interact--on-dialog (data)
   "Show the dialog in DATA of `ui/dialog-requested'.
@@ -197,6 +246,9 @@ Those of a connection that is gone wait no more."
     (define-key map "n" #'edn-bridge-interact-refuse)
     (define-key map "s" #'edn-bridge-interact-accept-for-session)
     (define-key map "q" #'edn-bridge-interact-cancel)
+    (dotimes (index 9)
+      (define-key map (number-to-string (1+ index))
+        #'edn-bridge-interact-choose-option))
     map)
   "Keymap on the text of a question.")
 
@@ -485,11 +537,13 @@ A row is a list of a key and of what the user is told that it is."
     (cond
      ((and (stringp diff) (not (equal diff "")))
       (edn-bridge-tools-insert-diff diff)
-      (edn-bridge-interact--insert-diff-button payload))
+      (edn-bridge-interact--insert-diff-button payload)
+      (edn-bridge-interact--insert-ediff-button payload diff))
      ((and (stringp command) (not (equal command "")))
       (insert (propertize (edn-bridge-visible-break command 0)
                           'face 'edn-bridge-tools-output)
-              "\n"))
+              "\n")
+      (edn-bridge-interact--insert-manner payload))
      ((stringp summary)
       (insert "  " (edn-bridge-visible-label summary) "\n")))
     (when (and (seq-empty-p diff) (not (seq-empty-p paths)))
@@ -514,6 +568,20 @@ A row is a list of a key and of what the user is told that it is."
                                   (edn-bridge-tools-view-output
                                    handle #'diff-mode)))
     (insert "\n")))
+
+(defun edn-bridge-interact--insert-ediff-button (payload diff)
+  "Insert a button that shows DIFF, of one file of PAYLOAD, with Ediff."
+  (let* ((path (edn-bridge-tools-path (plist-get payload :tool-id)))
+         (paths (append (plist-get payload :paths) nil))
+         (paths (or paths (and path (list path)))))
+    (when (and (edn-bridge-ediff-possible-p diff paths)
+               (not (plist-get payload :diff-handle)))
+      (insert-text-button "[Compare with Ediff]"
+                          'face 'edn-bridge-interact-button
+                          'follow-link t
+                          'action (lambda (_button)
+                                    (edn-bridge-ediff (car paths) diff)))
+      (insert "\n"))))
 
 (defun edn-bridge-interact--approval-answers (payload)
   "Return the answers to PAYLOAD of an approval."
@@ -597,6 +665,18 @@ A row is a list of a key and of what the user is told that it is."
         (edn-bridge-interact--answer question (list :secret secret))
       (clear-string secret))))
 
+(defun edn-bridge-interact--password-text (payload)
+  "Insert a button for the page that the prompt of PAYLOAD names, if it does."
+  (let ((prompt (plist-get payload :prompt)))
+    (when (and (stringp prompt)
+               (string-match "https://[^] \t\n)>\"`]+" prompt))
+      (let ((url (match-string 0 prompt)))
+        (insert "  ")
+        (insert-text-button (edn-bridge-visible-label url)
+                            'follow-link t
+                            'action (lambda (_button) (browse-url url)))
+        (insert "\n")))))
+
 (defun edn-bridge-interact--device-text (payload)
   "Insert where the login of PAYLOAD is to be made, and by which code."
   (let ((url (plist-get payload :url)))
@@ -656,8 +736,10 @@ A row is a list of a key and of what the user is told that it is."
                 (edn-bridge-chat-word (plist-get payload :provider))))
      edn-bridge-interact--device-text
      edn-bridge-interact--device-answers)
-    ("auth.password" edn-bridge-interact--prompt edn-bridge-interact--nothing
-     ,(lambda (_payload) '(("Enter" edn-bridge-interact--password))))
+    ("auth.password" edn-bridge-interact--prompt
+     edn-bridge-interact--password-text
+     ,(lambda (_payload)
+        '(("Enter the API key or code" edn-bridge-interact--password))))
     ("grant-stage-tool"
      ,(lambda (payload _kind)
         (format "Grant %s to this stage, once?" (plist-get payload :tool)))
@@ -669,11 +751,8 @@ A row is a list of a key and of what the user is told that it is."
           ("Deny (n)" ,(edn-bridge-interact--denier))
           ("Later" ,(edn-bridge-interact--answerer '(:outcome "defer"))))))
     ("approve-subagent-envelope"
-     ,(lambda (payload _kind)
-        (format "Start subagent %s?" (plist-get payload :subagent-id)))
-     ,(edn-bridge-interact--facts-of
-       '(:prompt-summary "task") '(:requested-envelope "tools")
-       '(:model "model") '(:depth "depth"))
+     edn-bridge-interact--subagent-title
+     edn-bridge-interact--subagent-text
      ,(lambda (_payload)
         `(("Start (y)" ,(edn-bridge-interact--answerer '(:outcome "approve")))
           ("Deny (n)" ,(edn-bridge-interact--denier)))))
@@ -747,6 +826,27 @@ the question.")
   "Say no to the question at point, or else to the oldest."
   (interactive nil edn-bridge-chat-mode)
   (edn-bridge-interact--choose-answer "n"))
+
+(defun edn-bridge-interact-choose-option (number)
+  "Answer the question at point with its option NUMBER.
+Interactively, that is the digit that was typed."
+  (interactive (list (- (event-basic-type last-command-event) ?0))
+               edn-bridge-chat-mode)
+  (let* ((question (edn-bridge-interact--at-point))
+         (payload (edn-bridge-interact--question-payload question))
+         (option (and (member (edn-bridge-interact--question-kind question)
+                              '("select" "dialog-select"))
+                      (not (edn-bridge-edn-true-p (plist-get payload :multi)))
+                      (nth (1- number) (append (plist-get payload :options)
+                                               nil)))))
+    (unless option
+      (user-error "This question has no option %d; use its buttons" number))
+    (edn-bridge-interact--give
+     question (plist-get option :label)
+     (edn-bridge-interact--answerer
+      (if (equal (edn-bridge-interact--question-kind question) "select")
+          (list :index (1- number))
+        (list :result (plist-get option :value)))))))
 
 (defun edn-bridge-interact-cancel ()
   "Cancel the question at point, or else the oldest."

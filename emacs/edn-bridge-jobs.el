@@ -13,6 +13,7 @@
 (require 'cl-lib)
 (require 'tabulated-list)
 (require 'edn-bridge-chat)
+(require 'edn-bridge-input)
 (require 'edn-bridge-tools)
 
 ;;;; Widgets and statuses
@@ -164,6 +165,12 @@ FUNCTION is called in this buffer."
 (defvar-local edn-bridge-jobs--id nil
   "Id of the job that this buffer shows.")
 
+(defvar-local edn-bridge-jobs--timer nil
+  "Timer that looks for new output of this buffer's job, or nil.")
+
+(defconst edn-bridge-jobs--pause 1
+  "How many seconds pass between two looks at the output of a job.")
+
 (define-derived-mode edn-bridge-jobs-view-mode special-mode "Job"
   "Major mode of what is known of a background job.
 It follows the job while it is seen."
@@ -229,7 +236,30 @@ Windows at the end stay there, others where they are."
     (pcase-dolist (`(,window . ,place) places)
       (set-window-point window (if (memq window followers)
                                    (point-max)
-                                 (min place (point-max)))))))
+                                 (min place (point-max)))))
+    (edn-bridge-jobs--follow job)))
+
+(defun edn-bridge-jobs--follow (job)
+  "Where JOB, which this buffer shows, runs, look soon for what it writes.
+The bridge tells when a job begins and ends, not when it writes."
+  (when edn-bridge-jobs--timer
+    (cancel-timer edn-bridge-jobs--timer))
+  (setq edn-bridge-jobs--timer
+        (and (equal (edn-bridge-chat-word (plist-get job :status)) "running")
+             (run-at-time edn-bridge-jobs--pause nil
+                          #'edn-bridge-jobs--look (current-buffer)))))
+
+(defun edn-bridge-jobs--look (buffer)
+  "Show in BUFFER what its job has written since, if BUFFER is in a window."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq edn-bridge-jobs--timer nil)
+      (when (and (get-buffer-window buffer t)
+                 (buffer-live-p edn-bridge-jobs--chat)
+                 (edn-bridge-rpc-live-p
+                  (buffer-local-value 'edn-bridge-chat--conn
+                                      edn-bridge-jobs--chat)))
+        (edn-bridge-jobs--revert-view)))))
 
 (defun edn-bridge-jobs-cancel ()
   "End the job at point."
@@ -276,6 +306,8 @@ That it failed the bridge says by itself."
 (edn-bridge-chat-handle "ui/status-updated" #'edn-bridge-jobs--on-statuses)
 (edn-bridge-chat-handle "session/resumed" #'edn-bridge-jobs--on-resumed)
 (edn-bridge-chat-handle "job/updated" #'edn-bridge-jobs--on-job)
+
+(edn-bridge-input-handle "jobs" #'edn-bridge-jobs)
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-j") #'edn-bridge-jobs)
 

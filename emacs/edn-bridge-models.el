@@ -9,8 +9,11 @@
 
 ;;; Code:
 
+(require 'cl-lib)
+(require 'seq)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-complete)
+(require 'edn-bridge-input)
 
 (defun edn-bridge-models--label (model)
   "Return what MODEL, as the bridge lists it, is called."
@@ -29,6 +32,13 @@
                     "not set up")))
    ", "))
 
+(defun edn-bridge-models--usable-first (models)
+  "Return MODELS with those first that can be used as things are."
+  (cl-flet ((usable-p (model)
+              (or (not (plist-member model :available))
+                  (edn-bridge-edn-true-p (plist-get model :available)))))
+    (append (seq-filter #'usable-p models) (seq-remove #'usable-p models))))
+
 (defun edn-bridge-models-choose (provider id &optional scope)
   "Go on with the model ID of PROVIDER.
 SCOPE is \"session\", \"project\" or \"user\"; with a prefix argument it is
@@ -38,7 +48,8 @@ asked for, and the choice holds for new sessions too."
                                      "get_available_models" nil))
           (model (edn-bridge-complete-choose
                   "Model: " 'edn-bridge-model
-                  (append (plist-get data :models) nil)
+                  (edn-bridge-models--usable-first
+                   (append (plist-get data :models) nil))
                   #'edn-bridge-models--label
                   #'edn-bridge-models--annotate)))
      (list (edn-bridge-chat-word (plist-get model :provider))
@@ -123,6 +134,34 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
             (edn-bridge-edn-pretty-print (plist-get data :stats))
             (buffer-string))))))))
 
+(defun edn-bridge-models-login (provider)
+  "Log in to PROVIDER, or give it an API key; interactively, choose it."
+  (interactive
+   (list (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
+                                           "get_available_models" nil))
+                (models (append (plist-get data :models) nil)))
+           (edn-bridge-complete-choose
+            "Log in to: " 'edn-bridge-provider
+            (seq-uniq (mapcar (lambda (model)
+                                (edn-bridge-chat-word
+                                 (plist-get model :provider)))
+                              models))
+            #'identity
+            (lambda (provider)
+              (and (seq-some
+                    (lambda (model)
+                      (and (equal provider
+                                  (edn-bridge-chat-word
+                                   (plist-get model :provider)))
+                           (edn-bridge-edn-true-p
+                            (plist-get model :available))))
+                    models)
+                   "set up")))))
+   edn-bridge-chat-mode)
+  (edn-bridge-input-send-text (concat "/login " provider)))
+
+(edn-bridge-input-handle "login" #'edn-bridge-models-login)
+
 (let ((map (make-sparse-keymap)))
   (define-key map "m" #'edn-bridge-models-choose)
   (define-key map "n" #'edn-bridge-models-cycle)
@@ -130,7 +169,7 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
   (define-key map "p" #'edn-bridge-models-set-mode)
   (define-key map "c" #'edn-bridge-models-compact)
   (define-key map "s" #'edn-bridge-models-show-stats)
-  (define-key edn-bridge-chat-mode-map (kbd "C-c C-o") map))
+  (define-key edn-bridge-chat-mode-map (kbd "C-c C-o") (cons "model" map)))
 
 (provide 'edn-bridge-models)
 

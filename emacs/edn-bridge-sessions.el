@@ -14,6 +14,7 @@
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
+(require 'edn-bridge-input)
 
 ;;;; Choosing
 
@@ -61,24 +62,95 @@ NOTE is what the user is told then, or nil."
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat-turn-to (plist-get data :session-id))
        (when note
-         (message "%s" note))))))
+         (message "%s" note))))
+   :on-error
+   (lambda (frame)
+     (edn-bridge-chat-with-buffer conn
+       (edn-bridge-sessions--refused (plist-get frame :error-message)
+                                     (plist-get params :session-id))))))
+
+(defun edn-bridge-sessions--refused (reason session-id)
+  "Say for what REASON this chat was not turned to SESSION-ID, which may be nil.
+A session that another program has can be read."
+  (if (not (and session-id
+                (string-match "is open already, in \\(process [0-9]+\\)"
+                              reason)))
+      (edn-bridge-chat-notice reason 'edn-bridge-chat-error)
+    (edn-bridge-chat-notice
+     (format "That session is open in another program (%s).  End it there to go on with it here."
+             (match-string 1 reason))
+     'edn-bridge-chat-error
+     (list "Read it" (lambda ()
+                       (interactive)
+                       (edn-bridge-sessions-read session-id)))
+     (list "Choose another" #'edn-bridge-sessions-switch))))
+
+(defun edn-bridge-sessions-read (session-id)
+  "Show the session SESSION-ID, whoever has it open, in a buffer of its own.
+Interactively, choose it."
+  (interactive (list (edn-bridge-sessions--choose nil)) edn-bridge-chat-mode)
+  (let ((buffer (get-buffer-create "*edn-bridge session*"))
+        (command (edn-bridge-program-command "sessions" "show"))
+        (folder default-directory))
+    (with-current-buffer buffer
+      (special-mode)
+      (setq default-directory folder)
+      (edn-bridge-visible-setup)
+      (edn-bridge-markdown-setup)
+      (let ((inhibit-read-only t))
+        (erase-buffer)))
+    (make-process
+     :name "edn-bridge sessions show"
+     :buffer (generate-new-buffer " *edn-bridge session*" t)
+     :command (append command (edn-bridge-sessions--state-args)
+                      (list "--" session-id))
+     :connection-type 'pipe
+     :coding 'utf-8-unix
+     :noquery t
+     :file-handler t
+     :sentinel (lambda (process _change)
+                 (unless (process-live-p process)
+                   (edn-bridge-sessions--show-read process buffer))))
+    (pop-to-buffer buffer)))
+
+(defun edn-bridge-sessions--state-args ()
+  "Return those of the program's arguments that say where sessions are."
+  (cl-loop for (name value) on edn-bridge-program-args
+           when (and (equal name "--state-dir") value)
+           append (list name value)))
+
+(defun edn-bridge-sessions--show-read (process buffer)
+  "Show what PROCESS, which has ended, wrote of a session in BUFFER."
+  (let ((text (with-current-buffer (process-buffer process)
+                (buffer-string))))
+    (kill-buffer (process-buffer process))
+    (when (buffer-live-p buffer)
+      (with-current-buffer buffer
+        (let ((inhibit-read-only t))
+          (insert (edn-bridge-visible-break text 0))
+          (edn-bridge-markdown-region (point-min) (point-max))
+          (edn-bridge-visible-region (point-min) (point-max))
+          (goto-char (point-min)))))))
+
+(defun edn-bridge-sessions--choose (all)
+  "Choose a session of this project, or with ALL of any, and return its id."
+  (let* ((data (edn-bridge-rpc-call
+                (edn-bridge-chat-current) "list_sessions"
+                (list :scope (if all "all" "project"))))
+         (slots (append (plist-get data :sessions) nil)))
+    (unless slots
+      (user-error "There is no session yet"))
+    (plist-get (edn-bridge-complete-choose
+                "Session: " 'edn-bridge-session slots
+                #'edn-bridge-sessions-label
+                #'edn-bridge-sessions--annotate)
+               :id)))
 
 (defun edn-bridge-sessions-switch (session-id)
   "Turn this chat to the session SESSION-ID, or go to the chat that is on it.
 Interactively, choose it; with a prefix argument, from all projects."
   (interactive
-   (let* ((conn (edn-bridge-chat-current))
-          (data (edn-bridge-rpc-call
-                 conn "list_sessions"
-                 (list :scope (if current-prefix-arg "all" "project"))))
-          (slots (append (plist-get data :sessions) nil)))
-     (unless slots
-       (user-error "There is no session yet"))
-     (list (plist-get (edn-bridge-complete-choose
-                       "Session: " 'edn-bridge-session slots
-                       #'edn-bridge-sessions-label
-                       #'edn-bridge-sessions--annotate)
-                      :id)))
+   (list (edn-bridge-sessions--choose current-prefix-arg))
    edn-bridge-chat-mode)
   (let ((other (edn-bridge-sessions--other-chat session-id)))
     (if other
@@ -98,6 +170,92 @@ A session is open in one process at a time."
                    (edn-bridge-rpc-live-p
                     (buffer-local-value 'edn-bridge-chat--conn buffer))))
             (edn-bridge-chat-buffers)))
+
+;;;; The last session
+
+(defcustom edn-bridge-sessions-resume 'offer
+  "What a chat that is opened does about the last session of its project.
+The symbol `offer' means that a line above the draft names it."
+  :type '(choice (const :tag "Offer it" offer)
+                 (const :tag "Go on with it" t)
+                 (const :tag "Nothing" nil))
+  :group 'edn-bridge)
+
+(defvar-local edn-bridge-sessions-fresh nil
+  "Non-nil in a chat that was just opened, and can go on with another session.
+The symbol `new' means that the user wanted a new one.")
+
+(defvar-local edn-bridge-sessions--last nil
+  "Id of the session that is offered in this chat, or nil.")
+
+(defun edn-bridge-sessions--offer-last ()
+  "Where this chat was just opened, ask for the last session, and offer it."
+  (edn-bridge-sessions--forget-last)
+  (when edn-bridge-sessions-fresh
+    (let ((wanted (not (eq edn-bridge-sessions-fresh 'new)))
+          (conn edn-bridge-chat--conn))
+      (setq edn-bridge-sessions-fresh nil)
+      (when edn-bridge-sessions-resume
+        (edn-bridge-rpc-request
+         conn "list_sessions" '(:scope "project" :limit 20)
+         :on-success
+         (lambda (data)
+           (edn-bridge-chat-with-buffer conn
+             (edn-bridge-sessions--found-last
+              (append (plist-get data :sessions) nil) wanted)))
+         :on-error #'ignore)))))
+
+(defun edn-bridge-sessions--found-last (slots wanted)
+  "Offer the last of SLOTS that was used, or with WANTED perhaps go on with it.
+Not where something was said meanwhile."
+  (let ((last (car (seq-sort-by
+                    (lambda (slot) (or (plist-get slot :modified)
+                                       (plist-get slot :created-at) ""))
+                    (lambda (a b) (string-lessp b a))
+                    (seq-filter #'edn-bridge-sessions--used-p slots)))))
+    (when (and last
+               (= (point-min) (edn-bridge-transcript-end)))
+      (let ((id (plist-get last :id)))
+        (if (and wanted (eq edn-bridge-sessions-resume t))
+            (edn-bridge-sessions--turn-to (edn-bridge-chat-current)
+                                          "switch_session"
+                                          (list :session-id id))
+          (setq edn-bridge-sessions--last id)
+          (edn-bridge-chat-set-status
+           'edn-bridge-sessions
+           (list (concat
+                  (substitute-command-keys
+                   "\\[edn-bridge-sessions-continue] goes on with ")
+                  (edn-bridge-sessions-label last)
+                  (if-let ((time (edn-bridge-sessions-time last)))
+                      (format " (%s)" time)
+                    "")))))))))
+
+(defun edn-bridge-sessions--used-p (slot)
+  "Return non-nil if SLOT has messages and is in no chat of this Emacs."
+  (let ((count (plist-get slot :message-count))
+        (id (plist-get slot :id)))
+    (and (if (integerp count) (> count 0) (plist-get slot :session-file))
+         (not (equal id edn-bridge-chat--session-id))
+         (not (edn-bridge-sessions--other-chat id)))))
+
+(defun edn-bridge-sessions--forget-last ()
+  "Offer no session in this chat."
+  (setq edn-bridge-sessions--last nil)
+  (edn-bridge-chat-set-status 'edn-bridge-sessions nil))
+
+(defun edn-bridge-sessions-continue ()
+  "Turn this chat to the last session of its project, which is offered."
+  (interactive nil edn-bridge-chat-mode)
+  (unless edn-bridge-sessions--last
+    (user-error "No session is offered; %s chooses one"
+                (substitute-command-keys "\\[edn-bridge-sessions-switch]")))
+  (edn-bridge-sessions-switch edn-bridge-sessions--last))
+
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-sessions--offer-last)
+(add-hook 'edn-bridge-input-send-hook #'edn-bridge-sessions--forget-last)
+
+;;;; More commands
 
 (defun edn-bridge-sessions-new ()
   "Begin a new session in this chat."
@@ -181,6 +339,7 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)
   (define-key map (kbd "C-c C-n") #'edn-bridge-sessions-new)
+  (define-key map (kbd "C-c C-p") #'edn-bridge-sessions-continue)
   (define-key map (kbd "C-c C-f") #'edn-bridge-sessions-fork))
 
 (provide 'edn-bridge-sessions)

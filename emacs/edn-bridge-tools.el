@@ -90,6 +90,11 @@ The output of others is shown on demand."
            (path (and (consp arguments) (plist-get arguments :path))))
       (and (stringp path) path))))
 
+(defun edn-bridge-tools-argument (id key)
+  "Return the argument KEY of the tool call ID, or nil."
+  (when-let ((call (and id (edn-bridge-tools--get id))))
+    (plist-get (edn-bridge-tools--arguments call) key)))
+
 (defun edn-bridge-tools--note (data)
   "Take what DATA, of a tool event, says of its call; return the call."
   (let* ((id (plist-get data :tool-id))
@@ -139,7 +144,10 @@ The output of others is shown on demand."
   (when (edn-bridge-chat-mine-p data)
     (let ((call (edn-bridge-tools--note data)))
       (setf (edn-bridge-tools--call-state call) 'running
-            (edn-bridge-tools--call-started call) (float-time))
+            (edn-bridge-tools--call-started call) (float-time)
+            (alist-get (edn-bridge-tools--call-id call)
+                       edn-bridge-chat-working nil nil #'equal)
+            (edn-bridge-tools--call-name call))
       (if (edn-bridge-tools--call-marker call)
           (edn-bridge-tools--redraw call)
         (edn-bridge-tools--insert call)))))
@@ -159,6 +167,9 @@ The output of others is shown on demand."
     (let ((call (edn-bridge-tools--note data)))
       (edn-bridge-tools--finish
        call (edn-bridge-edn-true-p (plist-get data :is-error)))
+      (setf (alist-get (edn-bridge-tools--call-id call)
+                       edn-bridge-chat-working nil 'remove #'equal)
+            nil)
       (when (member (edn-bridge-tools--call-name call) edn-bridge-tools-unfold)
         (setf (edn-bridge-tools--call-open call) t))
       (if (edn-bridge-tools--call-marker call)

@@ -20,6 +20,8 @@
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "RET") #'edn-bridge-tree-visit)
     (define-key map [mouse-2] #'edn-bridge-tree-visit)
+    (define-key map "r" #'edn-bridge-tree-rename)
+    (define-key map "v" #'edn-bridge-tree-read)
     (define-key map "n" #'next-line)
     (define-key map "p" #'previous-line)
     map)
@@ -63,7 +65,7 @@
 (defun edn-bridge-tree--show (slots active)
   "Show SLOTS, sessions as the bridge lists them; ACTIVE is the chat's."
   (let ((inhibit-read-only t)
-        (line (line-number-at-pos))
+        (line (and (> (point-max) (point-min)) (line-number-at-pos)))
         (children (make-hash-table :test #'equal))
         (ids (mapcar (lambda (slot) (plist-get slot :id)) slots))
         (shown (make-hash-table :test #'equal)))
@@ -82,7 +84,18 @@
       (dolist (slot (reverse (gethash nil children)))
         (show slot 0)))
     (goto-char (point-min))
-    (forward-line (1- line))))
+    (if line
+        (forward-line (1- line))
+      (edn-bridge-tree--go-to active))))
+
+(defun edn-bridge-tree--go-to (id)
+  "Go to the line of the session ID, in every window that shows this buffer."
+  (goto-char (point-min))
+  (when-let ((match (text-property-search-forward 'edn-bridge-session id
+                                                  #'equal)))
+    (goto-char (prop-match-beginning match))
+    (dolist (window (get-buffer-window-list nil nil t))
+      (set-window-point window (point)))))
 
 (defun edn-bridge-tree--insert (slot depth active)
   "Insert the line of SLOT at DEPTH; with ACTIVE, as the chat's session."
@@ -108,14 +121,42 @@
   (interactive (list last-nonmenu-event) edn-bridge-tree-mode)
   (when (mouse-event-p event)
     (mouse-set-point event))
-  (let ((id (get-text-property (line-beginning-position) 'edn-bridge-session))
+  (let ((id (edn-bridge-tree--id))
         (chat edn-bridge-tree--chat))
-    (unless id
-      (user-error "There is no session on this line"))
     (unless (buffer-live-p chat)
       (user-error "The chat is gone"))
     (pop-to-buffer chat)
     (edn-bridge-sessions-switch id)))
+
+(defun edn-bridge-tree--id ()
+  "Return the id of the session at point."
+  (or (get-text-property (line-beginning-position) 'edn-bridge-session)
+      (user-error "There is no session on this line")))
+
+(defun edn-bridge-tree-rename ()
+  "Give the session at point, which must be the chat's, another name."
+  (interactive nil edn-bridge-tree-mode)
+  (let ((id (edn-bridge-tree--id))
+        (buffer (current-buffer)))
+    (with-current-buffer edn-bridge-tree--chat
+      ;; The bridge names no session but the one that it is turned to.
+      (unless (equal id edn-bridge-chat--session-id)
+        (user-error "Only the chat's own session can be renamed; RET turns the chat to this one"))
+      (edn-bridge-rpc-request
+       (edn-bridge-chat-current) "set_session_name"
+       (list :name (read-string "Name of this session: "
+                                (edn-bridge-chat-get :session-name)))
+       :on-success (lambda (_data)
+                     (when (buffer-live-p buffer)
+                       (with-current-buffer buffer
+                         (edn-bridge-tree--revert))))))))
+
+(defun edn-bridge-tree-read ()
+  "Show the session at point in a buffer of its own."
+  (interactive nil edn-bridge-tree-mode)
+  (let ((id (edn-bridge-tree--id)))
+    (with-current-buffer edn-bridge-tree--chat
+      (edn-bridge-sessions-read id))))
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-w") #'edn-bridge-tree)
 

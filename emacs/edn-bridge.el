@@ -34,10 +34,12 @@
 ;;   -input                sending, aborting, history
 ;;   -tools                tool calls, output, diffs
 ;;   -buffers              buffers follow the files that are changed
+;;   -ediff                a proposed change, with Ediff
 ;;   -interact             questions of the agent
 ;;   -actions -attention -models -sessions -tree -jobs
 ;;                         what hangs on the chat
-;;   -ask -context -query -log -doctor -batch
+;;   -side                 questions beside the chat
+;;   -ask -rewrite -context -query -log -doctor -batch
 ;;                         what stands beside it
 ;;   edn-bridge            the entry, and the keys together
 
@@ -57,7 +59,9 @@
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-tree)
 (require 'edn-bridge-jobs)
+(require 'edn-bridge-side)
 (require 'edn-bridge-ask)
+(require 'edn-bridge-rewrite)
 (require 'edn-bridge-context)
 (require 'edn-bridge-query)
 (require 'edn-bridge-log)
@@ -89,10 +93,11 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
   (let ((directory (edn-bridge-directory)))
     (or (and (not new)
              (car (edn-bridge-chat-buffers directory)))
-        (edn-bridge--open directory))))
+        (edn-bridge--open directory new))))
 
-(defun edn-bridge--open (directory)
-  "Return a new chat buffer of DIRECTORY, which is connecting."
+(defun edn-bridge--open (directory new)
+  "Return a new chat buffer of DIRECTORY, which is connecting.
+With NEW non-nil, its session is to be a new one."
   (let ((buffer (generate-new-buffer
                  (format "*edn-bridge: %s*"
                          (file-name-nondirectory
@@ -100,8 +105,64 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
     (with-current-buffer buffer
       (setq default-directory directory)
       (edn-bridge-chat-mode)
+      (setq edn-bridge-sessions-fresh (if new 'new t))
       (edn-bridge-chat-connect))
     buffer))
+
+;;;; A side window
+
+(defcustom edn-bridge-side-window-width 0.35
+  "How wide the side window of `edn-bridge-toggle' is.
+A fraction of the frame's width, or a number of columns."
+  :type 'number
+  :group 'edn-bridge)
+
+;;;###autoload
+(defun edn-bridge-toggle ()
+  "Show the chat of the current project in a side window, or hide it."
+  (interactive)
+  (let* ((buffer (if (edn-bridge-chat-buffer-p (current-buffer))
+                     (current-buffer)
+                   (edn-bridge-chat-buffer)))
+         (window (get-buffer-window buffer)))
+    (cond
+     ((not window)
+      (select-window
+       (display-buffer-in-side-window
+        buffer `((side . right)
+                 (window-width . ,edn-bridge-side-window-width)))))
+     ((window-parameter window 'window-side)
+      (delete-window window))
+     (t
+      (quit-restore-window window 'bury)))))
+
+;;;; Keys for other buffers
+
+(defvar edn-bridge-command-map
+  (let ((map (make-sparse-keymap)))
+    (pcase-dolist (`(,key ,label ,command)
+                   '(("c" "chat" edn-bridge)
+                     ("t" "side window" edn-bridge-toggle)
+                     ("n" "who needs me" edn-bridge-attention-next)
+                     ("a" "ask about region" edn-bridge-ask-region)
+                     ("r" "add region" edn-bridge-add-region)
+                     ("e" "add error" edn-bridge-add-error)
+                     ("f" "add file" edn-bridge-add-file)
+                     ("i" "add image" edn-bridge-add-image)
+                     ("x" "explain" edn-bridge-explain)
+                     ("F" "fix" edn-bridge-fix)
+                     ("w" "rewrite region" edn-bridge-rewrite-region)
+                     ("q" "quick question" edn-bridge-quick)
+                     ("m" "commit message" edn-bridge-commit-message)
+                     ("d" "doctor" edn-bridge-doctor)))
+      ;; The label is for packages that show what may follow a key.
+      (define-key map key (cons label command)))
+    map)
+  "Keymap of the commands for other buffers.
+It is on no key by itself: bind it to one that you like.")
+
+;;;###autoload (autoload 'edn-bridge-command-map "edn-bridge" nil nil 'keymap)
+(fset 'edn-bridge-command-map edn-bridge-command-map)
 
 ;;;; Help
 
@@ -134,6 +195,8 @@ Where there is none, or with NEW non-nil, open one; it is connecting then."
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
+     ("b" edn-bridge-sessions-continue "go on with the last")
+     ("R" edn-bridge-sessions-read "read another")
      ("n" edn-bridge-sessions-new "new")
      ("f" edn-bridge-sessions-fork "fork at point")
      ("N" edn-bridge-sessions-rename "rename")

@@ -1,4 +1,4 @@
-;;; edn-bridge-bench.el --- How fast frames are read and shown  -*- lexical-binding: t; -*-
+;;; edn-bridge-bench.el --- How fast frames are read and shown  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

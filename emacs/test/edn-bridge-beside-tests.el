@@ -1,4 +1,4 @@
-;;; edn-bridge-beside-tests.el --- Tests of what stands beside the conversation  -*- lexical-binding: t; -*-
+;;; edn-bridge-beside-tests.el --- Tests of what stands beside the conversation  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-edn-tests.el --- Tests of the reader and printer  -*- lexical-binding: t; -*-
+;;; edn-bridge-edn-tests.el --- Tests of the reader and printer  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-example.el --- A frontend in thirty lines  -*- lexical-binding: t; -*-
+;;; edn-bridge-example.el --- A frontend in thirty lines  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-fault-tests.el --- Tests behind a faulty line  -*- lexical-binding: t; -*-
+;;; edn-bridge-fault-tests.el --- Tests behind a faulty line  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

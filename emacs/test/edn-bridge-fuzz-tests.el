@@ -1,4 +1,4 @@
-;;; edn-bridge-fuzz-tests.el --- Hostile and random markdown  -*- lexical-binding: t; -*-
+;;; edn-bridge-fuzz-tests.el --- Hostile and random markdown  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-interact-tests.el --- Tests of questions  -*- lexical-binding: t; -*-
+;;; edn-bridge-interact-tests.el --- Tests of questions  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -184,9 +184,8 @@
           (:subagent-id "scout" :parent-session-id "s1" :depth 1
            :requested-envelope ["bash" "read"] :prompt-summary "Look around"
            :model (:provider "p" :id "m"))
-          "Start subagent scout?
-  task Look around\n  tools bash, read\n  model {:provider \"p\" :id \"m\"}
-  depth 1\n[Start")))
+          "Start a subagent?
+  task Look around\n  tools bash, read\n  model p/m\n[Start")))
     (edn-bridge-test-with-chat (conn _sent)
       (edn-bridge-test-ask conn kind payload)
       (should (string-prefix-p shown (edn-bridge-test-transcript))))))

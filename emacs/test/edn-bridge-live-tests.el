@@ -1,4 +1,4 @@
-;;; edn-bridge-live-tests.el --- Tests with the real program  -*- lexical-binding: t; -*-
+;;; edn-bridge-live-tests.el --- Tests with the real program  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-looks-tests.el --- Tests of how a chat looks  -*- lexical-binding: t; -*-
+;;; edn-bridge-looks-tests.el --- Tests of how a chat looks  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-markdown-tests.el --- Tests of the faces of markdown  -*- lexical-binding: t; -*-
+;;; edn-bridge-markdown-tests.el --- Tests of the faces of markdown  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-package-tests.el --- The package can be installed  -*- lexical-binding: t; -*-
+;;; edn-bridge-package-tests.el --- The package can be installed  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -51,6 +51,47 @@
                                           output)))))
       (delete-directory folder t))))
 
+(ert-deftest edn-bridge-package-is-installed-from-a-clone ()
+  (skip-unless (and (executable-find "git")
+                    (require 'package-vc nil t)))
+  (let ((folder (make-temp-file "edn-bridge-clone" t))
+        (source (expand-file-name "../.." edn-bridge-test-directory)))
+    (unwind-protect
+        (let ((clone (expand-file-name "edn-bridge" folder)))
+          (make-directory clone)
+          (copy-directory (expand-file-name "emacs" source)
+                          (expand-file-name "emacs" clone) t t t)
+          (let ((default-directory clone))
+            (dolist (args '(("init" "-q") ("add" ".")
+                            ("-c" "user.name=x" "-c" "user.email=x@y"
+                             "commit" "-q" "-m" "x")))
+              (should (zerop (apply #'call-process "git" nil nil nil args)))))
+          (pcase-let ((`(,status ,output)
+                       (edn-bridge-package-tests-emacs
+                        "--eval"
+                        (format "(setq package-archives nil package-user-dir %S)"
+                                (expand-file-name "elpa" folder))
+                        "--eval" "(require 'package-vc)"
+                        "--eval" "(package-initialize)"
+                        "--eval"
+                        ;; As in the manual.
+                        (format "(use-package edn-bridge :vc (:url %S :lisp-dir \"emacs\" :rev :newest))"
+                                clone)
+                        "--eval" "(princ (list (commandp 'edn-bridge) (keymapp 'edn-bridge-command-map)))")))
+            (ert-info (output)
+              (should (zerop status))
+              (should (string-match-p "(t t)" output))
+              (should-not (string-match-p "[1-9][0-9]* failed" output))
+              ;; Emacs warns of files that it has made itself, too.
+              (should-not (seq-filter
+                           (lambda (line)
+                             (and (string-match-p "\\.el:.*\\(?:Warning\\|Error\\)"
+                                                  line)
+                                  (not (string-match-p
+                                        "-\\(?:autoloads\\|pkg\\)\\.el:" line))))
+                           (split-string output "\n"))))))
+      (delete-directory folder t))))
+
 (defun edn-bridge-package-tests-requires (file)
   "Return the files of the package that FILE requires, without prefix."
   (with-temp-buffer
@@ -62,8 +103,8 @@
 
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "complete"
-    "input" "tools" "buffers" "interact" "actions" "attention" "models" "sessions"
-    "tree" "jobs" "ask" "context" "query" "log" "doctor" "batch")
+    "input" "tools" "buffers" "ediff" "interact" "actions" "attention" "models"
+    "sessions" "tree" "jobs" "side" "ask" "rewrite" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()
@@ -189,6 +230,9 @@
     (map-keymap-internal
      (lambda (event definition)
        (cl-labels ((walk (prefix definition)
+                     (when (stringp (car-safe definition))
+                       ;; Its label.
+                       (setq definition (cdr definition)))
                      (if (keymapp definition)
                          (map-keymap-internal
                           (lambda (event definition)

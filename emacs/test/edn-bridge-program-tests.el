@@ -1,4 +1,4 @@
-;;; edn-bridge-program-tests.el --- Tests of what finds the program  -*- lexical-binding: t; -*-
+;;; edn-bridge-program-tests.el --- Tests of what finds the program  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

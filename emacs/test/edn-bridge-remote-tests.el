@@ -1,4 +1,4 @@
-;;; edn-bridge-remote-tests.el --- Tests of remote folders  -*- lexical-binding: t; -*-
+;;; edn-bridge-remote-tests.el --- Tests of remote folders  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

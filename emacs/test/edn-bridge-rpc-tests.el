@@ -1,4 +1,4 @@
-;;; edn-bridge-rpc-tests.el --- Tests of connections  -*- lexical-binding: t; -*-
+;;; edn-bridge-rpc-tests.el --- Tests of connections  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

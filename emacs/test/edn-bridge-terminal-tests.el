@@ -1,4 +1,4 @@
-;;; edn-bridge-terminal-tests.el --- Every key in a terminal  -*- lexical-binding: t; -*-
+;;; edn-bridge-terminal-tests.el --- Every key in a terminal  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 
@@ -96,7 +96,8 @@
   '(edn-bridge-chat-mode-map edn-bridge-markdown-link-map
     edn-bridge-markdown-fence-map edn-bridge-markdown-table-map
     edn-bridge-messages-thinking-map edn-bridge-tools-line-map edn-bridge-tools-body-map
-    edn-bridge-interact-map edn-bridge-tree-mode-map
+    edn-bridge-interact-map edn-bridge-rewrite-map
+    edn-bridge-rewrite-edit-map edn-bridge-tree-mode-map
     edn-bridge-jobs-mode-map edn-bridge-query-mode-map)
   "The keymaps of the package; a test says if there is another.")
 
@@ -105,7 +106,11 @@
   (let ((pairs nil))
     (map-keymap-internal
      (lambda (event definition)
-       (let ((keys (vconcat prefix (vector event))))
+       (let ((keys (vconcat prefix (vector event)))
+             ;; What stands before a definition is its label.
+             (definition (if (stringp (car-safe definition))
+                             (cdr definition)
+                           definition)))
          (cond ((keymapp definition)
                 (setq pairs (nconc (edn-bridge-terminal-tests-keys
                                     definition keys)
@@ -120,6 +125,7 @@
   (append
    (mapcan (lambda (map) (edn-bridge-terminal-tests-keys (symbol-value map)))
            edn-bridge-terminal-tests-keymaps)
+   (edn-bridge-terminal-tests-keys edn-bridge-command-map (kbd "C-c e"))
    (mapcan (lambda (group)
              (mapcar (lambda (row) (cons (nth 1 row) (nth 0 row)))
                      (cdr group)))
@@ -155,7 +161,8 @@ Those with two hyphens, which are private, and those of tests are left out."
                          (keymapp (symbol-value symbol))
                          (edn-bridge-terminal-tests-keys
                           (symbol-value symbol)))))
-                 (sort (copy-sequence edn-bridge-terminal-tests-keymaps)
+                 (sort (cons 'edn-bridge-command-map
+                             edn-bridge-terminal-tests-keymaps)
                        #'string-lessp))))
 
 (defun edn-bridge-terminal-tests-left-out (record)
@@ -196,6 +203,7 @@ Those with two hyphens, which are private, and those of tests are left out."
          (form
           `(progn
              (xterm-mouse-mode)
+             (global-set-key (kbd "C-c e") 'edn-bridge-command-map)
              (setq edn-bridge-program ,edn-bridge-terminal-tests-program
                    edn-bridge-program-args
                    '("--state-dir" ,(expand-file-name "state" folder)
@@ -374,6 +382,16 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
+   '("C-c" "C-w") "● Keys" '("r") "^Name of this session:" '("2" "Enter")
+   "● Keys2" '("v") "^Session s-")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-sessions-rename" "^Name of this session:" '("BSpace" "Enter")
+   "· Keys *$")
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-sessions-read" "^Session:" '("Keys" "Tab" "Enter") "^Session s-")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
    '("C-c" "C-w") "● Keys" '("M-<" "n" "p") '("Enter") "· New session")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do '("C-c" "C-w") "○ Keys")
@@ -440,6 +458,41 @@ Those with two hyphens, which are private, and those of tests are left out."
    "edn-bridge-add-image" "^Image:" '("dot.png" "Enter")
    "dot.png goes with the next message"))
 
+(defun edn-bridge-terminal-tests-prefix ()
+  "Use the keys of the prefix map, from the file of the project."
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") "second line")
+  (pcase-dolist
+      (`(,key . ,steps)
+       '(("c" "ready ·") ("t" "ready ·" ("C-c" "e" "t"))
+         ("n" "edn-bridge: project")
+         ("r" "notes.txt:1-2") ("f" "@notes.txt")
+         ("a" "^Ask about the region:" ("C-g"))
+         ("i" "^Image:" ("C-g"))
+         ("e" "There is no error at point")
+         ("x" "ready ·") ("F" "ready ·")
+         ("d" "Handshake in")
+         ("q" "^Ask quickly about the region:" ("How?" "Enter") "^How\\?"
+          "Hello, world")
+         ("m" "git:\\|Nothing is staged")
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+(x)"
+          ("C-x" "o" "e") "C-c C-c accepts" ("C-c" "C-k"))
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+\\|Hello"
+          ("C-x" "o" "q"))
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+\\|Hello"
+          ("C-x" "o" "e") "C-c C-c accepts" ("C-c" "C-c"))))
+    (edn-bridge-terminal-tests-do
+     '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") '("C-x" "h")
+     (list "C-c" "e" key))
+    (apply #'edn-bridge-terminal-tests-do steps))
+  ;; Another chat, which offers the last session.
+  (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter")
+                                '("C-u" "M-x") "^C-u M-x")
+  (edn-bridge-terminal-tests-type "-l" "edn-bridge")
+  (edn-bridge-terminal-tests-do
+   '("Enter") "C-c C-p goes on with" '("C-c" "C-p") "open in another program"))
+
 (defun edn-bridge-terminal-tests-menu (key &rest steps)
   "Choose KEY in the menu of a chat and do STEPS."
   (apply #'edn-bridge-terminal-tests-do
@@ -454,7 +507,8 @@ Those with two hyphens, which are private, and those of tests are left out."
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
          ("k") ("i") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
-         ("t" "▾ bash") ("M")
+         ("t" "▾ bash") ("M") ("b" "No session is offered")
+         ("R" "^Session:" ("Keys" "Tab" "Enter") "^Session s-")
          ("u" ":usage\\|:tokens\\|:messages")
          ("m" "^Model:" ("scripted/" "Tab" "Enter") "^Model: scripted")
          ("l" "^Thinking:" ("low" "Enter") "^Thinking: low")
@@ -488,6 +542,7 @@ Those with two hyphens, which are private, and those of tests are left out."
     (edn-bridge-terminal-tests-beside)
     (edn-bridge-terminal-tests-others)
     (edn-bridge-terminal-tests-whole-menu)
+    (edn-bridge-terminal-tests-prefix)
     (should-not (edn-bridge-terminal-tests-left-out
                  (expand-file-name "record"
                                    edn-bridge-terminal-tests-folder)))))

@@ -1,4 +1,4 @@
-;;; edn-bridge-test-support.el --- What the tests share  -*- lexical-binding: t; -*-
+;;; edn-bridge-test-support.el --- What the tests share  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; edn-bridge-tools-tests.el --- Tests of tool calls  -*- lexical-binding: t; -*-
+;;; edn-bridge-tools-tests.el --- Tests of tool calls  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

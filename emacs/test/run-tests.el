@@ -1,4 +1,4 @@
-;;; run-tests.el --- Everything that is checked of the package  -*- lexical-binding: t; -*-
+;;; run-tests.el --- Everything that is checked of the package  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

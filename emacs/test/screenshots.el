@@ -1,4 +1,4 @@
-;;; screenshots.el --- Pictures of the package in use  -*- lexical-binding: t; -*-
+;;; screenshots.el --- Pictures of the package in use  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

@@ -1,4 +1,4 @@
-;;; terminal-recorder.el --- Write down which keys and commands are used  -*- lexical-binding: t; -*-
+;;; terminal-recorder.el --- Write down which keys and commands are used  -*- lexical-binding: t; no-byte-compile: t; -*-
 
 ;; SPDX-License-Identifier: MIT OR Apache-2.0
 

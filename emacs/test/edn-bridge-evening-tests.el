@@ -1,0 +1,148 @@
+;;; edn-bridge-evening-tests.el --- Tests of what is told while one works  -*- lexical-binding: t; no-byte-compile: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+
+(ert-deftest edn-bridge-chat-tells-what-it-waits-for ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (let ((now 1000.0))
+      (cl-letf (((symbol-function 'float-time) (lambda (&rest _) now)))
+        (cl-flet ((state () (substring-no-properties
+                             (edn-bridge-chat-run-state)))
+                  (told (&rest more)
+                    (apply #'edn-bridge-test-event conn "session/updated"
+                           :session-id "s1" :model-id "m-1" more)))
+          (told :is-streaming t :phase "running")
+          (should (equal (state) "running"))
+          (cl-incf now 14)
+          (should (equal (state) "running, no word from m-1 for 14 s"))
+          (edn-bridge-test-event conn "assistant/delta" :text "Hi")
+          (should (equal (state) "running"))
+          (edn-bridge-test-event conn "tool/executing" :tool-id "c1"
+                                 :tool-name "bash")
+          (cl-incf now 75)
+          (told :is-streaming t :phase "running")
+          (should (equal (state) "running, bash for 1:15"))
+          (edn-bridge-test-event conn "tool/result" :tool-id "c1"
+                                 :tool-name "bash" :result-text "")
+          (should (equal (state) "running"))
+          (should edn-bridge-chat--clock)
+          (told :is-streaming :false)
+          (should (equal (state) "idle"))
+          (should-not edn-bridge-chat--clock))))))
+
+(ert-deftest edn-bridge-interact-tells-how-a-command-would-run ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "tool/start" :tool-id "c1" :tool-name "bash"
+                           :parsed-args '(:command "make" :background t
+                                                   :timeout-seconds 600))
+    (edn-bridge-test-ask conn "approve" '(:tool "bash" :tool-id "c1"
+                                                :command "make"))
+    (let ((text (edn-bridge-test-transcript)))
+      (should (string-search "In the background" text))
+      (should (string-search "At most 600 seconds" text)))))
+
+(ert-deftest edn-bridge-interact-names-subagents-and-models-for-people ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-ask
+     conn "approve-subagent-envelope"
+     '(:subagent-id "s-01a2" :depth 1 :prompt-summary "Count the files"
+                    :requested-envelope ["read" "find"]
+                    :model (:provider "work" :id "large")))
+    (let ((text (edn-bridge-test-transcript)))
+      (should (string-search "Start a subagent?\n  task Count the files" text))
+      (should (string-search "model work/large" text))
+      (dolist (internal '("s-01a2" "depth" "{" ":provider"))
+        (should-not (string-search internal text))))
+    (edn-bridge-test-event conn "interaction/requested"
+                           :interaction-id "i2" :kind "confirm"
+                           :subagent-id "s-01a2" :session-id "s1"
+                           :payload '(:prompt "Go on?"))
+    (should (string-search "[subagent: Count the files] Go on?"
+                           (edn-bridge-test-transcript)))))
+
+(ert-deftest edn-bridge-interact-digit-chooses-an-option ()
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-test-ask conn "select"
+                         '(:prompt "Which?" :options [(:label "a") (:label "b")]))
+    (edn-bridge-interact-next)
+    (should (eq (key-binding "2") #'edn-bridge-interact-choose-option))
+    (should-error (edn-bridge-interact-choose-option 3) :type 'user-error)
+    (edn-bridge-interact-choose-option 2)
+    (should (equal (plist-get (plist-get (car sent) :params) :value)
+                   '(:index 1)))))
+
+(ert-deftest edn-bridge-interact-login-has-one-place-and-a-page ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (setf (edn-bridge-rpc-connection-features conn) '("interactor"))
+    (edn-bridge-test-event conn "command-result" :type "login_start"
+                           :message "Log in")
+    (edn-bridge-test-ask conn "auth.password"
+                         '(:prompt "What X shows you at https://a.b/c"))
+    (let ((gone nil)
+          (text (edn-bridge-test-transcript)))
+      (should-not (string-search "[Enter it]" text))
+      (should (string-search "[Enter the API key or code]" text))
+      (cl-letf (((symbol-function 'browse-url)
+                 (lambda (url &rest _) (setq gone url))))
+        (goto-char (point-min))
+        (search-forward "  https://a")
+        (push-button (1- (point)))
+        (should (equal gone "https://a.b/c"))))))
+
+(ert-deftest edn-bridge-input-failed-answer-can-be-asked-for-again ()
+  (edn-bridge-test-with-chat (conn sent)
+    (insert "Hi")
+    (edn-bridge-input-send)
+    (edn-bridge-test-event conn "assistant/message" :role "assistant"
+                           :content "" :error-message "It went away")
+    (setq sent nil)
+    (edn-bridge-test-push "Send again")
+    (should (equal (plist-get (plist-get (car sent) :params) :message) "Hi"))))
+
+(ert-deftest edn-bridge-input-some-commands-are-done-by-emacs ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let ((done nil))
+      (cl-letf (((symbol-function 'edn-bridge-jobs)
+                 (lambda () (interactive) (setq done t))))
+        (insert "/jobs")
+        (edn-bridge-input-send)
+        (should done)
+        (should-not sent)
+        (should (equal (edn-bridge-transcript-draft) ""))
+        (insert "/jobs x")
+        (edn-bridge-input-send)
+        (should (equal (plist-get (car sent) :op) "command"))))))
+
+(ert-deftest edn-bridge-models-usable-ones-come-first ()
+  (should (equal (edn-bridge-models--usable-first
+                  '((:id "a" :available :false) (:id "b" :available t)
+                    (:id "c")))
+                 '((:id "b" :available t) (:id "c")
+                   (:id "a" :available :false)))))
+
+(ert-deftest edn-bridge-jobs-view-looks-for-output-while-a-job-runs ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let ((chat (current-buffer)))
+      (save-window-excursion
+        (with-temp-buffer
+          (edn-bridge-jobs-view-mode)
+          (setq edn-bridge-jobs--chat chat
+                edn-bridge-jobs--id "j1")
+          (edn-bridge-jobs--show-job '(:id "j1" :status "running" :output "a"))
+          (should edn-bridge-jobs--timer)
+          ;; Nobody sees it.
+          (edn-bridge-jobs--look (current-buffer))
+          (should-not sent)
+          (set-window-buffer (selected-window) (current-buffer))
+          (edn-bridge-jobs--look (current-buffer))
+          (should (equal (plist-get (car sent) :op) "inspect_background_job"))
+          (edn-bridge-jobs--show-job '(:id "j1" :status "done" :output "ab"))
+          (should-not edn-bridge-jobs--timer))))))
+
+(provide 'edn-bridge-evening-tests)
+
+;;; edn-bridge-evening-tests.el ends here

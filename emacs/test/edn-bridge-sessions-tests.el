@@ -1,0 +1,125 @@
+;;; edn-bridge-sessions-tests.el --- Tests of going on with sessions  -*- lexical-binding: t; no-byte-compile: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Code:
+
+(require 'edn-bridge-test-support)
+(require 'edn-bridge-live-tests)
+
+(defconst edn-bridge-sessions-tests-slots
+  [(:id "s1" :display-name "This" :message-count 0 :created-at "2026-11-23T09:00:00Z")
+   (:id "s2" :display-name "Older" :message-count 3 :created-at "2026-11-23T07:00:00Z")
+   (:id "s3" :display-name "Used last" :message-count 2
+        :created-at "2026-11-23T06:00:00Z" :modified "2026-11-23T08:00:00Z")
+   (:id "s4" :display-name "Empty" :message-count 0 :created-at "2026-11-23T08:30:00Z")]
+  "Sessions as the bridge lists them.")
+
+(defun edn-bridge-sessions-tests-open (conn sent fresh)
+  "Have a chat of CONN, which is FRESH, ready; SENT returns what was sent.
+Return what stands above the draft of the last session."
+  (setq edn-bridge-sessions-fresh fresh)
+  (edn-bridge-test-event conn "session/rehydrated" :session-id "s1" :messages [])
+  (when (cl-find "list_sessions" (funcall sent)
+                 :key (lambda (frame) (plist-get frame :op)) :test #'equal)
+    (edn-bridge-test-answer conn (funcall sent) "list_sessions"
+                            :sessions edn-bridge-sessions-tests-slots))
+  (car (alist-get 'edn-bridge-sessions edn-bridge-chat--statuses)))
+
+(ert-deftest edn-bridge-sessions-last-one-is-offered ()
+  (edn-bridge-test-with-chat (conn sent)
+    (should (string-search
+             "goes on with Used last"
+             (edn-bridge-sessions-tests-open conn (lambda () sent) t)))
+    (edn-bridge-sessions-continue)
+    (should (equal (plist-get (car sent) :params) '(:session-id "s3"))))
+  ;; What is said goes to the new session, and nothing is offered any more.
+  (edn-bridge-test-with-chat (conn sent)
+    (edn-bridge-sessions-tests-open conn (lambda () sent) t)
+    (insert "Hi")
+    (edn-bridge-input-send)
+    (should-not (alist-get 'edn-bridge-sessions edn-bridge-chat--statuses))
+    (should-error (edn-bridge-sessions-continue) :type 'user-error)))
+
+(ert-deftest edn-bridge-sessions-last-one-is-opened-on-demand ()
+  (let ((edn-bridge-sessions-resume t))
+    (edn-bridge-test-with-chat (conn sent)
+      (edn-bridge-sessions-tests-open conn (lambda () sent) t)
+      (should (equal (plist-get (car sent) :op) "switch_session")))
+    ;; A new one was asked for.
+    (edn-bridge-test-with-chat (conn sent)
+      (should (edn-bridge-sessions-tests-open conn (lambda () sent) 'new))
+      (should-not (equal (plist-get (car sent) :op) "switch_session"))))
+  (let ((edn-bridge-sessions-resume nil))
+    (edn-bridge-test-with-chat (conn sent)
+      (should-not (edn-bridge-sessions-tests-open conn (lambda () sent) t)))))
+
+(ert-deftest edn-bridge-sessions-live-last-one-is-gone-on-with ()
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (with-current-buffer (edn-bridge-chat-buffer)
+      (edn-bridge-live-tests-wait-ready)
+      (edn-bridge-live-tests-say "Say hello.")
+      (let ((conn edn-bridge-chat--conn)
+            (ended nil))
+        (edn-bridge-rpc-close conn)
+        (edn-bridge-rpc-when-ended conn (lambda () (setq ended t)))
+        (edn-bridge-test-wait ended))
+      (kill-buffer))
+    (with-current-buffer (edn-bridge-chat-buffer)
+      (edn-bridge-test-wait edn-bridge-sessions--last)
+      (edn-bridge-sessions-continue)
+      (edn-bridge-test-wait (string-search "Say hello."
+                                           (edn-bridge-test-transcript))))))
+
+(ert-deftest edn-bridge-sessions-live-one-of-another-program-can-be-read ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "Say hello.")
+    (let ((id edn-bridge-chat--session-id))
+      (with-current-buffer (edn-bridge-chat-buffer 'new)
+        (edn-bridge-live-tests-wait-ready)
+        (edn-bridge-sessions--turn-to edn-bridge-chat--conn "switch_session"
+                                      (list :session-id id))
+        (edn-bridge-test-wait
+         (string-search "open in another program (process "
+                        (edn-bridge-test-transcript)))
+        (save-window-excursion
+          (edn-bridge-test-push "Read it"))
+        (with-current-buffer "*edn-bridge session*"
+          (unwind-protect
+              (edn-bridge-test-wait (string-search "Say hello."
+                                                   (buffer-string)))
+            (kill-buffer)))))))
+
+(ert-deftest edn-bridge-tree-begins-at-the-current-session ()
+  (with-temp-buffer
+    (edn-bridge-tree-mode)
+    (let ((slots '((:id "a" :display-name "A") (:id "b" :display-name "B")
+                   (:id "c" :display-name "C"))))
+      (edn-bridge-tree--show slots "b")
+      (should (looking-at-p "● B"))
+      ;; Then point stays where the user puts it.
+      (goto-char (point-min))
+      (edn-bridge-tree--show slots "b")
+      (should (bobp)))))
+
+(ert-deftest edn-bridge-tree-renames-only-the-session-of-the-chat ()
+  (edn-bridge-test-with-chat (_conn sent)
+    (let ((chat (current-buffer)))
+      (with-temp-buffer
+        (edn-bridge-tree-mode)
+        (setq edn-bridge-tree--chat chat)
+        (edn-bridge-tree--show '((:id "s1" :display-name "A")
+                                 (:id "s2" :display-name "B"))
+                               "s1")
+        (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "New")))
+          (edn-bridge-tree-rename)
+          (should (cl-find '(:name "New") sent :test #'equal
+                           :key (lambda (frame) (plist-get frame :params))))
+          (goto-char (point-max))
+          (forward-line -1)
+          (search-forward "B")
+          (should-error (edn-bridge-tree-rename) :type 'user-error))))))
+
+(provide 'edn-bridge-sessions-tests)
+
+;;; edn-bridge-sessions-tests.el ends here
