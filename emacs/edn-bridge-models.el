@@ -27,16 +27,16 @@
          (list (plist-get model :name)
                (when-let ((window (plist-get model :context-window)))
                  (format "%dk" (/ window 1000)))
-               (and (plist-member model :available)
-                    (not (edn-bridge-edn-true-p (plist-get model :available)))
+               (and (plist-member model :usable)
+                    (not (edn-bridge-edn-true-p (plist-get model :usable)))
                     "not set up")))
    ", "))
 
 (defun edn-bridge-models--usable-first (models)
   "Return MODELS with those first that can be used as things are."
   (cl-flet ((usable-p (model)
-              (or (not (plist-member model :available))
-                  (edn-bridge-edn-true-p (plist-get model :available)))))
+              (or (not (plist-member model :usable))
+                  (edn-bridge-edn-true-p (plist-get model :usable)))))
     (append (seq-filter #'usable-p models) (seq-remove #'usable-p models))))
 
 (defun edn-bridge-models-choose (provider id &optional scope)
@@ -154,7 +154,7 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
                                   (edn-bridge-chat-word
                                    (plist-get model :provider)))
                            (edn-bridge-edn-true-p
-                            (plist-get model :available))))
+                            (plist-get model :usable))))
                     models)
                    "set up")))))
    edn-bridge-chat-mode)

@@ -148,9 +148,20 @@ A rule comes after them."
     (overlay-put edn-bridge-transcript--footer 'face
                  (and graphic 'edn-bridge-transcript-rule))))
 
-(defun edn-bridge-transcript-fill-windows (&rest _)
+(defun edn-bridge-transcript-fill-windows (&optional window)
   "Have no window at the draft be empty at its end while there is text above.
-A window that was smaller, or text that got shorter, can leave that."
+A window that was smaller, or text that got shorter, can leave that.  WINDOW,
+where it is not nil, is one that shows a transcript; Emacs may tell of it
+when another buffer is current."
+  (let ((buffer (if (windowp window)
+                    (window-buffer window)
+                  (current-buffer))))
+    (when (buffer-local-value 'edn-bridge-transcript--draft buffer)
+      (with-current-buffer buffer
+        (edn-bridge-transcript--fill-windows)))))
+
+(defun edn-bridge-transcript--fill-windows ()
+  "Fill the windows that show this buffer, as far as they are at the draft."
   (dolist (window (get-buffer-window-list nil nil t))
     (when (and (>= (window-point window) edn-bridge-transcript--draft)
                (> (window-start window) (point-min)))

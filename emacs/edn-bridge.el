@@ -36,7 +36,7 @@
 ;;   -buffers              buffers follow the files that are changed
 ;;   -ediff                a proposed change, with Ediff
 ;;   -interact             questions of the agent
-;;   -actions -attention -models -sessions -tree -jobs
+;;   -actions -attention -models -trust -sessions -tree -jobs
 ;;                         what hangs on the chat
 ;;   -side                 questions beside the chat
 ;;   -ask -rewrite -context -query -log -doctor -batch
@@ -56,6 +56,7 @@
 (require 'edn-bridge-actions)
 (require 'edn-bridge-attention)
 (require 'edn-bridge-models)
+(require 'edn-bridge-trust)
 (require 'edn-bridge-sessions)
 (require 'edn-bridge-tree)
 (require 'edn-bridge-jobs)

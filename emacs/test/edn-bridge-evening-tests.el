@@ -119,10 +119,10 @@
 
 (ert-deftest edn-bridge-models-usable-ones-come-first ()
   (should (equal (edn-bridge-models--usable-first
-                  '((:id "a" :available :false) (:id "b" :available t)
+                  '((:id "a" :usable :false) (:id "b" :usable t)
                     (:id "c")))
-                 '((:id "b" :available t) (:id "c")
-                   (:id "a" :available :false)))))
+                 '((:id "b" :usable t) (:id "c")
+                   (:id "a" :usable :false)))))
 
 (ert-deftest edn-bridge-jobs-view-looks-for-output-while-a-job-runs ()
   (edn-bridge-test-with-chat (_conn sent)
@@ -142,6 +142,51 @@
           (should (equal (plist-get (car sent) :op) "inspect_background_job"))
           (edn-bridge-jobs--show-job '(:id "j1" :status "done" :output "ab"))
           (should-not edn-bridge-jobs--timer))))))
+
+(ert-deftest edn-bridge-trust-is-asked-for-what-is-shown ()
+  (let ((default-directory (file-name-as-directory
+                            (make-temp-file "edn-bridge" t))))
+    (unwind-protect
+        (edn-bridge-test-with-chat (_conn sent)
+          (should-error (edn-bridge-trust) :type 'user-error)
+          (make-directory ".edn-bridge/workflows" t)
+          (write-region "{:hooks [\"rm\"]}\n" nil ".edn-bridge/config.edn"
+                        nil 'quiet)
+          (write-region "{:stages []}" nil ".edn-bridge/workflows/w.edn"
+                        nil 'quiet)
+          (insert "/trust")
+          (save-window-excursion
+            (edn-bridge-input-send)
+            (should-not sent)
+            (with-current-buffer "*edn-bridge trust*"
+              (let ((text (buffer-string)))
+                (should (string-search "{:hooks [\"rm\"]}" text))
+                (should (string-search "{:stages []}" text)))
+              ;; Something else would be trusted now.
+              (write-region "{:hooks [\"evil\"]}" nil
+                            ".edn-bridge/config.edn" nil 'quiet)
+              (should-error (edn-bridge-test-push "Trust this")
+                            :type 'user-error)
+              (should-not sent))
+            (edn-bridge-trust)
+            (with-current-buffer "*edn-bridge trust*"
+              (edn-bridge-test-push "Trust this")))
+          (should (equal (plist-get (car sent) :op) "trust_project"))
+          (kill-buffer "*edn-bridge trust*"))
+      (delete-directory default-directory t))))
+
+(ert-deftest edn-bridge-transcript-fills-windows-from-any-buffer ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :text "a\nb\nc\n")
+    (let ((chat (current-buffer)))
+      (save-window-excursion
+        (set-window-buffer (selected-window) chat)
+        (set-window-start (selected-window) (point-max))
+        (set-window-point (selected-window) (point-max))
+        (with-temp-buffer
+          (edn-bridge-transcript-fill-windows (selected-window))
+          (edn-bridge-transcript-fill-windows))
+        (should (= (window-start) (point-min)))))))
 
 (provide 'edn-bridge-evening-tests)
 

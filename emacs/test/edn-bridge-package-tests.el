@@ -104,7 +104,7 @@
 (defconst edn-bridge-package-tests-order
   '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "complete"
     "input" "tools" "buffers" "ediff" "interact" "actions" "attention" "models"
-    "sessions" "tree" "jobs" "side" "ask" "rewrite" "context" "query" "log" "doctor" "batch")
+    "trust" "sessions" "tree" "jobs" "side" "ask" "rewrite" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")
 
 (ert-deftest edn-bridge-package-depends-in-one-direction ()

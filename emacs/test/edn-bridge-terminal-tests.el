@@ -172,7 +172,9 @@ Those with two hyphens, which are private, and those of tests are left out."
                  (mapcar #'read (split-string (buffer-string) "\n" t)))))
     (append
      (seq-remove (lambda (pair)
-                   (member (list 'key (car pair) (cdr pair)) lines))
+                   (or (member (list 'key (car pair) (cdr pair)) lines)
+                       ;; The digits do alike.
+                       (string-match-p "\\`[2-9]\\'" (cdr pair))))
                  (edn-bridge-terminal-tests-all-keys))
      (seq-remove (lambda (command) (member (list 'done command) lines))
                  (edn-bridge-terminal-tests-all-commands)))))
@@ -226,7 +228,9 @@ Those with two hyphens, which are private, and those of tests are left out."
              (add-hook 'edn-bridge-chat-ready-hook
                        (lambda () (message "The session is here")))
              (edn-bridge))))
-    (make-directory project)
+    (make-directory (expand-file-name ".edn-bridge" project) t)
+    (write-region "{}\n" nil (expand-file-name ".edn-bridge/config.edn" project)
+                  nil 'quiet)
     (make-directory bin)
     (write-region "first line\nsecond line\n" nil
                   (expand-file-name "notes.txt" project) nil 'quiet)
@@ -321,13 +325,16 @@ Those with two hyphens, which are private, and those of tests are left out."
     (edn-bridge-terminal-tests-chat)
     (edn-bridge-terminal-tests-say text)
     (edn-bridge-terminal-tests-see "Allow once (y)")
-    (apply #'edn-bridge-terminal-tests-do steps)))
+    (apply #'edn-bridge-terminal-tests-do steps))
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-say "which")
+  (edn-bridge-terminal-tests-do "2\\. green" '("C-c" "C-a" "1") "Was told\\."))
 
 (defun edn-bridge-terminal-tests-tools ()
   "Use the keys of tool calls."
   (edn-bridge-terminal-tests-chat)
-  ;; The last call, which was cancelled, and then the one with an output.
-  (edn-bridge-terminal-tests-do '("C-c" "C-t") "▾ bash" '("C-c" "C-t"))
+  ;; The last call, which was answered, and then the one with an output.
+  (edn-bridge-terminal-tests-do '("C-c" "C-t") "▾ ask-user" '("C-c" "C-t"))
   (edn-bridge-terminal-tests-do
    '("C-r" "bash     echo notes" "Enter") '("Enter") "▾ bash .*notes" '("Enter")
    '("Tab") "^ *notes.txt:2:3"
@@ -407,7 +414,7 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("M-<") "Earlier messages" '("Tab" "M->" "BTab")
    '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
-                                     "Ran five"))
+                                     '("M-<") "You\nwhich"))
 
 (defun edn-bridge-terminal-tests-beside ()
   "Use what stands beside the chat."
@@ -476,16 +483,26 @@ Those with two hyphens, which are private, and those of tests are left out."
          ("q" "^Ask quickly about the region:" ("How?" "Enter") "^How\\?"
           "Hello, world")
          ("m" "git:\\|Nothing is staged")
-         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+(x)"
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+Ran"
           ("C-x" "o" "e") "C-c C-c accepts" ("C-c" "C-k"))
-         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+\\|Hello"
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+Ran"
           ("C-x" "o" "q"))
-         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+\\|Hello"
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+Ran"
+          ("C-x" "o" "a"))
+         ("w" "^Rewrite the region how:" ("so" "Enter") "^\\+Ran"
           ("C-x" "o" "e") "C-c C-c accepts" ("C-c" "C-c"))))
     (edn-bridge-terminal-tests-do
      '("C-x" "b" "notes.txt" "Enter") '("C-x" "1") '("C-x" "h")
      (list "C-c" "e" key))
     (apply #'edn-bridge-terminal-tests-do steps))
+  (edn-bridge-terminal-tests-command
+   "compile" "^Compile command:"
+   '("C-a" "C-k" "echo notes.txt:2: wrong" "Enter") "^Save file" '("n")
+   "^Compilation finished"
+   '("C-x" "o" "M->" "C-r" "wrong" "Enter" "C-c" "e" "e") "^> notes.txt:2: wrong")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command "edn-bridge-trust" "Once this is trusted"
+                                     '("C-x" "1"))
   ;; Another chat, which offers the last session.
   (edn-bridge-terminal-tests-do '("C-x" "b" "notes.txt" "Enter")
                                 '("C-u" "M-x") "^C-u M-x")
@@ -543,9 +560,11 @@ Those with two hyphens, which are private, and those of tests are left out."
     (edn-bridge-terminal-tests-others)
     (edn-bridge-terminal-tests-whole-menu)
     (edn-bridge-terminal-tests-prefix)
-    (should-not (edn-bridge-terminal-tests-left-out
-                 (expand-file-name "record"
-                                   edn-bridge-terminal-tests-folder)))))
+    (let ((left-out (edn-bridge-terminal-tests-left-out
+                     (expand-file-name "record"
+                                       edn-bridge-terminal-tests-folder))))
+      (ert-info ((format "%S" left-out))
+        (should-not left-out)))))
 
 (provide 'edn-bridge-terminal-tests)
 

@@ -1,0 +1,105 @@
+;;; edn-bridge-trust.el --- See what is trusted before it is  -*- lexical-binding: t; -*-
+
+;; SPDX-License-Identifier: MIT OR Apache-2.0
+
+;;; Commentary:
+
+;; To trust a project lets its configuration widen permissions and run
+;; commands.  Whoever writes /trust sees that configuration first, and
+;; trusts it by a button below it, while it is what was shown.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'edn-bridge-chat)
+(require 'edn-bridge-input)
+
+(defconst edn-bridge-trust--limit 100000
+  "How many characters of a file are shown at most.")
+
+(defconst edn-bridge-trust--count 100
+  "How many files of a project are shown at most.")
+
+(defvar-local edn-bridge-trust--shown nil
+  "What this buffer shows: pairs of a file and its text.")
+
+(defun edn-bridge-trust--files ()
+  "Return pairs of the files that this chat's project configures, and their texts."
+  (let ((folder (expand-file-name ".edn-bridge/" default-directory)))
+    (mapcar (lambda (file)
+              (cons file (with-temp-buffer
+                           (insert-file-contents file nil 0
+                                                 edn-bridge-trust--limit)
+                           (buffer-string))))
+            (seq-take
+             (seq-filter
+              #'file-regular-p
+              (append (list (expand-file-name "config.edn" folder))
+                      (let ((workflows (expand-file-name "workflows" folder)))
+                        (and (file-directory-p workflows)
+                             (directory-files workflows t "\\`[^.]")))))
+             edn-bridge-trust--count))))
+
+(defun edn-bridge-trust ()
+  "Show what this chat's project configures, with a button that trusts it."
+  (interactive nil edn-bridge-chat-mode)
+  (edn-bridge-chat-current)
+  (let ((chat (current-buffer))
+        (files (edn-bridge-trust--files))
+        (folder default-directory))
+    (unless files
+      (user-error "This project has no configuration that could be trusted"))
+    (with-current-buffer (get-buffer-create "*edn-bridge trust*")
+      (special-mode)
+      (edn-bridge-visible-setup)
+      (setq default-directory folder
+            edn-bridge-trust--shown files)
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (insert "Once this is trusted, it can widen permissions, and its hooks and"
+                " workflows run\ncommands.  The files that its hooks name are"
+                " trusted with it.\n")
+        (pcase-dolist (`(,file . ,text) files)
+          (insert "\n" (propertize (edn-bridge-visible-label
+                                    (file-relative-name file folder))
+                                   'face 'bold)
+                  "\n")
+          (let ((from (point)))
+            (insert (edn-bridge-visible-break text 0))
+            (unless (bolp) (insert "\n"))
+            (edn-bridge-visible-region from (point) 'strict)
+            ;; No text of a file can look like the buttons below it.
+            (add-text-properties from (point) '(line-prefix "│ "
+                                                wrap-prefix "│ "))))
+        (insert "\n")
+        (insert-text-button "[Trust this]" 'follow-link t
+                            'action (lambda (_button)
+                                      (edn-bridge-trust--agree chat)))
+        (insert " ")
+        (insert-text-button "[Leave it]" 'follow-link t
+                            'action (lambda (_button) (quit-window)))
+        (insert "\n")
+        (goto-char (point-min)))
+      (pop-to-buffer (current-buffer)))))
+
+(defun edn-bridge-trust--agree (chat)
+  "Trust for CHAT what this buffer shows, if the files are still the same."
+  (unless (buffer-live-p chat)
+    (user-error "The chat is gone"))
+  (let ((shown edn-bridge-trust--shown))
+    (with-current-buffer chat
+      (unless (equal shown (edn-bridge-trust--files))
+        (user-error "The configuration was changed meanwhile; write /trust again"))
+      (let ((conn (edn-bridge-chat-current)))
+        (edn-bridge-rpc-request
+         conn "trust_project" '(:trusted t)
+         :on-success (lambda (_data)
+                       (edn-bridge-chat-with-buffer conn
+                         (edn-bridge-chat-notice "This project is trusted.")))))))
+  (quit-window))
+
+(edn-bridge-input-handle "trust" #'edn-bridge-trust)
+
+(provide 'edn-bridge-trust)
+
+;;; edn-bridge-trust.el ends here
