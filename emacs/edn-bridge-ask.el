@@ -114,9 +114,12 @@ CHAT is where it will stand."
   (with-current-buffer chat
     (save-excursion
       (goto-char (point-max))
-      (unless (or (= (point) (edn-bridge-transcript-draft-start))
-                  (memq (char-before) '(?\s ?\n)))
-        (insert (if (string-search "\n" text) "\n" " ")))
+      (cond ((= (point) (edn-bridge-transcript-draft-start)))
+            ((string-search "\n" text)
+             (unless (eq (char-before) ?\n)
+               (insert "\n")))
+            ((not (memq (char-before) '(?\s ?\n)))
+             (insert " ")))
       (insert text)))
   (let ((window (display-buffer chat)))
     (when window

@@ -85,6 +85,9 @@ in is at its end.")
 (defvar-local edn-bridge-chat--heard nil
   "When something came of the turn that is running, or nil.")
 
+(defvar-local edn-bridge-chat--news nil
+  "Non-nil if something came of the turn since the end of the last batch.")
+
 (defvar-local edn-bridge-chat-working nil
   "Tool calls that run: an alist from an id to the name of the tool.")
 
@@ -647,9 +650,10 @@ that waits for its end."
 (defun edn-bridge-chat--on-event (conn topic data)
   "Hand DATA of an event of TOPIC on CONN to who registered for it."
   (edn-bridge-chat-with-buffer conn
-    (unless (member topic '("session/updated" "footer/updated" "job/updated"))
-      (setq edn-bridge-chat--heard (float-time)))
-    (unless (gethash topic edn-bridge-chat--collected)
+    (if (gethash topic edn-bridge-chat--collected)
+        (setq edn-bridge-chat--news t)
+      (unless (member topic '("session/updated" "footer/updated" "job/updated"))
+        (setq edn-bridge-chat--news t))
       (edn-bridge-chat-settle))
     (edn-bridge-chat--dispatch topic data)))
 
@@ -661,6 +665,9 @@ that waits for its end."
 (defun edn-bridge-chat--on-batch (conn)
   "Show what came on CONN and is not shown yet."
   (edn-bridge-chat-with-buffer conn
+    (when edn-bridge-chat--news
+      (setq edn-bridge-chat--news nil
+            edn-bridge-chat--heard (float-time)))
     (edn-bridge-chat-settle)
     (edn-bridge-transcript-fill-windows)))
 

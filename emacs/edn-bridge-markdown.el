@@ -148,6 +148,8 @@ The fringe's background sets them off in any theme."
   (let* ((room (- edn-bridge-markdown--piece-limit
                   (edn-bridge-markdown-size state)))
          (end (min end (+ start (max 0 room))))
+         ;; Who wants to know of a change was told of the text itself.
+         (inhibit-modification-hooks t)
          (fresh start))
     (setf (edn-bridge-markdown-size state)
           (+ (edn-bridge-markdown-size state) (- end start)))
@@ -609,6 +611,9 @@ Of such a link the target is always shown."
                      (looking-at-p edn-bridge-markdown--table-rule))
             (edn-bridge-markdown--lay-out start end)))))))
 
+(defvar edn-bridge-markdown--drawn nil
+  "Bars of the table that is laid out: a hash table by the columns beside.")
+
 (defun edn-bridge-markdown--lay-out (start end)
   "Lay out the columns of the table between START and END.
 They are as wide as what is displayed, which is less where the markup is
@@ -629,13 +634,14 @@ hidden."
        (save-excursion (goto-char (car rule)) (line-end-position))
        (edn-bridge-markdown--drawn-rule hidden)
        (edn-bridge-markdown--drawn-rule shown))
-      (pcase-dolist (`(,_ . ,cells) body)
-        (let ((bars (edn-bridge-markdown--bars cells shown aligns nil)))
-          (cl-loop
-           for place in (edn-bridge-markdown--bar-places cells)
-           for bar in (edn-bridge-markdown--bars cells hidden aligns t)
-           do (edn-bridge-markdown--display place (1+ place) bar
-                                            (pop bars))))))))
+      (let ((edn-bridge-markdown--drawn (make-hash-table)))
+        (pcase-dolist (`(,_ . ,cells) body)
+          (let ((bars (edn-bridge-markdown--bars cells shown aligns nil)))
+            (cl-loop
+             for place in (edn-bridge-markdown--bar-places cells)
+             for bar in (edn-bridge-markdown--bars cells hidden aligns t)
+             do (edn-bridge-markdown--display place (1+ place) bar
+                                              (pop bars)))))))))
 
 (defvar edn-bridge-markdown-table-map
   (let ((map (make-sparse-keymap)))
@@ -701,7 +707,7 @@ HIDDEN non-nil means those where the markup is hidden."
 
 (defun edn-bridge-markdown--rows (start end)
   "Return the rows between START and END.
-Each is a list of where it begins, and cells: pairs of the positions
+Each is a list of where it begins, and cells: its positions and widths,
 between two bars."
   (let ((rows nil))
     (goto-char start)
@@ -715,12 +721,12 @@ between two bars."
           (if (eq (char-after) ?\\)
               (goto-char (min line-end (+ 2 (point))))
             (when from
-              (push (cons from (point)) cells))
+              (push (edn-bridge-markdown--cell from (point)) cells))
             (forward-char)
             (setq from (point))))
         (when (and from
                    (string-match-p "[^ \t]" (buffer-substring from line-end)))
-          (push (cons from line-end) cells))
+          (push (edn-bridge-markdown--cell from line-end) cells))
         (push (cons row (nreverse cells)) rows)
         (goto-char end)
         (when (< line-end end)
@@ -730,31 +736,33 @@ between two bars."
 (defun edn-bridge-markdown--align (cell)
   "Return how the column with CELL in the second line is aligned."
   (let* ((text (string-trim (buffer-substring-no-properties
-                             (car cell) (cdr cell))))
+                             (nth 0 cell) (nth 1 cell))))
          (left (string-prefix-p ":" text))
          (right (string-suffix-p ":" text)))
     (cond ((and left right) 'center)
           (right 'right)
           (t 'left))))
 
-(defun edn-bridge-markdown--cell-width (cell hidden)
+(defun edn-bridge-markdown--cell (from to)
+  "Return the cell between FROM and TO.
+That is a list of both, of how wide it is shown, and of how wide that is
+where its markup is hidden."
+  (let* ((shown (string-width (buffer-substring from to)))
+         (hidden shown)
+         (place (text-property-not-all from to 'invisible nil)))
+    (while place
+      (let ((end (next-single-property-change place 'invisible nil to)))
+        (setq hidden (- hidden (string-width (buffer-substring place end)))
+              place (and (< end to)
+                         (text-property-not-all end to 'invisible nil)))))
+    (list from to shown hidden)))
+
+(defsubst edn-bridge-markdown--cell-width (cell hidden)
   "Return how wide CELL is shown; with HIDDEN, without its markup."
-  (let ((place (car cell))
-        (width 0))
-    (if (or (not hidden)
-            (not (text-property-not-all place (cdr cell) 'invisible nil)))
-        (string-width (buffer-substring place (cdr cell)))
-      (while (< place (cdr cell))
-        (let ((next (next-single-property-change place 'invisible
-                                                 nil (cdr cell))))
-          (unless (get-text-property place 'invisible)
-            (setq width (+ width (string-width
-                                  (buffer-substring place next)))))
-          (setq place next)))
-      width)))
+  (nth (if hidden 3 2) cell))
 
 (defun edn-bridge-markdown--widths (rows hidden)
-  "Return the widths of the columns of ROWS; see `…--cell-width' for HIDDEN."
+  "Return the widths of the columns of ROWS, with HIDDEN without their markup."
   (let ((widths nil))
     (dolist (row rows)
       (let ((rest widths))
@@ -777,7 +785,7 @@ between two bars."
 
 (defun edn-bridge-markdown--bar-places (cells)
   "Return where the bars of a row with CELLS are."
-  (let ((last (cdar (last cells))))
+  (let ((last (nth 1 (car (last cells)))))
     (append (mapcar (lambda (cell) (1- (car cell))) cells)
             (and last (eq (char-after last) ?|) (list last)))))
 
@@ -803,8 +811,13 @@ means where the markup is hidden."
 
 (defun edn-bridge-markdown--bar (before after)
   "Return a bar with BEFORE and AFTER columns beside it."
-  (propertize (concat (make-string before ?\s) "│" (make-string after ?\s))
-              'face 'edn-bridge-markdown-table))
+  (let ((key (+ (* 10000 before) after)))
+    (or (gethash key edn-bridge-markdown--drawn)
+        (puthash key
+                 (propertize (concat (make-string before ?\s) "│"
+                                     (make-string after ?\s))
+                             'face 'edn-bridge-markdown-table)
+                 edn-bridge-markdown--drawn))))
 
 ;;;; Code blocks
 

@@ -143,7 +143,11 @@ The difference is shown when it has come, and can be accepted then."
       (setq edn-bridge-rewrite--overlay overlay
             edn-bridge-rewrite--proposal proposal
             header-line-format " a: accept   e: edit before accepting   q: reject")
-      (edn-bridge-rewrite--mode))
+      (edn-bridge-rewrite--mode)
+      ;; A diff's own keys come before those of minor modes.
+      (setq-local minor-mode-overriding-map-alist
+                  (cons (cons 'edn-bridge-rewrite--mode edn-bridge-rewrite-map)
+                        minor-mode-overriding-map-alist)))
     (display-buffer diff)
     (message "The region can be rewritten: see %s" (buffer-name diff))))
 

@@ -239,6 +239,24 @@ Each is shown by itself; TEXTS are used in turn."
                              (/ (* 1000 (car both)) count)
                              (/ (car second) (car first)))))))))
 
+(declare-function edn-bridge-markdown-region "edn-bridge-markdown")
+(declare-function edn-bridge-markdown-setup "edn-bridge-markdown")
+
+(defun bench-table ()
+  "Measure how long a table of 500 rows takes to be laid out."
+  (let ((table (concat "| name | figure | note |\n|---|--:|---|\n"
+                       (mapconcat (lambda (n)
+                                    (format "| row %d | %d | a **note**, 世界 |\n"
+                                            n (* n n)))
+                                  (number-sequence 1 500) ""))))
+    (with-temp-buffer
+      (edn-bridge-markdown-setup)
+      (insert table)
+      (bench-row "a table of 500 rows, laid out"
+                 (bench-median
+                  (set-text-properties (point-min) (point-max) nil)
+                  (edn-bridge-markdown-region (point-min) (point-max)))))))
+
 (defun bench-open ()
   "Measure how long a session of 10,000 messages takes to be shown."
   (let ((messages
@@ -293,6 +311,7 @@ Each is shown by itself; TEXTS are used in turn."
 (bench-decode)
 (bench-long-line)
 (bench-render)
+(bench-table)
 (bench-result)
 (bench-open)
 

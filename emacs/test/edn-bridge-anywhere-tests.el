@@ -98,6 +98,7 @@ The buffer with the difference is bound to `diff'."
     (with-current-buffer diff
       (should (string-search "\n-  two\n+  TWO" (buffer-string)))
       (should (eq (key-binding "a") #'edn-bridge-rewrite-accept))
+      (should (eq (key-binding "q") #'edn-bridge-rewrite-reject))
       (edn-bridge-rewrite-accept))
     (should (equal (buffer-string) "one\n  TWO\nthree\n"))
     (should-not (overlays-in (point-min) (point-max)))

@@ -162,7 +162,7 @@ Those with two hyphens, which are private, and those of tests are left out."
                          (edn-bridge-terminal-tests-keys
                           (symbol-value symbol)))))
                  (sort (cons 'edn-bridge-command-map
-                             edn-bridge-terminal-tests-keymaps)
+                             (copy-sequence edn-bridge-terminal-tests-keymaps))
                        #'string-lessp))))
 
 (defun edn-bridge-terminal-tests-left-out (record)
@@ -500,6 +500,9 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("C-a" "C-k" "echo notes.txt:2: wrong" "Enter") "^Save file" '("n")
    "^Compilation finished"
    '("C-x" "o" "M->" "C-r" "wrong" "Enter" "C-c" "e" "e") "^> notes.txt:2: wrong")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-command
+   "edn-bridge-models-login" "^Log in to:" '("scr" "Tab" "Enter"))
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-command "edn-bridge-trust" "Once this is trusted"
                                      '("C-x" "1"))
