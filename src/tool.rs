@@ -20,6 +20,7 @@ use crate::value::{Map, Value};
 mod bash;
 mod diff;
 mod edit;
+mod error;
 mod find;
 pub mod glob;
 pub mod output;
@@ -32,6 +33,7 @@ pub mod shell;
 pub mod walk;
 mod write;
 
+pub use error::CallError;
 use output::{Kept, Outputs};
 use permission::Access;
 
@@ -40,12 +42,6 @@ pub const ASK_USER: &str = "ask-user";
 
 /// The name of the tool that gives a task to a subagent; the runtime answers it.
 pub const DELEGATE: &str = "delegate";
-
-/// What is told of a call that was ended before it did anything.
-pub const ENDED: &str = "The call was ended.";
-
-/// What is told of a call whose work panicked.
-const BROKEN: &str = "The tool failed inside.";
 
 /// The name of the tool that runs commands.
 pub const BASH: &str = bash::NAME;
@@ -100,8 +96,8 @@ impl Outcome {
     }
 
     /// A failure, with what to do about it.
-    pub fn failed(text: impl Into<String>) -> Self {
-        Self { is_error: true, ..Self::ok(text) }
+    pub fn failed(text: impl std::fmt::Display) -> Self {
+        Self { is_error: true, ..Self::ok(text.to_string()) }
     }
 
     /// A success whose text may be too long to show.
@@ -129,8 +125,8 @@ pub trait Tool: Send + Sync {
     /// What a call would touch. Reads at most; changes nothing. Ends early when `stop` is cancelled.
     ///
     /// # Errors
-    /// What is wrong with the arguments, for the model.
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, String>;
+    /// See [`CallError`].
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError>;
 
     /// Runs a call that was allowed to touch what its plan says.
     fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a>;
@@ -231,12 +227,13 @@ fn spec(name: &str, description: &str, parameters: &[(&'static str, &str, &str, 
 }
 
 /// A text argument that must be there.
-fn text<'v>(arguments: &'v Value<'_>, key: &str) -> Result<&'v str, String> {
-    arguments.get(key).and_then(Value::as_str).ok_or_else(|| format!("The argument {key} must be a string."))
+fn text<'v>(arguments: &'v Value<'_>, key: &'static str) -> Result<&'v str, CallError> {
+    let text = arguments.get(key).and_then(Value::as_str);
+    text.ok_or(CallError::Argument { key, expected: "a string" })
 }
 
 /// A text argument that may be left out.
-fn optional_text<'v>(arguments: &'v Value<'_>, key: &str) -> Result<Option<&'v str>, String> {
+fn optional_text<'v>(arguments: &'v Value<'_>, key: &'static str) -> Result<Option<&'v str>, CallError> {
     match arguments.get(key) {
         None | Some(Value::Nil) => Ok(None),
         Some(_) => text(arguments, key).map(Some),
@@ -244,21 +241,21 @@ fn optional_text<'v>(arguments: &'v Value<'_>, key: &str) -> Result<Option<&'v s
 }
 
 /// A count that may be left out.
-fn count(arguments: &Value<'_>, key: &str) -> Result<Option<usize>, String> {
+fn count(arguments: &Value<'_>, key: &'static str) -> Result<Option<usize>, CallError> {
     match arguments.get(key) {
         None | Some(Value::Nil) => Ok(None),
         Some(value) => value
             .as_i64()
             .and_then(|count| usize::try_from(count).ok())
             .map(Some)
-            .ok_or_else(|| format!("The argument {key} must be an integer of 0 or more.")),
+            .ok_or(CallError::Argument { key, expected: "an integer of 0 or more" }),
     }
 }
 
 /// The path argument, followed to where it leads; without one, the session's folder.
-fn target(cwd: &Path, arguments: &Value<'_>, required: bool) -> Result<PathBuf, String> {
+fn target(cwd: &Path, arguments: &Value<'_>, required: bool) -> Result<PathBuf, CallError> {
     let named = if required { Some(text(arguments, "path")?) } else { optional_text(arguments, "path")? };
-    path::resolve(cwd, named.unwrap_or(".")).map_err(|error| format!("The path cannot be used: {error}."))
+    Ok(path::resolve(cwd, named.unwrap_or("."))?)
 }
 
 /// Runs work that blocks on files, unless the call was ended before.
@@ -266,8 +263,8 @@ async fn blocking(stop: &CancellationToken, work: impl FnOnce() -> Outcome + Sen
     let running = tokio::task::spawn_blocking(work);
     tokio::select! {
         biased;
-        () = stop.cancelled() => Outcome::failed(ENDED),
-        outcome = running => outcome.unwrap_or_else(|_| Outcome::failed(BROKEN)),
+        () = stop.cancelled() => Outcome::failed(CallError::Ended),
+        outcome = running => outcome.unwrap_or_else(|_| Outcome::failed(CallError::Broken)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::error::CallError;
 use super::permission::Access;
 use super::process::{End, Job, run};
 use super::{Context, Outcome, Plan, Running, Tool, count, spec, text};
@@ -34,11 +35,11 @@ impl Tool for Bash {
         format!("$ {}", arguments.get("command").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, _: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
+    fn plan(&self, _: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
         count(arguments, "timeout-seconds")?;
         let command = text(arguments, "command")?;
         if command.contains('\0') {
-            return Err("The command has a NUL character.".to_owned());
+            return Err(CallError::Unfit("The command has a NUL character.".to_owned()));
         }
         Ok(Plan { access: Access::Run(command.to_owned()), diff: None })
     }

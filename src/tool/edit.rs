@@ -5,9 +5,10 @@ use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 use super::diff::unified;
+use super::error::CallError;
 use super::permission::Access;
-use super::write::{Open, Unchanged, changing};
-use super::{Context, ENDED, Outcome, Plan, Running, Tool, spec, target};
+use super::write::{Open, changing};
+use super::{Context, Outcome, Plan, Running, Tool, spec, target};
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -35,7 +36,7 @@ impl Tool for Edit {
         }
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError> {
         let path = target(cwd, arguments, true)?;
         let (old, new) = edited(&path, arguments, stop)?;
         Ok(Plan {
@@ -72,14 +73,14 @@ fn edit(
     cwd: &Path,
     stop: &CancellationToken,
     go: &dyn Fn() -> bool,
-) -> Result<String, Unchanged> {
+) -> Result<String, CallError> {
     let mut attempt = 1;
     loop {
         let (old, new) = edited(path, arguments, stop)?;
         let before = old.text().to_owned();
         match old.replace(&new, go) {
             Ok(()) => return Ok(unified(&before, &new, &super::path::shown(path, cwd))),
-            Err(Unchanged::Meanwhile) if attempt < EDIT_ATTEMPTS => attempt += 1,
+            Err(CallError::Changed) if attempt < EDIT_ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),
         }
     }
@@ -90,19 +91,17 @@ fn edited<'p>(
     path: &'p Path,
     arguments: &Value<'_>,
     stop: &CancellationToken,
-) -> Result<(Open<'p>, String), Unchanged> {
-    let because = |why: &str| Unchanged::Because(why.to_owned());
+) -> Result<(Open<'p>, String), CallError> {
     let edits = arguments
         .get("edits")
         .and_then(Value::as_slice)
         .filter(|edits| !edits.is_empty())
-        .ok_or_else(|| because("The argument edits must be a list of one or more {old, new}."))?;
+        .ok_or(CallError::Argument { key: "edits", expected: "a list of one or more {old, new}" })?;
     if edits.len() > EDITS {
-        let told = format!(
+        return Err(CallError::Unfit(format!(
             "There are {} edits, and at most {EDITS} are made at once; make several calls.",
             edits.len()
-        );
-        return Err(Unchanged::Because(told));
+        )));
     }
     let edits: Vec<(&str, &str)> = edits
         .iter()
@@ -111,40 +110,45 @@ fn edited<'p>(
             Some((text("old")?, text("new")?))
         })
         .collect::<Option<_>>()
-        .ok_or_else(|| because("Each of the edits must have a text old and a text new."))?;
+        .ok_or_else(|| {
+            CallError::Unfit("Each of the edits must have a text old and a text new.".to_owned())
+        })?;
     let old = Open::at(path)?;
     if !old.exists() {
-        return Err(Unchanged::Because(format!("{} does not exist; make it with write.", path.display())));
+        return Err(CallError::Missing { path: path.to_owned(), hint: "; make it with write" });
     }
-    let new = apply(old.text(), &edits, stop).map_err(Unchanged::Because)?;
+    let new = apply(old.text(), &edits, stop)?;
     Ok((old, new))
 }
 
 /// Makes all replacements in one pass over the text as it was. Ends early when the call is ended.
-fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result<String, String> {
+fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result<String, CallError> {
+    let unfit = |why: String| Err(CallError::Unfit(why));
     let mut places = Vec::with_capacity(edits.len());
     for (number, (old, new)) in (1..).zip(edits) {
         if stop.is_cancelled() {
-            return Err(ENDED.to_owned());
+            return Err(CallError::Ended);
         }
         if old.is_empty() {
-            return Err(format!("Edit {number} has an empty old text; say what is to be replaced."));
+            return unfit(format!("Edit {number} has an empty old text; say what is to be replaced."));
         }
         if old == new {
-            return Err(format!("Edit {number} changes nothing: old and new are the same."));
+            return unfit(format!("Edit {number} changes nothing: old and new are the same."));
         }
         let finder = memchr::memmem::Finder::new(old);
-        let at = finder.find(text.as_bytes()).ok_or_else(|| {
+        let Some(at) = finder.find(text.as_bytes()) else {
             let hint = match text.contains('\r') {
                 true => " The file has \\r\\n line ends.",
                 false => "",
             };
-            format!("The old text of edit {number} is not in the file; read it and copy it exactly.{hint}")
-        })?;
+            return unfit(format!(
+                "The old text of edit {number} is not in the file; read it and copy it exactly.{hint}"
+            ));
+        };
         // From the next byte on, so that a match that overlaps the first counts too.
         let after = text.as_bytes().get(at.saturating_add(1)..).unwrap_or_default();
         if finder.find(after).is_some() {
-            return Err(format!(
+            return unfit(format!(
                 "The old text of edit {number} stands in the file more than once; give more of its surroundings."
             ));
         }
@@ -155,8 +159,9 @@ fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result
     let mut from = 0usize;
     let mut last = 0;
     for (at, number, old, new) in places {
-        let between =
-            text.get(from..at).ok_or_else(|| format!("Edits {last} and {number} overlap; join them."))?;
+        let Some(between) = text.get(from..at) else {
+            return unfit(format!("Edits {last} and {number} overlap; join them."));
+        };
         result.push_str(between);
         result.push_str(new);
         from = at.saturating_add(old.len());
@@ -188,7 +193,7 @@ mod tests {
         ] {
             match (apply(text, edits, &CancellationToken::new()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-                (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+                (Err(found), Err(expected)) => assert!(found.to_string().contains(expected), "{found}"),
                 (found, expected) => panic!("{edits:?}: {found:?}, expected {expected:?}"),
             }
         }
@@ -198,12 +203,11 @@ mod tests {
     fn edits_are_bounded_and_end_when_told() {
         let stop = CancellationToken::new();
         stop.cancel();
-        assert_eq!(apply("one", &[("one", "1")], &stop), Err(ENDED.to_owned()));
+        assert!(matches!(apply("one", &[("one", "1")], &stop), Err(CallError::Ended)));
         let edit = || Value::from(crate::value::Map::new().with("old", "a").with("new", "b"));
         let many = Value::vector((0..=EDITS).map(|_| edit()));
         let arguments = Value::from(crate::value::Map::new().with("path", "x").with("edits", many));
-        let refused =
-            edited(Path::new("/none"), &arguments, &CancellationToken::new()).err().map(String::from);
-        assert!(refused.as_ref().is_some_and(|told| told.contains("at most 1000")), "{refused:?}");
+        let error = edited(Path::new("/none"), &arguments, &CancellationToken::new()).err().unwrap();
+        assert!(error.to_string().contains("at most 1000"), "{error}");
     }
 }

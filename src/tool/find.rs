@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
+use super::error::CallError;
 use super::permission::Access;
 use super::search::CUT;
 use super::walk::Walk;
@@ -33,7 +34,7 @@ impl Tool for Find {
         format!("find {}{place}", part("glob").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
         glob::only(cwd, Some(text(arguments, "glob")?))?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }
@@ -50,9 +51,9 @@ impl Tool for Find {
     }
 }
 
-fn find(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, String> {
+fn find(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, CallError> {
     if !path.is_dir() {
-        return Err(format!("{} is no folder.", path.display()));
+        return Err(CallError::Unfit(format!("{} is no folder.", path.display())));
     }
     let mut lines = String::new();
     let mut files = 0usize;

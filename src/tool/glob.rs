@@ -12,15 +12,32 @@ use ignore::overrides::{Override, OverrideBuilder};
 
 use crate::limits::{GLOB_BYTES, GLOB_GROUPS, IGNORE_LINES};
 
+/// Why a glob cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum GlobError {
+    /// It is too long.
+    #[error("a glob has at most {GLOB_BYTES} bytes")]
+    Bytes,
+    /// It has too many groups.
+    #[error("a glob has at most {GLOB_GROUPS} groups in braces")]
+    Groups,
+    /// The library cannot parse it.
+    #[error(transparent)]
+    Syntax(#[from] globset::Error),
+    /// The library cannot parse it as a line of an ignore file.
+    #[error(transparent)]
+    Line(#[from] ignore::Error),
+}
+
 /// Checks that a glob is within bounds.
 ///
 /// All opening braces count, including escaped ones, because the nesting cannot be deeper than their number.
-fn check(glob: &str) -> Result<(), String> {
+fn check(glob: &str) -> Result<(), GlobError> {
     if glob.len() > GLOB_BYTES {
-        return Err(format!("a glob has at most {GLOB_BYTES} bytes"));
+        return Err(GlobError::Bytes);
     }
     if memchr::memchr_iter(b'{', glob.as_bytes()).count() > GLOB_GROUPS {
-        return Err(format!("a glob has at most {GLOB_GROUPS} groups in braces"));
+        return Err(GlobError::Groups);
     }
     Ok(())
 }
@@ -37,12 +54,11 @@ impl PathGlob {
     /// Parses a glob.
     ///
     /// # Errors
-    /// The error, for a person.
-    pub fn new(glob: &str) -> Result<Self, String> {
+    /// See [`GlobError`].
+    pub fn new(glob: &str) -> Result<Self, GlobError> {
         check(glob)?;
         let matcher = |glob: &str| {
-            let read = GlobBuilder::new(glob).literal_separator(true).build();
-            read.map(|glob| glob.compile_matcher()).map_err(|error| error.to_string())
+            GlobBuilder::new(glob).literal_separator(true).build().map(|glob| glob.compile_matcher())
         };
         let folder =
             Some(glob.trim_end_matches("/**")).filter(|folder| !folder.is_empty() && *folder != glob);
@@ -64,14 +80,13 @@ pub fn escape(text: &str) -> String {
 /// A glob of a search tool, relative to the searched folder.
 ///
 /// # Errors
-/// The error, for the model.
-pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, String> {
+/// See [`GlobError`].
+pub fn only(folder: &Path, glob: Option<&str>) -> Result<Override, GlobError> {
     let Some(glob) = glob else { return Ok(Override::empty()) };
-    let wrong = |error: &dyn std::fmt::Display| format!("The glob cannot be used: {error}.");
-    check(glob).map_err(|error| wrong(&error))?;
+    check(glob)?;
     let mut only = OverrideBuilder::new(folder);
-    only.add(glob).map_err(|error| wrong(&error))?;
-    only.build().map_err(|error| wrong(&error))
+    only.add(glob)?;
+    Ok(only.build()?)
 }
 
 /// The lines of an ignore file in a folder. Skips unusable lines.

@@ -122,7 +122,7 @@ impl Rule {
             return Err("a rule needs a :decision".to_owned());
         }
         if let Some(glob) = &rule.path {
-            PathGlob::new(glob)?;
+            PathGlob::new(glob).map_err(|error| error.to_string())?;
         }
         Ok(rule)
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine as _;
 use tokio_util::sync::CancellationToken;
 
+use super::error::CallError;
 use super::permission::Access;
 use super::walk::Barred;
 use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
@@ -34,7 +35,7 @@ impl Tool for Read {
         format!("read {}", arguments.get("path").and_then(Value::as_str).unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
         count(arguments, "offset")?;
         count(arguments, "limit")?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, true)?), diff: None })

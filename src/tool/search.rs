@@ -8,6 +8,7 @@ use grep_regex::RegexMatcherBuilder;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 use tokio_util::sync::CancellationToken;
 
+use super::error::CallError;
 use super::permission::Access;
 use super::walk::{Found, Walk};
 use super::{Context, Outcome, Plan, Running, Tool, cut, glob, optional_text, spec, target, text};
@@ -40,7 +41,7 @@ impl Tool for Search {
         format!("search {}{place}", part("pattern").unwrap_or("?"))
     }
 
-    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, String> {
+    fn plan(&self, cwd: &Path, arguments: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
         matcher(text(arguments, "pattern")?)?;
         glob::only(cwd, optional_text(arguments, "glob")?)?;
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
@@ -60,7 +61,7 @@ impl Tool for Search {
     }
 }
 
-fn matcher(pattern: &str) -> Result<grep_regex::RegexMatcher, String> {
+fn matcher(pattern: &str) -> Result<grep_regex::RegexMatcher, CallError> {
     RegexMatcherBuilder::new()
         .case_smart(true)
         .line_terminator(Some(b'\n'))
@@ -68,10 +69,10 @@ fn matcher(pattern: &str) -> Result<grep_regex::RegexMatcher, String> {
         .dfa_size_limit(SEARCH_PATTERN_BYTES)
         .nest_limit(SEARCH_PATTERN_DEPTH)
         .build(pattern)
-        .map_err(|error| format!("The pattern is no regular expression: {error}"))
+        .map_err(CallError::Pattern)
 }
 
-fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, String> {
+fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outcome, CallError> {
     let matcher = matcher(text(arguments, "pattern")?)?;
     let mut searcher = SearcherBuilder::new()
         .line_number(true)
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    fn found(context: &Context, path: &Path, pattern: &str) -> Result<String, String> {
+    fn found(context: &Context, path: &Path, pattern: &str) -> Result<String, CallError> {
         let arguments = Value::from(Map::new().with("pattern", pattern.to_owned()));
         search(context, path, &arguments).map(|outcome| outcome.text)
     }

@@ -19,6 +19,7 @@ use ignore::overrides::Override;
 use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
+use super::error::CallError;
 use super::glob::{self, PathGlob};
 use super::permission::{self, Decision, Rule};
 use crate::files;
@@ -118,19 +119,19 @@ impl<'c> Walk<'c> {
     /// A walk of a folder, or of one file. `path` has no links.
     ///
     /// # Errors
-    /// The error in the path or the glob, for the model.
+    /// The error in the path or the glob.
     pub fn new(
         path: &Path,
         glob: Option<&str>,
         barred: &'c Barred,
         stop: &'c CancellationToken,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CallError> {
         let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => format!("{} does not exist.", path.display()),
-            _ => format!("{} cannot be read: {error}.", path.display()),
+            io::ErrorKind::NotFound => CallError::Missing { path: path.to_owned(), hint: "" },
+            _ => CallError::File { path: path.to_owned(), action: "read", why: error.to_string() },
         };
         if barred.bars(path) {
-            return Err(format!("A rule denies {}.", path.display()));
+            return Err(CallError::Denied(path.to_owned()));
         }
         let mut walk = Self {
             only: glob::only(path, glob)?,

@@ -29,7 +29,7 @@ use crate::store::EntryBody;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{Access, Verdict};
 use crate::tool::process;
-use crate::tool::{self, Context, Outcome, Plan, Tool};
+use crate::tool::{self, CallError, Context, Outcome, Plan, Tool};
 use crate::value::{Map, Value};
 
 /// How the calls of an answer ended.
@@ -164,7 +164,7 @@ impl Batch<'_> {
     async fn one(
         &self,
         call: Arc<ToolCall>,
-        plan: Option<Result<Plan, String>>,
+        plan: Option<Result<Plan, CallError>>,
         places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
         let outcome = self.outcome(&call, plan, places).await;
@@ -219,7 +219,7 @@ impl Batch<'_> {
     async fn outcome(
         &self,
         call: &Arc<ToolCall>,
-        plan: Option<Result<Plan, String>>,
+        plan: Option<Result<Plan, CallError>>,
         Places { asking: mut place, mut file }: Places,
     ) -> Outcome {
         let granted = match self.grant(call, plan.as_ref(), &mut place).await {
@@ -305,14 +305,14 @@ impl Batch<'_> {
     }
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
-    async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, String> {
+    async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
         let (cwd, call, stop) = (self.cwd.clone(), call.clone(), self.turn.stop.clone());
         let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed, &stop));
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
             biased;
-            () = self.turn.stop.cancelled() => Err(tool::ENDED.to_owned()),
-            planned = planned => planned.unwrap_or_else(|_| Err("The tool failed inside.".to_owned())),
+            () = self.turn.stop.cancelled() => Err(CallError::Ended),
+            planned = planned => planned.unwrap_or(Err(CallError::Broken)),
         }
     }
 

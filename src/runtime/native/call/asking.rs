@@ -17,7 +17,7 @@ use crate::secret;
 use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
-use crate::tool::{self, Outcome, Plan, Tool, path};
+use crate::tool::{self, CallError, Outcome, Plan, Tool, path};
 use crate::value::{Map, Value};
 use crate::visible;
 
@@ -27,7 +27,7 @@ impl Batch<'_> {
     pub(super) async fn grant(
         &self,
         call: &ToolCall,
-        plan: Option<&Result<Plan, String>>,
+        plan: Option<&Result<Plan, CallError>>,
         place: &mut Option<Place>,
     ) -> Result<Option<String>, Outcome> {
         let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {

@@ -1,0 +1,63 @@
+//! The reasons why a call cannot be made.
+//!
+//! A model reads them as text. The runtime and the tools tell apart what a second attempt may change.
+
+use std::path::PathBuf;
+
+use super::glob::GlobError;
+use super::path::PathError;
+
+/// Why a call cannot be made, as a sentence for the model.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// An argument is missing or has the wrong shape.
+    #[error("The argument {key} must be {expected}.")]
+    Argument {
+        /// Its key.
+        key: &'static str,
+        /// The right shape.
+        expected: &'static str,
+    },
+    /// The argument `path` cannot be resolved.
+    #[error("The path cannot be used: {0}.")]
+    Path(#[from] PathError),
+    /// The argument `glob` cannot be parsed.
+    #[error("The glob cannot be used: {0}.")]
+    Glob(#[from] GlobError),
+    /// The argument `pattern` cannot be parsed.
+    #[error("The pattern is no regular expression: {0}")]
+    Pattern(grep_regex::Error),
+    /// A rule denies the folder of a search.
+    #[error("A rule denies {}.", .0.display())]
+    Denied(PathBuf),
+    /// There is no such file or folder.
+    #[error("{} does not exist{hint}.", path.display())]
+    Missing {
+        /// Its path.
+        path: PathBuf,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// The file cannot be read or written.
+    #[error("{} cannot be {action}: {why}.", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// `read` or `written`.
+        action: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// The file changed after it was read: the same call may succeed now.
+    #[error("Somebody else changed the file while it was read; nothing was written. Read it and try again.")]
+    Changed,
+    /// The arguments do not fit the file or each other.
+    #[error("{0}")]
+    Unfit(String),
+    /// The call was ended before it did anything.
+    #[error("The call was ended.")]
+    Ended,
+    /// The tool panicked.
+    #[error("The tool failed inside.")]
+    Broken,
+}
