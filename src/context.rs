@@ -12,6 +12,7 @@ mod front_matter;
 pub mod instructions;
 pub mod reference;
 pub mod skill;
+mod skipped;
 pub mod template;
 
 use std::collections::{BTreeMap, HashMap};

@@ -82,22 +82,72 @@ impl<'s> Source<'s> {
     }
 }
 
+/// Why hooks cannot be used, for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HookError {
+    /// There are too many.
+    #[error("there are {0} hooks; at most {HOOKS} are taken")]
+    TooMany(usize),
+    /// One of them cannot be used.
+    #[error("hook {number}: {error}")]
+    At {
+        /// Its place, from 1.
+        number: usize,
+        /// The error in it.
+        error: Box<Self>,
+    },
+    /// An earlier hook has the same id.
+    #[error("there are two hooks {0:?}")]
+    Twice(Arc<str>),
+    /// A hook is no map, but this.
+    #[error("a hook is a map, not a {0}")]
+    NoMap(&'static str),
+    /// It has an unknown key.
+    #[error("a hook has no {0}; it may have {known}", known = KEYS.map(|key| format!(":{key}")).join(" "))]
+    UnknownKey(String),
+    /// A key is missing or has the wrong shape.
+    #[error("a hook's :{key} must be {expected}")]
+    Shape {
+        /// The key.
+        key: &'static str,
+        /// The right shape.
+        expected: String,
+    },
+    /// A guard at `post`.
+    #[error("a guard stands at :pre; at :post there is nothing left to block")]
+    NothingToBlock,
+    /// A transform at a boundary without a rewritable payload.
+    #[error("a transform has nothing to rewrite at {} {}", .0.as_str(), .1.as_str())]
+    NothingToRewrite(Stage, Point),
+    /// A relative path to a program in the user's own configuration.
+    #[error(
+        "the program {0:?} of a hook of yours must be an absolute path, or a name without a slash that is found on \
+         the PATH: a session's folder may be anybody's"
+    )]
+    RelativeProgram(String),
+    /// Tools at another stage than `tool-call`.
+    #[error("only a hook at tool-call has :tools")]
+    ToolsElsewhere,
+}
+
+/// The keys of a hook.
+const KEYS: [&str; 7] = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
+
 impl Hook {
     /// Reads `{:stage :tool-call :point :pre :kind :guard :command ["./check"] :timeout-ms 5000 :id "check"
     /// :tools ["bash"]}`; the last three keys are optional.
     ///
     /// # Errors
-    /// The error, for a person. A hook with any error is refused, because a skipped guard guards nothing.
-    pub fn from_value(source: Source<'_>, place: usize) -> Result<Self, String> {
+    /// See [`HookError`]. A hook with any error is refused, because a skipped guard guards nothing.
+    pub fn from_value(source: Source<'_>, place: usize) -> Result<Self, HookError> {
         let value = source.value;
-        let map = value.as_map().ok_or_else(|| format!("a hook is a map, not a {}", value.kind_name()))?;
+        let map = value.as_map().ok_or_else(|| HookError::NoMap(value.kind_name()))?;
         for (key, _) in map.iter() {
-            let known = ["id", "stage", "point", "kind", "command", "timeout-ms", "tools"];
-            if !key.as_keyword().is_some_and(|key| known.contains(&key)) {
-                let known = known.map(|key| format!(":{key}")).join(" ");
-                return Err(format!("a hook has no {key}; it may have {known}"));
+            if !key.as_keyword().is_some_and(|key| KEYS.contains(&key)) {
+                return Err(HookError::UnknownKey(key.to_string()));
             }
         }
+        let shape = |key, expected: &str| HookError::Shape { key, expected: expected.to_owned() };
         let name = |key: &str| {
             let value = map.get_keyword(key);
             value.and_then(|value| value.as_keyword().or_else(|| value.as_str()))
@@ -106,38 +156,30 @@ impl Hook {
             let words = map.get_keyword(key)?.as_slice()?;
             words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
         };
-        let stage = name("stage").and_then(Stage::parse).ok_or_else(|| {
-            format!("a hook's :stage must be one of {}", Stage::ALL.map(Stage::as_str).join(", "))
-        })?;
-        let point = name("point")
-            .and_then(Point::parse)
-            .ok_or_else(|| "a hook's :point must be pre or post".to_owned())?;
+        let stage = name("stage")
+            .and_then(Stage::parse)
+            .ok_or_else(|| shape("stage", &format!("one of {}", Stage::ALL.map(Stage::as_str).join(", "))))?;
+        let point = name("point").and_then(Point::parse).ok_or_else(|| shape("point", "pre or post"))?;
         let kind = name("kind")
             .and_then(Kind::parse)
-            .ok_or_else(|| "a hook's :kind must be guard, transform or observer".to_owned())?;
+            .ok_or_else(|| shape("kind", "guard, transform or observer"))?;
         if kind == Kind::Guard && point == Point::Post {
-            return Err("a guard stands at :pre; at :post there is nothing left to block".to_owned());
+            return Err(HookError::NothingToBlock);
         }
         if kind == Kind::Transform && stage.rewritable(point).is_empty() {
-            let stage = stage.as_str();
-            return Err(format!("a transform has nothing to rewrite at {stage} {}", point.as_str()));
+            return Err(HookError::NothingToRewrite(stage, point));
         }
         let mut command = words("command")
             .filter(|words| words.first().is_some_and(|program| !program.is_empty()))
             .filter(|words| words.iter().all(|word| !word.contains('\0')))
-            .ok_or_else(|| "a hook's :command must be a vector of strings, the program first".to_owned())?;
+            .ok_or_else(|| shape("command", "a vector of strings, the program first"))?;
         if let Some(program) = command.first_mut().filter(|program| program.contains('/')) {
             // A relative program is the project's own. The user's file stands in no project, and what a session's
             // folder has below that name may be anybody's.
             *program = match source.root {
                 Some(root) => root.join(&*program).to_string_lossy().into_owned(),
                 None if program.starts_with('/') => program.clone(),
-                None => {
-                    return Err(format!(
-                        "the program {program:?} of a hook of yours must be an absolute path, or a name without a \
-                         slash that is found on the PATH: a session's folder may be anybody's"
-                    ));
-                }
+                None => return Err(HookError::RelativeProgram(program.clone())),
             };
         }
         let timeout = match map.get_keyword("timeout-ms") {
@@ -146,21 +188,19 @@ impl Hook {
                 .as_i64()
                 .and_then(|millis| u64::try_from(millis).ok())
                 .filter(|millis| (1..=HOOK_MAX_MS).contains(millis))
-                .ok_or_else(|| format!("a hook's :timeout-ms must be an integer from 1 to {HOOK_MAX_MS}"))?,
+                .ok_or_else(|| shape("timeout-ms", &format!("an integer from 1 to {HOOK_MAX_MS}")))?,
         };
         let tools = match map.get_keyword("tools") {
             None => None,
-            Some(_) if stage != Stage::ToolCall => {
-                return Err("only a hook at tool-call has :tools".to_owned());
-            }
-            Some(_) => Some(words("tools").ok_or("a hook's :tools must be a vector of strings")?),
+            Some(_) if stage != Stage::ToolCall => return Err(HookError::ToolsElsewhere),
+            Some(_) => Some(words("tools").ok_or_else(|| shape("tools", "a vector of strings"))?),
         };
         let id = match map.get_keyword("id") {
             None => {
                 format!("{}-{}-{}-{}", stage.as_str(), point.as_str(), kind.as_str(), place.saturating_add(1))
             }
             Some(_) => {
-                name("id").filter(|id| !id.is_empty()).ok_or("a hook's :id must be a name")?.to_owned()
+                name("id").filter(|id| !id.is_empty()).ok_or_else(|| shape("id", "a name"))?.to_owned()
             }
         };
         Ok(Self {
@@ -184,18 +224,18 @@ impl Hooks {
     /// Reads all hooks.
     ///
     /// # Errors
-    /// The first error.
-    pub fn read<'s>(sources: impl ExactSizeIterator<Item = Source<'s>>) -> Result<Self, String> {
+    /// The first [`HookError`].
+    pub fn read<'s>(sources: impl ExactSizeIterator<Item = Source<'s>>) -> Result<Self, HookError> {
         if sources.len() > HOOKS {
-            return Err(format!("there are {} hooks; at most {HOOKS} are taken", sources.len()));
+            return Err(HookError::TooMany(sources.len()));
         }
         let mut hooks = Vec::with_capacity(sources.len());
         let mut names = HashSet::new();
         for (place, source) in sources.enumerate() {
-            let number = place.saturating_add(1);
-            let hook = Hook::from_value(source, place).map_err(|wrong| format!("hook {number}: {wrong}"))?;
+            let at = |error| HookError::At { number: place.saturating_add(1), error: Box::new(error) };
+            let hook = Hook::from_value(source, place).map_err(at)?;
             if !names.insert(hook.id.clone()) {
-                return Err(format!("hook {number}: there are two hooks {:?}", hook.id));
+                return Err(at(HookError::Twice(hook.id)));
             }
             hooks.push(Arc::new(hook));
         }
@@ -237,7 +277,7 @@ impl Hooks {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Hooks, String> {
+    fn read(text: &str) -> Result<Hooks, HookError> {
         Hooks::read(crate::edn::read_all(text.as_bytes()).unwrap().iter().map(Source::users))
     }
 
@@ -275,7 +315,9 @@ mod tests {
             let source = Source { root: root.map(Path::new), ..Source::users(&value) };
             match (Hook::from_value(source, 0), expected) {
                 (Ok(hook), Some(expected)) => assert_eq!(hook.command[0], expected),
-                (Err(wrong), None) => assert!(wrong.contains("must be an absolute path"), "{wrong}"),
+                (Err(wrong), None) => {
+                    assert!(wrong.to_string().contains("must be an absolute path"), "{wrong}")
+                }
                 (found, _) => panic!("{program}: {found:?}"),
             }
         }
@@ -302,10 +344,10 @@ mod tests {
                 "hook 2: there are two",
             ),
         ] {
-            let error = read(text).unwrap_err();
+            let error = read(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
         let many = "{:stage :render :point :pre :kind :guard :command [\"x\"]}".repeat(HOOKS + 1);
-        assert!(read(&many).unwrap_err().contains("at most"));
+        assert!(read(&many).unwrap_err().to_string().contains("at most"));
     }
 }

@@ -25,15 +25,20 @@ pub struct Callback {
     pub url: Url,
 }
 
-/// What a page gives back.
-pub struct Given {
-    /// The code, or why there is none.
-    pub code: Result<Secret, String>,
-    /// What was handed on with it.
+/// The login page refused the login; contains its reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
+/// The answer of a login page.
+pub struct Redirect {
+    /// The code, unless the page refused the login.
+    pub code: Result<Secret, Refused>,
+    /// The state that the login sent to the page.
     pub state: Option<String>,
 }
 
-impl Given {
+impl Redirect {
     /// Reads what a person pasted: the address that the browser was sent to, a part of it, or the code alone.
     pub fn pasted(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -52,7 +57,8 @@ impl Given {
         let code = match (value("code"), value("error")) {
             (Some(code), _) if !code.is_empty() => Ok(Secret::new(code)),
             (_, Some(error)) => {
-                Err(value("error_description").map_or(error.clone(), |why| format!("{why} ({error})")))
+                let why = value("error_description");
+                Err(Refused(why.map_or(error.clone(), |why| format!("{why} ({error})"))))
             }
             _ => return None,
         };
@@ -89,7 +95,7 @@ impl Callback {
 
     /// Waits for the browser. What others ask is answered and passed over; each is served beside the others,
     /// since one that says nothing must not hold up the one that brings the code.
-    pub async fn wait(&self, state: &str) -> Result<Secret, String> {
+    pub async fn wait(&self, state: &str) -> Result<Secret, Refused> {
         let (path, state): (Arc<str>, Arc<str>) = (self.url.path().into(), state.into());
         // Those that are left when it ends are hung up on.
         let mut browsers = JoinSet::new();
@@ -122,7 +128,7 @@ impl Callback {
     }
 }
 
-async fn serve(mut browser: TcpStream, path: Arc<str>, state: Arc<str>) -> Option<Result<Secret, String>> {
+async fn serve(mut browser: TcpStream, path: Arc<str>, state: Arc<str>) -> Option<Result<Secret, Refused>> {
     let browser = &mut browser;
     let target = target(browser).await?;
     let asked = Url::parse(&format!("http://localhost{target}")).ok()?;
@@ -130,18 +136,18 @@ async fn serve(mut browser: TcpStream, path: Arc<str>, state: Arc<str>) -> Optio
         answer(browser, "404 Not Found", "There is nothing here.").await;
         return None;
     }
-    match Given::from_query(&asked).filter(|given| given.state.as_deref() == Some(&*state)) {
+    match Redirect::from_query(&asked).filter(|redirect| redirect.state.as_deref() == Some(&*state)) {
         None => {
             answer(browser, "400 Bad Request", "This does not belong to a login that was begun here.").await;
             None
         }
-        Some(given) => {
-            let text = match given.code {
+        Some(redirect) => {
+            let text = match redirect.code {
                 Ok(_) => "You are logged in as soon as your editor says so. You can close this page.",
                 Err(_) => "The login was refused. You can close this page.",
             };
             answer(browser, "200 OK", text).await;
-            Some(given.code)
+            Some(redirect.code)
         }
     }
 }
@@ -188,13 +194,14 @@ mod tests {
             ("", None),
             ("two words", None),
         ] {
-            let given =
-                Given::pasted(text).map(|given| (given.code.unwrap().expose().to_owned(), given.state));
+            let redirect = Redirect::pasted(text)
+                .map(|redirect| (redirect.code.unwrap().expose().to_owned(), redirect.state));
             let expected = expected.map(|(code, state)| (code.to_owned(), state.map(str::to_owned)));
-            assert_eq!(given, expected, "{text:?}");
+            assert_eq!(redirect, expected, "{text:?}");
         }
-        let refused = Given::pasted("http://localhost/cb?error=access_denied&error_description=No").unwrap();
-        assert_eq!(refused.code.unwrap_err(), "No (access_denied)");
+        let refused =
+            Redirect::pasted("http://localhost/cb?error=access_denied&error_description=No").unwrap();
+        assert_eq!(refused.code.unwrap_err().to_string(), "No (access_denied)");
     }
 
     #[tokio::test]

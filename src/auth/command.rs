@@ -4,7 +4,8 @@
 //! D-Bus nor a desktop's libraries are linked into this program. What a command prints is never shown, not
 //! even when it fails: it may be half of a key.
 
-use std::process::Stdio;
+use std::io;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -22,6 +23,25 @@ pub enum KeyError {
     /// It is unobtainable at the moment.
     #[error("{0}")]
     Passing(String),
+}
+
+/// Why a program printed no key. Completes a sentence whose subject is the program.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("cannot be run: {0}")]
+    Start(io::Error),
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
+    #[error("cannot be waited for: {0}")]
+    Wait(io::Error),
+    #[error("took longer than {KEY_COMMAND_SECONDS} seconds")]
+    TimedOut,
+    #[error("failed ({0})")]
+    Failed(ExitStatus),
+    #[error("printed something that is no text")]
+    NotText,
+    #[error("printed nothing")]
+    Nothing,
 }
 
 /// Runs a command and takes its first line.
@@ -60,37 +80,37 @@ pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> 
     })
 }
 
-/// The first line that a program prints, or what went wrong.
-async fn output(program: &str, arguments: &[String]) -> Result<Secret, String> {
+/// The first line that a program prints.
+async fn output(program: &str, arguments: &[String]) -> Result<Secret, CommandError> {
     let patience = Duration::from_secs(KEY_COMMAND_SECONDS);
     let read = async {
         let start = async {
             let (stdout, writer) = runner::pipe()?;
             let program = Program::new(program).args(arguments);
-            Ok::<_, std::io::Error>((program.start(writer.into(), Stdio::null()).await?, stdout))
+            Ok::<_, io::Error>((program.start(writer.into(), Stdio::null()).await?, stdout))
         };
-        let (mut running, stdout) = start.await.map_err(|error| format!("cannot be run: {error}"))?;
-        let printed = read(stdout).await.map_err(|error| format!("cannot be read: {error}"))?;
-        let status = running.exited().await.map_err(|error| format!("cannot be waited for: {error}"))?;
+        let (mut running, stdout) = start.await.map_err(CommandError::Start)?;
+        let printed = read(stdout).await.map_err(CommandError::Read)?;
+        let status = running.exited().await.map_err(CommandError::Wait)?;
         running.end().await;
-        Ok::<_, String>((printed, status))
+        Ok::<_, CommandError>((printed, status))
     };
     let (printed, status) = match tokio::time::timeout(patience, read).await {
         Ok(read) => read?,
-        Err(_) => return Err(format!("took longer than {KEY_COMMAND_SECONDS} seconds")),
+        Err(_) => return Err(CommandError::TimedOut),
     };
     if !status.success() {
-        return Err(format!("failed ({status})"));
+        return Err(CommandError::Failed(status));
     }
-    let text = String::from_utf8(printed).map_err(|_| "printed something that is no text".to_owned())?;
+    let text = String::from_utf8(printed).map_err(|_| CommandError::NotText)?;
     let line = text.lines().next().unwrap_or_default().trim();
     match line {
-        "" => Err("printed nothing".to_owned()),
+        "" => Err(CommandError::Nothing),
         line => Ok(Secret::new(line.to_owned())),
     }
 }
 
-async fn read(stdout: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+async fn read(stdout: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     let mut printed = Vec::new();
     stdout.take(KEY_BYTES).read_to_end(&mut printed).await?;
     Ok(printed)

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::callback::{Callback, Given};
+use super::callback::{Callback, Redirect};
 use super::credentials::{Credentials, Kept, Tokens};
 use super::oauth::{Asked, Device, Login, OauthError};
 use super::{KeySource, oauth};
@@ -54,6 +54,9 @@ pub enum LoginError {
     #[error("{0}")]
     Failed(String),
 }
+
+/// The expected input of a login at a page.
+const CODE: &str = "the code that the page shows, or its address";
 
 /// The logins of a process.
 pub struct Logins {
@@ -175,18 +178,14 @@ impl Logins {
             }
             Way::Task { state, by_itself, input: sender, outcome } => {
                 match input.filter(|input| !input.expose().trim().is_empty()) {
-                    None if !by_itself => {
-                        return Err(LoginError::Input("the code that the page shows, or its address"));
-                    }
+                    None if !by_itself => return Err(LoginError::Input(CODE)),
                     None => {}
                     Some(text) => {
-                        let given = Given::pasted(text.expose());
-                        let given =
-                            given.ok_or(LoginError::Input("the code that the page shows, or its address"))?;
-                        if given.state.is_some() && given.state.as_deref() != state.as_deref() {
+                        let redirect = Redirect::pasted(text.expose()).ok_or(LoginError::Input(CODE))?;
+                        if redirect.state.is_some() && redirect.state.as_deref() != state.as_deref() {
                             return Err(LoginError::Input("the code of this login, not of another"));
                         }
-                        match given.code {
+                        match redirect.code {
                             Ok(code) => {
                                 let _ = sender.send(code).await;
                             }
@@ -339,7 +338,7 @@ async fn code(
         }
     };
     tokio::select! {
-        code = browser => code.map_err(|why| OauthError::Refused(format!("{why}."))),
+        code = browser => code.map_err(|refused| OauthError::Refused(format!("{refused}."))),
         Some(code) = pasted.recv() => Ok(code),
         else => Err(OauthError::Refused("it was given up.".to_owned())),
     }

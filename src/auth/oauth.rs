@@ -68,50 +68,65 @@ pub struct Device {
     pub ends: Timestamp,
 }
 
+/// Why a configured login cannot be used. Completes a sentence whose subject is the provider.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoginShapeError {
+    /// It is no map.
+    #[error("needs a map at :login")]
+    NoMap,
+    /// It has an unknown key.
+    #[error("has no {0} in its :login; it may have {known}", known = LOGIN_KEYS.map(|key| format!(":{key}")).join(" "))]
+    UnknownKey(String),
+    /// A key is missing.
+    #[error("needs {0} in its :login")]
+    Missing(&'static str),
+    /// An address is unencrypted or cannot be parsed. The value may contain a secret and is not shown.
+    #[error("needs an address that begins with https:// at :{0} of its :login")]
+    Address(&'static str),
+}
+
+/// The keys of a login.
+const LOGIN_KEYS: [&str; 8] = [
+    "client-id",
+    "client-secret-command",
+    "authorize-url",
+    "token-url",
+    "device-url",
+    "redirect-url",
+    "scopes",
+    "extra",
+];
+
 impl Login {
     /// Reads a login.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn read(value: &Value<'_>) -> Result<Self, String> {
-        const KEYS: [&str; 8] = [
-            "client-id",
-            "client-secret-command",
-            "authorize-url",
-            "token-url",
-            "device-url",
-            "redirect-url",
-            "scopes",
-            "extra",
-        ];
-        let map = value.as_map().ok_or("needs a map at :login")?;
-        if let Some((key, _)) =
-            map.iter().find(|(key, _)| !key.as_keyword().is_some_and(|key| KEYS.contains(&key)))
-        {
-            return Err(format!(
-                "has no {key} in its :login; it may have {}",
-                KEYS.map(|key| format!(":{key}")).join(" ")
-            ));
+    /// See [`LoginShapeError`].
+    pub fn read(value: &Value<'_>) -> Result<Self, LoginShapeError> {
+        let map = value.as_map().ok_or(LoginShapeError::NoMap)?;
+        let is_known = |key: &Value<'_>| key.as_keyword().is_some_and(|key| LOGIN_KEYS.contains(&key));
+        if let Some((key, _)) = map.iter().find(|(key, _)| !is_known(key)) {
+            return Err(LoginShapeError::UnknownKey(key.to_string()));
         }
         let text = |key: &str| map.get_keyword(key).and_then(Value::as_str).map(str::to_owned);
         let texts = |key: &str| {
             let items = map.get_keyword(key).and_then(Value::as_slice).unwrap_or_default();
             items.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
         };
-        let url = |key: &str| match text(key) {
+        let url = |key: &'static str| match text(key) {
             None => Ok(None),
             Some(text) => match Url::parse(&text) {
-                // What is said there are secrets.
+                // Logins send secrets there.
                 Ok(url) if url.scheme() == "https" || (url.scheme() == "http" && http::is_loopback(&url)) => {
                     Ok(Some(url))
                 }
-                _ => Err(format!("needs an address that begins with https:// at :{key} of its :login")),
+                _ => Err(LoginShapeError::Address(key)),
             },
         };
         let (authorize, device) = (url("authorize-url")?, url("device-url")?);
-        let client_id = text("client-id").ok_or("needs a :client-id in its :login")?;
+        let client_id = text("client-id").ok_or(LoginShapeError::Missing("a :client-id"))?;
         if authorize.is_none() && device.is_none() {
-            return Err("needs an :authorize-url or a :device-url in its :login".to_owned());
+            return Err(LoginShapeError::Missing("an :authorize-url or a :device-url"));
         }
         let command = texts("client-secret-command");
         let extra =
@@ -124,7 +139,7 @@ impl Login {
             client_id,
             client_secret_command: (!command.is_empty()).then_some(command),
             authorize,
-            token: url("token-url")?.ok_or("needs a :token-url in its :login")?,
+            token: url("token-url")?.ok_or(LoginShapeError::Missing("a :token-url"))?,
             device,
             redirect: url("redirect-url")?,
             scopes: texts("scopes"),

@@ -2,8 +2,10 @@
 //!
 //! Knows the permitted folders; does not know the purpose of the file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
+use super::skipped::SkippedError;
 use crate::files::{self, Start};
 use crate::tool::path::within;
 
@@ -36,8 +38,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(path: &Path, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), message: message.into() }
+    pub(super) fn new(path: &Path, message: impl std::fmt::Display) -> Self {
+        Self { path: path.to_owned(), message: message.to_string() }
     }
 }
 
@@ -61,25 +63,19 @@ pub(super) fn names(folder: &Path, most: usize) -> Vec<String> {
 /// Reads at most `most` bytes of a regular file. `None` if there is none.
 ///
 /// # Errors
-/// Why it was skipped: a link leads out of the permitted folder, it is not a regular file, or it is
-/// unreadable.
-pub(super) fn start(folder: &Folder, path: &Path, most: u64) -> Result<Option<Start>, String> {
+/// If a link leads out of the permitted folder, it is not a regular file, or it is unreadable.
+pub(super) fn start(folder: &Folder, path: &Path, most: u64) -> Result<Option<Start>, SkippedError> {
     let real = match path.canonicalize() {
         Ok(real) => real,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("It cannot be read: {error}.")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
     if folder.confined_to.as_deref().is_some_and(|confined| !within(&real, confined)) {
-        return Err(
-            "A link leads out of the project, which is followed only in folders that you trust (/trust)."
-                .to_owned(),
-        );
+        return Err(SkippedError::Outside);
     }
     match files::start(&real, most) {
         Ok(start) => Ok(Some(start)),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            Err("It is not a regular file.".to_owned())
-        }
-        Err(error) => Err(format!("It cannot be read: {error}.")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(SkippedError::Irregular),
+        Err(error) => Err(error.into()),
     }
 }

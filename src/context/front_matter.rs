@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use super::skipped::SkippedError;
+
 /// The known keys of front matter; others are ignored.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -21,8 +23,8 @@ pub(super) struct FrontMatter {
 /// The front matter of a file, if there is any, and the rest.
 ///
 /// # Errors
-/// The error in it.
-pub(super) fn split(text: &str) -> Result<(Option<FrontMatter>, &str), String> {
+/// If it does not end, or is no YAML map.
+pub(super) fn split(text: &str) -> Result<(Option<FrontMatter>, &str), SkippedError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some(inner) = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n")) else {
         return Ok((None, text));
@@ -37,13 +39,13 @@ pub(super) fn split(text: &str) -> Result<(Option<FrontMatter>, &str), String> {
             }
             let matter = serde_saphyr::from_str(yaml).map_err(|error| {
                 let error = error.to_string();
-                format!("Its front matter is no YAML map: {}.", error.lines().next().unwrap_or_default())
+                SkippedError::FrontMatter(error.lines().next().unwrap_or_default().to_owned())
             })?;
             return Ok((Some(matter), body));
         }
         at = end;
     }
-    Err("Its front matter does not end: a line of three hyphens is missing.".to_owned())
+    Err(SkippedError::OpenFrontMatter)
 }
 
 #[cfg(test)]

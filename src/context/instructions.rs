@@ -33,7 +33,7 @@ pub(super) fn find(folder: &Folder, instructions: &mut Vec<Instructions>, proble
                 let (scope, bytes, cut) = (folder.scope, start.bytes, start.is_cut(INSTRUCTIONS_BYTES));
                 instructions.push(Instructions { path, scope, text: start.text, bytes, cut });
             }
-            Err(message) => problems.push(Problem::new(&path, message)),
+            Err(error) => problems.push(Problem::new(&path, error)),
         }
         return;
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::file::{self, Folder, Problem, Scope, names};
 use super::front_matter;
+use super::skipped::SkippedError;
 use crate::limits::{SKILL_BYTES, SKILL_DESCRIPTION_BYTES, SKILLS};
 use crate::tool::one_line;
 
@@ -68,34 +69,33 @@ pub(super) fn find(folder: &Folder, skills: &mut BTreeMap<String, Skill>, proble
                 Ok(Some(skill)) => {
                     skills.insert(skill.name.clone(), skill);
                 }
-                Err(message) => problems.push(Problem::new(&path, message)),
+                Err(error) => problems.push(Problem::new(&path, error)),
             }
         }
     }
 }
 
-fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Option<Skill>, String> {
+fn read(folder: &Folder, name: &str, own: PathBuf, path: PathBuf) -> Result<Option<Skill>, SkippedError> {
     let Some(start) = file::start(folder, &path, SKILL_BYTES)? else { return Ok(None) };
     if start.is_cut(SKILL_BYTES) {
-        return Err(format!(
-            "It has more than {SKILL_BYTES} bytes: put the long part into a file beside it."
-        ));
+        let hint = ": put the long part into a file beside it";
+        return Err(SkippedError::Long { limit: SKILL_BYTES, hint });
     }
     let (matter, body) = front_matter::split(&start.text)?;
-    let matter = matter.ok_or("It has no front matter with a name and a description.")?;
+    let missing = SkippedError::Missing("It has no front matter with a name and a description.");
+    let matter = matter.ok_or(missing)?;
     let name = matter.name.unwrap_or_else(|| name.to_owned());
     if !(1..=64).contains(&name.len())
         || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     {
-        return Err(format!(
+        return Err(SkippedError::Name(format!(
             "{name:?} is no name of a skill: small letters, digits and hyphens, at most 64."
-        ));
+        )));
     }
     let description = one_line(matter.description.as_deref().unwrap_or_default(), SKILL_DESCRIPTION_BYTES);
     if description.is_empty() {
-        return Err(
-            "Its front matter has no description: the model could not know when to use it.".to_owned()
-        );
+        let missing = "Its front matter has no description: the model could not know when to use it.";
+        return Err(SkippedError::Missing(missing));
     }
     // Rules apply to the real path.
     let own = own.canonicalize().unwrap_or(own);

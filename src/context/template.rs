@@ -5,11 +5,17 @@ use std::path::PathBuf;
 
 use super::file::{self, Folder, Problem, Scope, names};
 use super::front_matter;
+use super::skipped::SkippedError;
 use crate::limits::{EXPANSION_BYTES, TEMPLATE_BYTES, TEMPLATES};
 use crate::tool::one_line;
 
 /// The folders of templates in a project; later ones replace earlier ones.
 const IN_PROJECT: &[&str] = &[".claude/commands", ".agents/prompts", ".edn-bridge/prompts"];
+
+/// A template and its arguments make a text of more than [`EXPANSION_BYTES`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("/{0} with these arguments is longer than {EXPANSION_BYTES} bytes.")]
+pub struct TooLong(String);
 
 /// One template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +48,9 @@ impl Template {
     ///
     /// # Errors
     /// If the text would be longer than [`EXPANSION_BYTES`].
-    pub fn expand(&self, arguments: &str) -> Result<String, String> {
+    pub fn expand(&self, arguments: &str) -> Result<String, TooLong> {
         let arguments = arguments.trim();
-        let too_long =
-            || format!("/{} with these arguments is longer than {EXPANSION_BYTES} bytes.", self.name);
+        let too_long = || TooLong(self.name.clone());
         if arguments.len() > EXPANSION_BYTES {
             return Err(too_long());
         }
@@ -122,23 +127,25 @@ pub(super) fn find(folder: &Folder, templates: &mut BTreeMap<String, Template>, 
                 Ok(Some(template)) => {
                     templates.insert(name.to_owned(), template);
                 }
-                Err(message) => problems.push(Problem::new(&path, message)),
+                Err(error) => problems.push(Problem::new(&path, error)),
             }
         }
     }
 }
 
-fn read(folder: &Folder, name: &str, path: PathBuf) -> Result<Option<Template>, String> {
+fn read(folder: &Folder, name: &str, path: PathBuf) -> Result<Option<Template>, SkippedError> {
     let Some(start) = file::start(folder, &path, TEMPLATE_BYTES)? else { return Ok(None) };
     if start.is_cut(TEMPLATE_BYTES) {
-        return Err(format!("It has more than {TEMPLATE_BYTES} bytes."));
+        return Err(SkippedError::Long { limit: TEMPLATE_BYTES, hint: "" });
     }
     // Matches the grammar of slash commands.
     let mut bytes = name.bytes();
     let fits = bytes.next().is_some_and(|first| first.is_ascii_lowercase())
         && bytes.all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     if !fits {
-        return Err(format!("/{name} is no command: a template's name has small letters and hyphens alone."));
+        return Err(SkippedError::Name(format!(
+            "/{name} is no command: a template's name has small letters and hyphens alone."
+        )));
     }
     let (matter, body) = front_matter::split(&start.text)?;
     let matter = matter.unwrap_or_default();

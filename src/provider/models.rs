@@ -41,6 +41,22 @@ pub struct Model {
     pub price: Option<Price>,
 }
 
+/// Why a configured model cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// A required key is missing or has the wrong shape.
+    #[error("a model needs :{0}")]
+    Missing(&'static str),
+    /// An optional key has the wrong shape.
+    #[error("a model's :{key} must be {expected}")]
+    Shape {
+        /// The key.
+        key: &'static str,
+        /// The right shape.
+        expected: &'static str,
+    },
+}
+
 /// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
@@ -71,13 +87,12 @@ impl Model {
     /// Reads a model.
     ///
     /// # Errors
-    /// The key that is missing or has the wrong shape.
-    pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
+    /// See [`ModelError`].
+    pub fn from_value(value: &Value<'_>) -> Result<Self, ModelError> {
         let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let flag = |key: &str, usual| value.get(key).and_then(Value::as_bool).unwrap_or(usual);
-        let missing = |key: &str| format!("a model needs :{key}");
-        let provider = text("provider").ok_or_else(|| missing("provider"))?;
-        let id = text("id").ok_or_else(|| missing("id"))?;
+        let provider = text("provider").ok_or(ModelError::Missing("provider"))?;
+        let id = text("id").ok_or(ModelError::Missing("id"))?;
         let figure = |key: &str| value.get(key).and_then(Value::as_i64);
         let window = figure("context-window").and_then(|window| u64::try_from(window).ok());
         let price = value.get("price").map(|price| {
@@ -101,13 +116,17 @@ impl Model {
             None => ThinkingBy::Budget,
             Some(Some("budget")) => ThinkingBy::Budget,
             Some(Some("effort")) => ThinkingBy::Effort,
-            Some(_) => return Err("a model's :thinking-by must be :budget or :effort".to_owned()),
+            Some(_) => {
+                return Err(ModelError::Shape { key: "thinking-by", expected: ":budget or :effort" });
+            }
         };
         Ok(Self {
             provider: provider.into(),
             id: id.into(),
             name: text("name").unwrap_or(id).into(),
-            context_window: window.filter(|window| *window > 0).ok_or_else(|| missing("context-window"))?,
+            context_window: window
+                .filter(|window| *window > 0)
+                .ok_or(ModelError::Missing("context-window"))?,
             max_output: figure("max-output").and_then(|tokens| u32::try_from(tokens).ok()),
             thinking_by: (!levels.is_empty()).then_some(by),
             thinking: levels,
@@ -149,8 +168,9 @@ impl Model {
 }
 
 /// The levels of a model: all for `true`, or the listed ones.
-fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, String> {
-    const SHAPE: &str = "a model's :thinking must be true, false or a vector of levels";
+fn levels(value: Option<&Value<'_>>) -> Result<Arc<[ThinkingLevel]>, ModelError> {
+    const SHAPE: ModelError =
+        ModelError::Shape { key: "thinking", expected: "true, false or a vector of levels" };
     match value {
         None | Some(Value::Nil | Value::Bool(false)) => Ok(Arc::from([])),
         Some(Value::Bool(true)) => Ok(Arc::from(ThinkingLevel::ALL)),

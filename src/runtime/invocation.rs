@@ -12,7 +12,9 @@ use crate::value::Value;
 /// If there is none, or the template does not take these arguments.
 pub fn expand(project: &Project, name: &str, arguments: &str) -> Result<String, ApiError> {
     match (project.templates.get(name), project.skills.get(name)) {
-        (Some(template), _) => template.expand(arguments).map_err(ApiError::failed),
+        (Some(template), _) => {
+            template.expand(arguments).map_err(|error| ApiError::failed(error.to_string()))
+        }
         (None, Some(skill)) => Ok(skill.expand(arguments)),
         (None, None) => Err(unknown_command(name, project)),
     }

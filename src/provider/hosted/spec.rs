@@ -148,7 +148,7 @@ fn read(id: &str, map: &Map<'static>) -> Result<Spec, String> {
             },
             login: match map.get_keyword("login") {
                 None | Some(Value::Nil) => None,
-                Some(login) => Some(Login::read(login)?),
+                Some(login) => Some(Login::read(login).map_err(|error| error.to_string())?),
             },
         },
     })
