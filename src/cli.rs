@@ -11,18 +11,21 @@ mod sessions;
 mod show;
 
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use edn_bridge::config::{self, Files, Given, Settings};
+use edn_bridge::client::Refused;
+use edn_bridge::config::{self, ConfigError, Files, Given, Settings};
 use edn_bridge::contract::Format;
 use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
-use edn_bridge::store::Durability;
+use edn_bridge::provider::fetch::FetchError;
+use edn_bridge::provider::scripted::ScriptError;
+use edn_bridge::store::{Durability, StoreError};
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -164,8 +167,75 @@ enum ModelsCommand {
     Fetch,
 }
 
-/// The exit status of a command that could not do what it was asked.
+/// The exit status of a command that failed.
 const FAILED: u8 = 1;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// There is no home folder to keep the state in.
+    #[error("There is no home folder: name one with --state-dir DIR.")]
+    NoHome,
+    /// A folder's path is not UTF-8. Paths are part of frames and journals, which are text.
+    #[error("the {role} folder's path is not UTF-8: {}; choose another ({option})", path.display())]
+    NotText {
+        /// `state` or `project`.
+        role: &'static str,
+        /// Its option.
+        option: &'static str,
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The configuration is unusable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The model's script is unusable.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The state is unusable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No session, or more than one, has this name.
+    #[error("{0}")]
+    NoSession(String),
+    /// The process cannot start.
+    #[error("cannot start: {0}")]
+    Start(Box<dyn std::error::Error + Send + Sync>),
+    /// A folder, a file, a stream or a terminal is unusable.
+    #[error("{place}: {error}")]
+    Io {
+        /// Its name for a person.
+        place: String,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The embedded model cannot be fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// A bridge refused a request.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// A form on standard input has no end.
+    #[error("standard input ended within a form")]
+    OpenForm,
+    /// The prompt, the contract or the opening of the runtime failed; contains the reason.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Failure {
+    fn start(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Start(error.into())
+    }
+
+    fn io(place: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let place = place.into();
+        |error| Self::Io { place, error }
+    }
+}
+
+/// The exit status of a command.
+type Exit = Result<ExitCode, Failure>;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -179,7 +249,7 @@ pub fn main() -> ExitCode {
         Command::Serve => serve::run(&options),
         Command::Query { query, session, explain } => repl::query(&options, query, session, explain),
         Command::Repl { session } => repl::run(&options, session),
-        Command::Prompt { text } => client::prompt(&options, text),
+        Command::Prompt { text } => client::prompt(&options, text).map_err(Failure::Failed),
         Command::Sessions { command } => sessions::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
             ModelsCommand::List => show::models(&options),
@@ -195,8 +265,8 @@ pub fn main() -> ExitCode {
     log.end();
     match result {
         Ok(code) => code,
-        Err(message) => {
-            let _ = writeln!(out::stderr(), "edn-bridge: {message}");
+        Err(failure) => {
+            let _ = writeln!(out::stderr(), "edn-bridge: {failure}");
             ExitCode::from(FAILED)
         }
     }
@@ -250,29 +320,23 @@ impl Options {
     }
 
     /// The settings that the options come to.
-    fn settings(&self) -> Result<Settings, String> {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let option = |name, dir: &Path| Failure::io(format!("{name} {}", dir.display()));
         let state_dir = match &self.state_dir {
-            Some(dir) => {
-                std::path::absolute(dir).map_err(|error| format!("--state-dir {}: {error}", dir.display()))?
-            }
-            None => config::default_state_dir()
-                .ok_or("There is no home folder: name one with --state-dir DIR.")?,
+            Some(dir) => std::path::absolute(dir).map_err(option("--state-dir", dir))?,
+            None => config::default_state_dir().ok_or(Failure::NoHome)?,
         };
         let cwd = match &self.cwd {
-            Some(dir) => dir.canonicalize().map_err(|error| format!("--cwd {}: {error}", dir.display()))?,
-            None => std::env::current_dir().map_err(|error| format!("the working folder: {error}"))?,
+            Some(dir) => dir.canonicalize().map_err(option("--cwd", dir))?,
+            None => std::env::current_dir().map_err(Failure::io("the working folder"))?,
         };
-        // Both stand in frames and journals, which are text.
-        for (what, option, dir) in [("state", "--state-dir", &state_dir), ("project", "--cwd", &cwd)] {
+        for (role, option, dir) in [("state", "--state-dir", &state_dir), ("project", "--cwd", &cwd)] {
             if dir.to_str().is_none() {
-                let shown = dir.display();
-                return Err(format!(
-                    "the {what} folder's path is not UTF-8: {shown}; choose another ({option})"
-                ));
+                return Err(Failure::NotText { role, option, path: dir.clone() });
             }
         }
         let files = Files::find(self.config.as_deref(), &cwd, &state_dir);
-        let layers = files.read().map_err(|error| error.to_string())?;
+        let layers = files.read()?;
         for passed_over in &layers.passed_over {
             tracing::warn!("{passed_over}");
         }

@@ -20,7 +20,8 @@ use super::{FAILED, Options, out};
 const CONNECTION: u64 = 1;
 
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
-    let process = Process::new(options.settings()?, options.durability())?;
+    let process = options.settings().and_then(|settings| Process::new(settings, options.durability()));
+    let process = process.map_err(|failure| failure.to_string())?;
     let (said, listen) = channel();
     let client = Arc::new(Console::new(said));
     let session = process.runtime.attach(CONNECTION, client.clone());

@@ -25,7 +25,7 @@ use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
 use edn_bridge::wire::transport::socket;
 
-use super::{FAILED, Options, out};
+use super::{Exit, FAILED, Options, out};
 
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ impl Findings {
 /// A value of the configuration: its name, what it is, where it came from.
 type Held = (&'static str, Value<'static>, String);
 
-pub(super) fn run(options: &Options, as_edn: bool) -> Result<ExitCode, String> {
+pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut found = Findings::default();
     let mut held = Vec::new();
     match options.settings() {
@@ -99,14 +99,15 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Result<ExitCode, String> {
             context(&mut found, &settings);
             workspace(&mut found, &settings);
         }
-        Err(error) => found.broken("configuration", error, "Correct it; nothing else could be looked at."),
+        Err(error) => {
+            found.broken("configuration", error.to_string(), "Correct it; nothing else could be looked at.")
+        }
     }
     kernel(&mut found);
     emacs(&mut found);
     let well = found.0.iter().all(|finding| finding.state != State::Broken);
     let text = if as_edn { as_value(&held, &found, well) } else { as_text(&held, &found, well) };
-    let mut out = out::stdout();
-    out.write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))?;
+    out::print(&text)?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 

@@ -1,15 +1,28 @@
 //! The program's outputs, as every command but `serve` writes to them: what a person reads on a terminal
 //! has codes in the place of hidden characters, a pipe or a file is sent the text as it is.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
 
 use edn_bridge::visible;
+
+use super::{Exit, Failure};
 
 /// Standard output.
 pub(super) fn stdout() -> visible::Writer<io::StdoutLock<'static>> {
     let out = io::stdout();
     let shows = out.is_terminal();
     visible::Writer::new(out.lock(), shows)
+}
+
+/// Writes a text to standard output.
+///
+/// A reader that closes the pipe early, such as `head`, has what it wants: that is no failure.
+pub(super) fn print(text: &str) -> Exit {
+    match stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::io("standard output")(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Standard error.

@@ -18,7 +18,7 @@ use edn_bridge::value::{Map, Owned, Value};
 use edn_bridge::wire::transport::socket;
 
 use super::serve::Own;
-use super::{FAILED, Options, out};
+use super::{Exit, FAILED, Failure, Options, out};
 
 /// Columns where there is no terminal to ask.
 const WIDTH: usize = 100;
@@ -33,7 +33,7 @@ struct Attached {
 impl Attached {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to a runtime
     /// of our own, which opens the session from disk.
-    fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, String> {
+    fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, Failure> {
         let project = socket::connect(&settings.state_dir, Some(&settings.cwd));
         let elsewhere = session.map(|_| socket::connect(&settings.state_dir, None)).unwrap_or_default();
         for stream in project.into_iter().chain(elsewhere) {
@@ -43,10 +43,10 @@ impl Attached {
             }
         }
         let (own, stream) = Own::start(settings, durability)?;
-        let (client, events) = open(stream).map_err(|refused| refused.to_string())?;
+        let (client, events) = open(stream)?;
         if let Some(session) = session {
             let target = Map::new().with("session-id", session.to_owned());
-            client.ask("switch_session", Value::from(target)).map_err(|refused| refused.to_string())?;
+            client.ask("switch_session", Value::from(target))?;
         }
         Ok(Self { client: Arc::new(client), events, own: Some(own) })
     }
@@ -70,25 +70,20 @@ fn has(client: &Client, session: &str) -> bool {
     client.ask("get_state", Value::from(params)).is_ok()
 }
 
-pub(super) fn query(
-    options: &Options,
-    query: String,
-    session: Option<String>,
-    explain: bool,
-) -> Result<ExitCode, String> {
+pub(super) fn query(options: &Options, query: String, session: Option<String>, explain: bool) -> Exit {
     let attached = Attached::new(options.settings()?, options.durability(), session.as_deref())?;
     let text = if explain { explaining(&query).to_string() } else { query };
     let params = Map::new().with("query", text);
     let params = session.into_iter().fold(params, |params, session| params.with("session-id", session));
     let answer = attached.client.ask("query_eql", Value::from(params));
     attached.end();
-    let data = answer.map_err(|refused: Refused| refused.to_string())?;
+    let data = answer?;
     let mut result = data.get("result").unwrap_or(&Value::Nil);
     if explain {
         result = result.get("psi.query/plan").unwrap_or(result);
     }
     let layout = Layout { width: WIDTH, terminal: false };
-    writeln!(out::stdout(), "{}", layout.value(result)).map_err(|error| error.to_string())?;
+    out::print(&format!("{}\n", layout.value(result)))?;
     for (key, what) in [("missing", "not resolved"), ("errors", "failed")] {
         if let Some(rest) = data.get(key) {
             let _ = writeln!(out::stderr(), "edn-bridge: {what}: {rest}");
@@ -97,7 +92,7 @@ pub(super) fn query(
     Ok(if data.get("errors").is_some() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode, String> {
+pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
     let history = settings.state_dir.join("repl-history");
     let Attached { client, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
@@ -118,7 +113,7 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
         repl.focus(session);
         repl.begin();
         let names = repl.names().unwrap_or_default();
-        terminal::run(repl, screen, names, &history, show).map_err(|error| error.to_string())?;
+        terminal::run(repl, screen, names, &history, show).map_err(Failure::io("the terminal"))?;
         ExitCode::SUCCESS
     } else {
         tracing::info!("{told}");
@@ -138,11 +133,11 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Result<ExitCode
 
 /// Forms from standard input, answers on standard output, events and refusals on standard error. Fails if
 /// any form was refused.
-fn lines(mut repl: Repl) -> Result<ExitCode, String> {
+fn lines(mut repl: Repl) -> Exit {
     let mut code = ExitCode::SUCCESS;
     let mut text = String::new();
     for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| format!("standard input: {error}"))?;
+        let line = line.map_err(Failure::io("standard input"))?;
         text.push_str(&line);
         text.push('\n');
         if !Repl::is_whole(&text) {
@@ -159,7 +154,7 @@ fn lines(mut repl: Repl) -> Result<ExitCode, String> {
         }
     }
     if !text.trim().is_empty() {
-        return Err("standard input ended within a form".to_owned());
+        return Err(Failure::OpenForm);
     }
     Ok(code)
 }

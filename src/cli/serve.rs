@@ -27,7 +27,7 @@ use edn_bridge::wire::transport::socket::{Client, Listener};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Options;
+use super::{Exit, Failure, Options};
 
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(settings: Settings, durability: Durability) -> Result<Self, String> {
+    pub(super) fn new(settings: Settings, durability: Durability) -> Result<Self, Failure> {
         descriptors::raise();
         for open in private::close(&settings.state_dir) {
             tracing::warn!("{open}");
@@ -56,17 +56,17 @@ impl Process {
         };
         let mut providers = Providers::new(&settings, &clock);
         if let Some(script) = &settings.script {
-            providers.add(Arc::new(Scripted::from_file(script).map_err(|error| error.to_string())?));
+            providers.add(Arc::new(Scripted::from_file(script)?));
         }
         let executor = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("session")
             .enable_all()
             .build()
-            .map_err(|error| format!("cannot start: {error}"))?;
-        let store =
-            Store::new(&settings.state_dir, durability).map_err(|error| format!("cannot start: {error}"))?;
-        let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone())?;
+            .map_err(Failure::start)?;
+        let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
+        let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone())
+            .map_err(Failure::Failed)?;
         Ok(Self { runtime, clock, executor })
     }
 
@@ -85,14 +85,13 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn start(settings: Settings, durability: Durability) -> Result<(Self, UnixStream), String> {
+    pub(super) fn start(settings: Settings, durability: Durability) -> Result<(Self, UnixStream), Failure> {
         let process = Process::new(settings, durability)?;
-        let failed = |error: std::io::Error| format!("cannot start: {error}");
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        let transport = Transport::socket(theirs).map_err(failed)?;
+        let (ours, theirs) = UnixStream::pair().map_err(Failure::start)?;
+        let transport = Transport::socket(theirs).map_err(Failure::start)?;
         let api = Arc::new(process.runtime.clone());
-        let connection =
-            connection::start(1, transport, api, process.clock.clone(), Box::new(|_| {})).map_err(failed)?;
+        let connection = connection::start(1, transport, api, process.clock.clone(), Box::new(|_| {}))
+            .map_err(Failure::start)?;
         Ok((Self { connection, process }, ours))
     }
 
@@ -103,11 +102,11 @@ impl Own {
     }
 }
 
-pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
+pub(super) fn run(options: &Options) -> Exit {
     let settings = options.settings()?;
     let place = Place { state_dir: settings.state_dir.clone(), project: settings.cwd.clone() };
     let process = Process::new(settings, options.durability())?;
-    let transport = Transport::stdio().map_err(|error| format!("standard input and output: {error}"))?;
+    let transport = Transport::stdio().map_err(Failure::io("standard input and output"))?;
     let (ended, wait) = channel();
     let on_signal = ended.clone();
     process.executor.spawn(terminate(move |signal| {
@@ -118,7 +117,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
         let _ = ended.send(Ok(end));
     });
     let connection = connection::start(1, transport, api.clone(), process.clock.clone(), on_end)
-        .map_err(|error| format!("cannot start: {error}"))?;
+        .map_err(Failure::start)?;
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");

@@ -14,7 +14,7 @@ use edn_bridge::message::{Role, SessionId};
 use edn_bridge::store::{AllFiles, Content, EntryBody, Repaired, SessionInfo, Store};
 use edn_bridge::visible;
 
-use super::{FAILED, Options, out};
+use super::{Exit, FAILED, Failure, Options, out};
 
 #[derive(Subcommand)]
 pub(super) enum SessionsCommand {
@@ -55,9 +55,10 @@ pub(super) enum SessionsCommand {
     },
 }
 
-pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result<ExitCode, String> {
+pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Exit {
     let settings = options.settings()?;
-    let store = Store::new(&settings.state_dir, options.durability()).map_err(|error| error.to_string())?;
+    let folder = settings.state_dir.display().to_string();
+    let store = Store::new(&settings.state_dir, options.durability()).map_err(Failure::io(folder))?;
     let default = SessionsCommand::List { words: Vec::new(), all: false, limit: 50 };
     match command.unwrap_or(default) {
         SessionsCommand::List { words, all, limit } => {
@@ -67,7 +68,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result
         SessionsCommand::Show { session } => {
             let content = read(&store, &session)?;
             warn(&content);
-            print(&export::export(&transcript(&content), Format::Markdown))
+            out::print(&export::export(&transcript(&content), Format::Markdown))
         }
         SessionsCommand::Export { session, format, output } => {
             let content = read(&store, &session)?;
@@ -76,10 +77,10 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result
             let format = format.as_deref().or(ending).and_then(Format::parse).unwrap_or(Format::Html);
             let text = export::export(&transcript(&content), format);
             match output {
-                None => print(&text),
+                None => out::print(&text),
                 Some(path) => {
-                    export::save(&path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
-                    print(&format!("{}\n", path.display()))
+                    export::save(&path, &text).map_err(Failure::io(path.display().to_string()))?;
+                    out::print(&format!("{}\n", path.display()))
                 }
             }
         }
@@ -93,7 +94,7 @@ pub(super) fn run(options: &Options, command: Option<SessionsCommand>) -> Result
     }
 }
 
-fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<ExitCode, String> {
+fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Exit {
     let mut text = String::new();
     let line = |info: &SessionInfo, more: &str, text: &mut String| {
         let modified = jiff::Timestamp::try_from(info.modified).map(rfc3339);
@@ -108,18 +109,18 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Result<
         let _ = writeln!(text, "{more}");
     };
     if words.is_empty() {
-        for info in store.list(cwd).map_err(|error| error.to_string())?.iter().take(limit) {
+        for info in store.list(cwd)?.iter().take(limit) {
             line(info, "", &mut text);
         }
     } else {
-        for hit in store.search(cwd, words, limit).map_err(|error| error.to_string())? {
+        for hit in store.search(cwd, words, limit)? {
             line(&hit.info, &format!("\n    {}", hit.excerpt), &mut text);
         }
     }
     if text.is_empty() && std::io::stdout().is_terminal() {
         text.push_str("There are none. --all looks in all folders.\n");
     }
-    print(&text)
+    out::print(&text)
 }
 
 /// A text that has to stay in its row where a person reads the list.
@@ -127,31 +128,33 @@ fn row(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
 }
 
-fn read(store: &Store, session: &str) -> Result<Content, String> {
-    store.read(&find(store, session)?).map_err(|error| error.to_string())
+fn read(store: &Store, session: &str) -> Result<Content, Failure> {
+    Ok(store.read(&find(store, session)?)?)
 }
 
 /// A session's file by its path, its id, or the beginning of its id.
-fn find(store: &Store, session: &str) -> Result<PathBuf, String> {
+fn find(store: &Store, session: &str) -> Result<PathBuf, Failure> {
     if session.contains('/') || Path::new(session).extension().is_some() {
         return Ok(PathBuf::from(session));
     }
-    if let Some(path) = store.look_up(&SessionId::from(session)).map_err(|error| error.to_string())? {
+    if let Some(path) = store.look_up(&SessionId::from(session))? {
         return Ok(path);
     }
     let begins = |path: &PathBuf| {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().starts_with(session));
         path.extension().is_some_and(|ending| ending == "edn") && name == Some(true)
     };
-    let all = store.all_files().map_err(|error| error.to_string())?;
+    let all = store.all_files()?;
     let mut fitting = all.paths.into_iter().filter(begins);
     match (fitting.next(), fitting.count()) {
         (Some(path), 0) => Ok(path),
-        (Some(_), more) => Err(format!("{} sessions begin with {session:?}.", more.saturating_add(1))),
-        (None, _) => Err(match all.closed.first() {
+        (Some(_), more) => {
+            Err(Failure::NoSession(format!("{} sessions begin with {session:?}.", more.saturating_add(1))))
+        }
+        (None, _) => Err(Failure::NoSession(match all.closed.first() {
             Some(closed) => format!("No session {session:?} was found. {closed}"),
             None => format!("There is no session {session:?}."),
-        }),
+        })),
     }
 }
 
@@ -189,9 +192,9 @@ fn warn(content: &Content) {
     }
 }
 
-fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, String> {
+fn verify(store: &Store, sessions: &[String], repair: bool) -> Exit {
     let AllFiles { paths, closed } = match sessions {
-        [] => store.all_files().map_err(|error| error.to_string())?,
+        [] => store.all_files()?,
         _ => AllFiles {
             paths: sessions.iter().map(|session| find(store, session)).collect::<Result<_, _>>()?,
             closed: Vec::new(),
@@ -250,33 +253,23 @@ fn verify(store: &Store, sessions: &[String], repair: bool) -> Result<ExitCode, 
         "{} files: {whole} whole, {faulty} with faults, {left} left as they are.",
         paths.len()
     );
-    print(&text)?;
+    out::print(&text)?;
     Ok(if left == 0 && closed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 /// Checks that no record of how questions ended was changed or removed.
-fn verify_audit(path: &Path, checked: ExitCode) -> Result<ExitCode, String> {
+fn verify_audit(path: &Path, checked: ExitCode) -> Exit {
     if !audit::is_there(path) {
         return Ok(checked);
     }
     match audit::verify(path) {
         Ok(records) => {
-            print(&format!("{}: {records} records, whole.\n", path.display()))?;
+            out::print(&format!("{}: {records} records, whole.\n", path.display()))?;
             Ok(checked)
         }
         Err(error) => {
-            print(&format!("{}: {error}\n", path.display()))?;
+            out::print(&format!("{}: {error}\n", path.display()))?;
             Ok(ExitCode::from(FAILED))
         }
-    }
-}
-
-fn print(text: &str) -> Result<ExitCode, String> {
-    match out::stdout().write_all(text.as_bytes()) {
-        // Who reads only the beginning has what they want.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}"))
-        }
-        _ => Ok(ExitCode::SUCCESS),
     }
 }

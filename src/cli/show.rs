@@ -13,7 +13,7 @@ use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
 
 use super::canonical::canonical_forms;
-use super::{Options, out};
+use super::{Exit, Failure, Options, out};
 
 /// Whether a server keeps the contract: exit status 0 where all that applies holds.
 pub(super) fn contract(
@@ -21,14 +21,15 @@ pub(super) fn contract(
     format: contract::Format,
     only: Vec<String>,
     patience: Duration,
-) -> Result<ExitCode, String> {
+) -> Exit {
     let options = contract::Options { only, patience };
     let mut out = out::stdout();
-    let holds = contract::execute(server, format, &options, &mut out).map_err(|error| error.to_string())?;
+    let holds = contract::execute(server, format, &options, &mut out)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
 }
 
-pub(super) fn models(options: &Options) -> Result<ExitCode, String> {
+pub(super) fn models(options: &Options) -> Exit {
     let settings = options.settings()?;
     let mut text = String::new();
     for status in known::list(&settings.state_dir) {
@@ -45,10 +46,10 @@ pub(super) fn models(options: &Options) -> Result<ExitCode, String> {
             status.path.display()
         );
     }
-    print(&text)
+    out::print(&text)
 }
 
-pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
+pub(super) fn fetch(options: &Options) -> Exit {
     let settings = options.settings()?;
     let mut shown = None;
     let mut progress = |step: Progress| {
@@ -70,29 +71,25 @@ pub(super) fn fetch(options: &Options) -> Result<ExitCode, String> {
             shown = Some(line);
         }
     };
-    let fetched = fetch::fetch(&known::SMOLLM2, &settings.state_dir, &mut progress)
-        .map_err(|error| error.to_string())?;
-    print(&format!("{}\n", fetched.path.display()))
+    let fetched = fetch::fetch(&known::SMOLLM2, &settings.state_dir, &mut progress)?;
+    out::print(&format!("{}\n", fetched.path.display()))
 }
 
-pub(super) fn edn() -> Result<ExitCode, String> {
+pub(super) fn edn() -> Exit {
     let output = BufWriter::new(out::stdout());
     let outcome = canonical_forms(std::io::stdin().lock(), output, out::stderr());
-    outcome.map(|outcome| ExitCode::from(outcome.exit_status())).map_err(|error| error.to_string())
+    outcome
+        .map(|outcome| ExitCode::from(outcome.exit_status()))
+        .map_err(Failure::io("standard input or output"))
 }
 
-pub(super) fn generate(root: &Path) -> Result<ExitCode, String> {
+pub(super) fn generate(root: &Path) -> Exit {
     for (path, content) in [
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
     ] {
         let path = root.join(path);
-        std::fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(&path, content).map_err(Failure::io(path.display().to_string()))?;
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print(text: &str) -> Result<ExitCode, String> {
-    out::stdout().write_all(text.as_bytes()).map_err(|error| format!("standard output: {error}"))?;
     Ok(ExitCode::SUCCESS)
 }
