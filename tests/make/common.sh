@@ -1,0 +1,150 @@
+# What the scripts of the Makefile share: output, installed programs and packages, the release build.
+# A script starts with `. tests/make/common.sh`. The Makefile sets CARGO_TARGET_DIR, PATH and INNER.
+
+set -euo pipefail
+: "${CARGO_TARGET_DIR:?start this script with make}" "${INNER:?start this script with make}"
+TOOLS=$CARGO_TARGET_DIR/tools
+LOGS=$CARGO_TARGET_DIR/logs
+RELEASE=$CARGO_TARGET_DIR/release/edn-bridge
+DEBUG=$CARGO_TARGET_DIR/debug/edn-bridge
+mkdir -p "$LOGS"
+
+# Pinned versions, so that a commit gets the same checks everywhere.
+ALLIUM='allium-cli 3.6.1'
+CARGO_DENY='cargo-deny 0.20.2'
+NEXTEST='cargo-nextest 0.9.143'
+TYPOS='typos-cli 1.52.0'
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "make: $*"; exit 1; }
+
+# step NAME COMMAND…: prints one line, and the command's output if it fails (or with V=1).
+step() {
+  local name=$1 log begun=$SECONDS status=0; shift
+  log=$LOGS/$(tr -cs 'a-z0-9\n' - <<<"${name,,}").log
+  printf '== %s\n' "$name" >&2
+  if [ -n "${V:-}" ]; then "$@" >&2 || status=$?; else "$@" >"$log" 2>&1 || status=$?; fi
+  if [ $status -ne 0 ]; then
+    [ -n "${V:-}" ] || cat "$log" >&2
+    die "$name failed (status $status)"
+  fi
+  # A test runner's counts are worth a line.
+  [ -n "${V:-}" ] || grep -E '^ *Summary \[|^Ran [0-9]+ tests|^test result: ' "$log" | tail -n 1 >&2 || true
+  [ $((SECONDS - begun)) -lt 5 ] || printf '   %d s\n' $((SECONDS - begun)) >&2
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+has_pip() { python3 -m pip --version >/dev/null 2>&1 || has pip3 || has pip; }
+has_libclang() { [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib*/llvm*/lib*/libclang*.so*' >/dev/null \
+  || compgen -G '/usr/lib*/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null; }
+has_model_tools() { has cmake && has c++ && has clang && has_libclang; }
+
+has_package_lint() { compgen -G '/usr/share/emacs/site-lisp/elpa/package-lint-*' >/dev/null; }
+
+# The missing Debian packages for each purpose: emacs, emacs-tests, screenshots, model, pip.
+missing_packages() {
+  local wanted
+  for wanted; do
+    case $wanted in
+      emacs) has emacs || echo emacs-nox ;;
+      emacs-tests)
+        has tmux || echo tmux
+        has python3 || echo python3-minimal
+        has_package_lint || echo elpa-package-lint ;;
+      screenshots)
+        has Xvfb || echo xvfb
+        [ -e /usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf ] || echo fonts-dejavu-core ;;
+      pip) has_pip || echo python3-pip ;;
+      model)
+        has cmake || echo cmake
+        has c++ || echo g++
+        has clang || echo clang
+        has_libclang || echo libclang-dev ;;
+    esac
+  done
+}
+
+# packages PURPOSE…: installs missing packages if permitted; otherwise prints what to install and continues.
+packages() {
+  local missing as_root=
+  missing=$(missing_packages "$@" | tr '\n' ' ')
+  [ -n "$missing" ] || return 0
+  if ! has apt-get; then
+    say "-- please install with your system's package manager (names of Debian): $missing"; return 0
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    if has sudo && sudo -n true 2>/dev/null; then as_root='sudo -n'
+    else say "-- please run: sudo apt-get install $missing"; return 0; fi
+  fi
+  say "== install $missing"
+  { $as_root env DEBIAN_FRONTEND=noninteractive apt-get update &&
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+  } >"$LOGS/packages.log" 2>&1 ||
+    say "-- that failed ($LOGS/packages.log); please run: apt-get install $missing"
+}
+
+# installed PROGRAM VERSION: whether the tool is installed in the pinned version.
+installed() {
+  local program=$1 version=$2 found
+  has "$program" || return 1
+  case $program in
+    cargo-*) found=$(cargo "${program#cargo-}" --version 2>/dev/null || true) ;;
+    *) found=$("$program" --version 2>/dev/null || true) ;;
+  esac
+  [[ " ${found//$'\n'/ } " == *" $version "* ]]
+}
+
+# tool PROGRAM CRATE VERSION: installs a tool of the tests, once. The options make the build fast.
+tool() {
+  installed "$1" "$3" && return 0
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
+  CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CARGO_PROFILE_RELEASE_STRIP=symbols RUSTFLAGS= \
+  step "install $2 $3" cargo install --locked --force --root "$TOOLS" --target-dir "$TOOLS/build" "$2@$3"
+}
+
+# The typos program is available as a Python package; without pip it is compiled.
+typos_tool() {
+  installed typos "$2" && return 0
+  if python3 -m pip --version >/dev/null 2>&1 &&
+    python3 -m pip install --quiet --no-deps --upgrade --target "$TOOLS/typos" "typos==$2" >"$LOGS/typos-tool.log" 2>&1
+  then mkdir -p "$TOOLS/bin"; ln -sf ../typos/bin/typos "$TOOLS/bin/typos"
+  else tool typos "$1" "$2"; fi
+}
+
+# The tests of the Emacs package: on this system's Emacs, and on the most common version.
+emacs_tests() {
+  if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi
+  local version newer
+  has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
+  has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
+  [ -x /usr/sbin/sshd ] || has sshd || say '-- LEFT OUT: the test of the Emacs package over ssh (Debian: openssh-server), because sshd is missing'
+  has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
+  version=$(emacs -Q --batch --eval '(princ emacs-version)')
+  emacs_tests_on emacs "$version"
+  case $version in 2[0-9].*) ;; *) return 0 ;; esac
+  if newer=$(emacs/test/fetch-emacs.sh "$CARGO_TARGET_DIR/emacs-newer" 2>"$LOGS/fetch-emacs.log"); then
+    emacs_tests_on "$newer" "$("$newer" -Q --batch --eval '(princ emacs-version)')"
+  else
+    say "-- LEFT OUT: the tests of the Emacs package on Emacs 30: $(tail -n 1 "$LOGS/fetch-emacs.log")"
+  fi
+}
+
+# emacs_tests_on PROGRAM VERSION
+emacs_tests_on() {
+  EDN_BRIDGE_PROGRAM="$DEBUG" step "the Emacs package on Emacs $2" "$1" -Q --batch -l emacs/test/run-tests.el
+  # A test that cannot run here reports that, because a silently skipped test proves nothing.
+  [ -n "${V:-}" ] || sed -n 's/^  SKIPPED  */-- LEFT OUT: /p' "$LOGS"/the-emacs-package-on-emacs-*"${2//./-}".log >&2
+}
+
+# Builds the release binary; without the C++ tools, it leaves out the embedded model.
+build_release() {
+  has cargo || die 'cargo was not found; install Rust from https://rustup.rs and try again'
+  packages model
+  if has_model_tools; then
+    step 'build the release binary (the first time llama.cpp takes minutes)' cargo build --release --locked
+  else
+    say '-- without the embedded model: cmake, a C++ compiler, clang and libclang are needed to build it'
+    step 'build the release binary, without the embedded model' \
+      cargo build --release --locked $INNER
+  fi
+}
