@@ -52,15 +52,18 @@
 
 ;;;; Commands
 
-(defun edn-bridge-sessions--turn-to (conn op params &optional note)
+(defun edn-bridge-sessions--turn-to (conn op params &optional note draft)
   "Turn the chat of CONN to the session that OP with PARAMS answers with.
-NOTE is what the user is told then, or nil."
+NOTE is what the user is told then, or nil.  Where DRAFT is not nil, it
+becomes the draft."
   (edn-bridge-rpc-request
    conn op params
    :on-success
    (lambda (data)
      (edn-bridge-chat-with-buffer conn
        (edn-bridge-chat-turn-to (plist-get data :session-id))
+       (when draft
+         (edn-bridge-transcript-set-draft draft))
        (when note
          (message "%s" note))))
    :on-error
@@ -274,17 +277,89 @@ Not where something was said meanwhile."
 
 (defun edn-bridge-sessions-fork (entry-id)
   "Begin a session that has this one's messages up to ENTRY-ID.
-Interactively, that is the message at point; where point is in the draft,
-choose the message."
+Interactively, that is the message at point, or yours above it; where point
+is in the draft, choose the message."
   (interactive
    (list (or (and (not (edn-bridge-transcript-in-draft-p))
-                  (get-text-property (point) 'edn-bridge-entry))
+                  (or (get-text-property (point) 'edn-bridge-entry)
+                      (plist-get (edn-bridge-sessions--own-message) :id)))
              (edn-bridge-sessions--choose-message)))
    edn-bridge-chat-mode)
   (edn-bridge-sessions--turn-to
    (edn-bridge-chat-current) "fork" (list :entry-id entry-id)
    (substitute-command-keys
     "This is the fork; \\[edn-bridge-sessions-switch] goes back")))
+
+(defun edn-bridge-sessions-edit ()
+  "Edit the message of yours at point, or the last one, and send it again.
+The chat turns to a fork that ends before it, with the message as the draft."
+  (interactive nil edn-bridge-chat-mode)
+  (unless (equal (string-trim (edn-bridge-transcript-draft)) "")
+    (user-error "The draft is not empty"))
+  (let* ((message (or (edn-bridge-sessions--own-message)
+                      (user-error "There is no message of yours here")))
+         (before (plist-get message :parent-id))
+         (conn (edn-bridge-chat-current)))
+    (edn-bridge-sessions--turn-to
+     conn
+     (if before "fork" "new_session")
+     (if before
+         (list :entry-id before)
+       (list :parent-session edn-bridge-chat--session-id))
+     (substitute-command-keys
+      "This is the fork; \\[edn-bridge-sessions-switch] goes back")
+     (edn-bridge-messages-text message))))
+
+(defun edn-bridge-sessions--own-message ()
+  "Return the message of the user that point is in or below, or nil.
+A message that was sent from here does not know its entry, and so it is
+found by its first line, counted from the end."
+  (pcase-let* ((`(,line . ,later) (edn-bridge-sessions--own-line))
+               (data (edn-bridge-rpc-call (edn-bridge-chat-current)
+                                          "get_messages" nil)))
+    (and line
+         (nth later
+              (seq-filter
+               (lambda (message)
+                 (and (equal (edn-bridge-chat-word (plist-get message :role))
+                             "user")
+                      (equal line (edn-bridge-sessions--first-line
+                                   (edn-bridge-messages-text message)))))
+               (reverse (append (plist-get data :messages) nil)))))))
+
+(defun edn-bridge-sessions--first-line (text)
+  "Return the first line of TEXT."
+  (car (split-string (string-trim-left text) "\n")))
+
+(defun edn-bridge-sessions--own-line ()
+  "Return the first line of the user's message that point is in or below.
+That is in a cons with the number of those below it that begin alike."
+  (save-excursion
+    (let ((place (point))
+          (lines nil)
+          (match nil)
+          (found nil))
+      (goto-char (point-max))
+      (while (and (not found)
+                  (setq match (text-property-search-backward
+                               'edn-bridge-heading t t)))
+        (goto-char (prop-match-beginning match))
+        (when (looking-at "You\\(?: (.+)\\)?\n")
+          (push (edn-bridge-sessions--line-at (match-end 0)) lines)
+          (setq found (<= (point) place))))
+      (when found
+        (cons (car lines)
+              (1- (seq-count (lambda (line) (equal line (car lines)))
+                             lines)))))))
+
+(defun edn-bridge-sessions--line-at (start)
+  "Return the line that begins at START, whole where it was broken."
+  (save-excursion
+    (goto-char start)
+    (while (and (zerop (forward-line 1))
+                (get-text-property (1- (point)) 'edn-bridge-visible-break)))
+    (edn-bridge-sessions--first-line
+     (substring-no-properties (edn-bridge-visible-unbroken start (point))))))
 
 (defun edn-bridge-sessions--choose-message ()
   "Choose a message of this session and return its entry's id."
@@ -340,6 +415,7 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
   (define-key map (kbd "C-c C-s") #'edn-bridge-sessions-switch)
   (define-key map (kbd "C-c C-n") #'edn-bridge-sessions-new)
   (define-key map (kbd "C-c C-p") #'edn-bridge-sessions-continue)
+  (define-key map (kbd "C-c C-x") #'edn-bridge-sessions-edit)
   (define-key map (kbd "C-c C-f") #'edn-bridge-sessions-fork))
 
 (provide 'edn-bridge-sessions)

@@ -90,6 +90,51 @@ Return what stands above the draft of the last session."
                                                    (buffer-string)))
             (kill-buffer)))))))
 
+(ert-deftest edn-bridge-sessions-message-is-found-where-point-is ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event
+     conn "session/rehydrated" :session-id "s1"
+     :messages [(:id "1" :role "user" :content "one\nmore")
+                (:id "2" :role "assistant" :content "You\nnone")
+                (:id "3" :role "user" :content "two")
+                (:id "4" :role "assistant" :content "b")
+                (:id "5" :role "user" :content "one")])
+    (should (equal (edn-bridge-sessions--own-line) '("one" . 0)))
+    (goto-char (point-min))
+    (search-forward "none")
+    (should (equal (edn-bridge-sessions--own-line) '("one" . 1)))
+    (search-forward "two")
+    (should (equal (edn-bridge-sessions--own-line) '("two" . 0)))))
+
+(ert-deftest edn-bridge-sessions-live-message-is-edited-and-sent-again ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "One.")
+    (edn-bridge-live-tests-say "Tow.")
+    (let ((id edn-bridge-chat--session-id))
+      (insert "x")
+      (should-error (edn-bridge-sessions-edit) :type 'user-error)
+      (edn-bridge-transcript-set-draft "")
+      (edn-bridge-sessions-edit)
+      (edn-bridge-test-wait (equal (edn-bridge-transcript-draft) "Tow."))
+      (edn-bridge-test-wait (not (string-search "Tow."
+                                                (edn-bridge-test-transcript))))
+      (should (string-search "One." (edn-bridge-test-transcript)))
+      (should-not (equal id edn-bridge-chat--session-id))
+      (edn-bridge-transcript-set-draft "")
+      (edn-bridge-live-tests-say "Three.")
+      (goto-char (point-min))
+      (search-forward "One.")
+      (call-interactively #'edn-bridge-sessions-fork)
+      (edn-bridge-test-wait (not (string-search "Three."
+                                                (edn-bridge-test-transcript))))
+      (should (string-search "One." (edn-bridge-test-transcript)))
+      ;; The first one has nothing before it.
+      (edn-bridge-transcript-set-draft "")
+      (goto-char (point-min))
+      (edn-bridge-sessions-edit)
+      (edn-bridge-test-wait (equal (edn-bridge-transcript-draft) "One."))
+      (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "")))))
+
 (ert-deftest edn-bridge-tree-begins-at-the-current-session ()
   (with-temp-buffer
     (edn-bridge-tree-mode)

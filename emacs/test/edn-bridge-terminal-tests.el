@@ -386,6 +386,9 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-do
    '("C-c" "C-f") "^Fork after:" '("Ran one" "Tab" "Enter") "Ran one\\."
    '("C-c" "C-n") "New session"
+   '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys"
+   '("C-r" "later" "Enter" "C-c" "C-x") "^This is the fork.*\\|─\nlater" "─\nlater"
+   '("C-a" "C-k")
    '("C-c" "C-s") "^Session:" '("Keys" "Tab" "Enter") "· Keys")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-do
@@ -527,6 +530,7 @@ Those with two hyphens, which are private, and those of tests are left out."
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
          ("k") ("i") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
+         ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")
          ("R" "^Session:" ("Keys" "Tab" "Enter") "^Session s-")
          ("u" ":usage\\|:tokens\\|:messages")
