@@ -15,13 +15,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edn_bridge::message::{Block, Message, Role};
+use edn_bridge::facts::{Phase, SessionFacts};
+use edn_bridge::message::{Block, Message, Role, Usage};
 use edn_bridge::query::compile::Level;
 use edn_bridge::query::parse::parse;
-use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::{graph, prepare};
 use edn_bridge::session::Query;
-use edn_bridge::value::{Map, Owned, Value};
+use edn_bridge::value::{Map, Value};
 use query_support::Process;
 
 #[path = "../tests/query_support/mod.rs"]
@@ -39,13 +39,22 @@ const THROUGH: &str = "[{:psi.agent-session/tool-lifecycle-summaries [:psi.tool-
 const NEWEST: &str = "[:psi.turn/text {(:psi.agent-session/messages {:limit 1}) [:psi.message/text]}]";
 const JOIN: &str = "[{:psi.agent-session/messages [:psi.message/id :psi.message/role :psi.message/text :psi.message/timestamp]}]";
 
-fn fact(fact: SessionFact) -> Owned {
-    match fact {
-        SessionFact::SessionId => "s-1".into(),
-        SessionFact::IsStreaming | SessionFact::IsCompacting | SessionFact::ModelReasoning => true.into(),
-        SessionFact::UsageInput | SessionFact::UsageOutput => 12_345.into(),
-        SessionFact::ContextFraction | SessionFact::UsageCostTotal => 0.25.into(),
-        _ => Value::from("a text of usual length".to_owned()),
+fn facts() -> SessionFacts {
+    let text: Arc<str> = "a text of usual length".into();
+    SessionFacts {
+        name: Some(text.clone()),
+        file: Some(text.clone()),
+        git_branch: Some(text.clone()),
+        cwd: text.clone(),
+        created_at: text.clone(),
+        model_provider: text.clone(),
+        model_id: text,
+        phase: Phase::Streaming,
+        model_reasoning: true,
+        usage: Usage { input: 12_345, output: 12_345, cost: 0.25, ..Usage::default() },
+        context_tokens: 25,
+        context_window: 100,
+        ..SessionFacts::empty("s-1".into())
     }
 }
 
@@ -64,7 +73,7 @@ fn world(messages: usize) -> Process {
         message.turn_id = Some(format!("t-{}", n / 2).into());
         Arc::new(message)
     };
-    Process::new((0..messages).map(message).collect(), fact)
+    Process::new((0..messages).map(message).collect(), facts())
 }
 
 /// Median and minimum of many runs.

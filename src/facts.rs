@@ -2,10 +2,12 @@
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::message::{Mode, SessionId, ThinkingLevel, TurnId, Usage};
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
 use crate::value::Value;
 
 /// The facts about a session at one moment.
@@ -183,6 +185,7 @@ fn display_name<'f>(name: Option<&'f str>, first_message: Option<&'f str>) -> &'
     name.or(first_message).unwrap_or("New session")
 }
 
+/// A count as a float. Counts beyond 2^32 do not occur, and would only make a sum less exact.
 fn precise(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
 }
@@ -250,6 +253,166 @@ pub struct TemplateFacts {
     pub scope: &'static str,
     /// Its file.
     pub path: String,
+}
+
+/// A model of the catalogue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelFacts {
+    /// The provider's name.
+    pub provider: Arc<str>,
+    /// The model's id at the provider.
+    pub id: Arc<str>,
+    /// The name for people.
+    pub name: Arc<str>,
+    /// The window, in tokens.
+    pub context_window: u64,
+    /// The maximum answer, in tokens, if it is known.
+    pub max_output: Option<u32>,
+    /// Its thinking levels; empty for a model that cannot think.
+    pub thinking: Arc<[ThinkingLevel]>,
+    /// Whether it can call tools.
+    pub tools: bool,
+    /// Whether messages may contain images.
+    pub images: bool,
+    /// The price, if it is known.
+    pub price: Option<Price>,
+    /// Whether its provider needs no further login.
+    pub usable: bool,
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Price {
+    /// For the prompt.
+    pub input: f64,
+    /// For the answer.
+    pub output: f64,
+    /// For the part of the prompt that was read from a cache.
+    pub cache_read: f64,
+    /// For the part of the prompt that was written to a cache.
+    pub cache_write: f64,
+}
+
+impl Price {
+    /// The cost of a call, in US dollars.
+    pub fn of(&self, usage: &Usage) -> f64 {
+        let sum = precise(usage.input) * self.input
+            + precise(usage.output) * self.output
+            + precise(usage.cache_read) * self.cache_read
+            + precise(usage.cache_write) * self.cache_write;
+        sum / 1_000_000.0
+    }
+}
+
+/// A provider of this process. Without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProviderFacts {
+    /// Its protocol, if it is a server.
+    pub api: Option<&'static str>,
+    /// Its address, if it is a server.
+    pub base_url: Option<String>,
+    /// The source of its key, such as a variable's name.
+    pub key_from: Option<String>,
+}
+
+/// The counts, tokens, cost, times and bytes of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionStats {
+    /// The session.
+    pub session: SessionId,
+    /// When it was opened, RFC 3339.
+    pub created_at: Arc<str>,
+    /// When its last entry was written, RFC 3339.
+    pub last_entry_at: Option<Arc<str>>,
+    /// Messages by role.
+    pub roles: Vec<(Role, u64)>,
+    /// Messages on the current branch.
+    pub message_count: usize,
+    /// Entries of its journal.
+    pub entry_count: u64,
+    /// Turns.
+    pub turns: usize,
+    /// Turns that were stopped.
+    pub turns_stopped: u64,
+    /// Tool calls by tool.
+    pub tool_calls: BTreeMap<Arc<str>, u64>,
+    /// Failed tool calls by tool.
+    pub tool_errors: BTreeMap<Arc<str>, u64>,
+    /// The sum over all model calls.
+    pub usage: Usage,
+    /// The time from its opening to the last entry, in milliseconds.
+    pub duration_ms: i64,
+    /// The time in turns, in milliseconds.
+    pub working_ms: i64,
+    /// The size of its journal, in bytes; 0 before it exists.
+    pub bytes: u64,
+}
+
+/// A slash command in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandFacts {
+    /// Its name, without the slash.
+    pub name: String,
+    /// Its syntax.
+    pub usage: String,
+    /// Its purpose.
+    pub description: String,
+    /// Its source: `built-in`, `template` or `skill`.
+    pub source: &'static str,
+}
+
+/// The end of a command that ran for the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BashOutput {
+    /// Its output, or the end of it.
+    pub output: String,
+    /// Its exit status, as a shell has it; `None` if it was ended.
+    pub exit_code: Option<i32>,
+    /// Whether it was ended, by a person or by its time-out.
+    pub cancelled: bool,
+    /// Whether `output` is only a part.
+    pub truncated: bool,
+    /// The handle of the whole output, if this is only a part.
+    pub handle: Option<String>,
+}
+
+/// A provider, as people know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderName {
+    /// Its name in the configuration.
+    pub id: Arc<str>,
+    /// Its name for people.
+    pub name: Arc<str>,
+}
+
+/// A login that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginFacts {
+    /// The provider.
+    pub provider: ProviderName,
+    /// The page to open.
+    pub url: String,
+    /// Whether the page ends the login by itself, with a call to this process.
+    pub uses_callback: bool,
+    /// The code to enter there, if it needs one.
+    pub code: Option<String>,
+    /// When the code expires, RFC 3339.
+    pub expires_at: Option<Arc<str>>,
+}
+
+/// A note that is kept for the project's later sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Its id, for removing it.
+    pub id: Arc<str>,
+    /// When it was written, RFC 3339 in UTC.
+    #[serde(rename = "timestamp")]
+    pub ts: Arc<str>,
+    /// The text of the note.
+    pub text: Arc<str>,
+    /// The session in which it was written.
+    #[serde(rename = "session-id", default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
 }
 
 /// A session in a list. Shares the texts of the session's facts.

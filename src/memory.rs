@@ -11,25 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 use crate::edn;
+pub use crate::facts::Note;
 use crate::limits::{NOTE_BYTES, NOTES, NOTES_BYTES};
-use crate::message::SessionId;
 use crate::private;
 use crate::project;
-use crate::value::{Map, Value};
 
-/// One note.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// Its id, for removing it.
-    pub id: Arc<str>,
-    /// When it was written, RFC 3339 in UTC.
-    pub ts: Arc<str>,
-    /// The text of the note.
-    pub text: Arc<str>,
-    /// The session in which it was written.
-    pub session: Option<SessionId>,
+/// The line of a removed note.
+#[derive(Serialize, Deserialize)]
+struct Forgotten {
+    forget: Arc<str>,
+    timestamp: Arc<str>,
 }
 
 /// Why a note could not be kept or read.
@@ -70,20 +64,6 @@ struct Known {
     notes: Arc<Vec<Note>>,
 }
 
-impl Note {
-    /// `{:id :timestamp :text :session-id?}`.
-    pub fn to_value(&self) -> Value<'static> {
-        let mut map = Map::new();
-        map.put("id", self.id.as_ref().to_owned());
-        map.put("timestamp", self.ts.as_ref().to_owned());
-        map.put("text", self.text.as_ref().to_owned());
-        if let Some(session) = &self.session {
-            map.put("session-id", session.to_value());
-        }
-        Value::from(map)
-    }
-}
-
 impl Memory {
     /// The memory below `state_dir`. Touches nothing on disk.
     pub fn new(state_dir: &Path) -> Self {
@@ -109,7 +89,7 @@ impl Memory {
         if self.notes(cwd)?.len() >= NOTES {
             return Err(MemoryError::TooMany);
         }
-        self.append(&self.path(cwd), &note.to_value())
+        self.append(&self.path(cwd), note)
     }
 
     /// Removes a note; returns whether it existed.
@@ -120,10 +100,7 @@ impl Memory {
         if !self.notes(cwd)?.iter().any(|note| &*note.id == id) {
             return Ok(false);
         }
-        let mut map = Map::new();
-        map.put("forget", id.to_owned());
-        map.put("timestamp", ts.to_owned());
-        self.append(&self.path(cwd), &Value::from(map))?;
+        self.append(&self.path(cwd), &Forgotten { forget: id.into(), timestamp: ts.into() })?;
         Ok(true)
     }
 
@@ -197,11 +174,10 @@ impl Memory {
         Some(text)
     }
 
-    fn append(&self, path: &Path, value: &Value<'_>) -> Result<(), MemoryError> {
-        let mut line = Vec::new();
-        edn::write_compact(value, &mut line);
-        line.push(b'\n');
+    fn append(&self, path: &Path, line: &impl Serialize) -> Result<(), MemoryError> {
         let written = (|| {
+            let mut line = edn::to_vec(line).map_err(io::Error::other)?;
+            line.push(b'\n');
             private::make_folder(&self.folder)?;
             let mut file = OpenOptions::new()
                 .read(true)
@@ -237,12 +213,10 @@ impl Memory {
 fn read(bytes: &[u8]) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     for line in bytes.split(|byte| *byte == b'\n') {
-        let Ok(value) = edn::read_one(line) else { continue };
-        let text = |key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
-        if let Some(id) = text("forget") {
-            notes.retain(|note| note.id != id);
-        } else if let (Some(id), Some(ts), Some(note)) = (text("id"), text("timestamp"), text("text")) {
-            notes.push(Note { id, ts, text: note, session: text("session-id").map(SessionId::from) });
+        if let Ok(note) = edn::from_slice::<Note>(line) {
+            notes.push(note);
+        } else if let Ok(gone) = edn::from_slice::<Forgotten>(line) {
+            notes.retain(|note| note.id != gone.forget);
         }
     }
     notes

@@ -2,8 +2,14 @@
 //!
 //! Pure: facts in, plain data out. Knows neither who asks nor how a session lives.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::event::{StatusText, Widget, WidgetSpec};
-use crate::facts::{JobFacts, ListedSession, Phase, SessionFacts, SessionList, Slot, TemplateFacts};
+use crate::facts::{
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
+    ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
+};
 use crate::message::{SessionId, TurnId, count};
 use crate::value::{Map, Value};
 
@@ -220,14 +226,114 @@ pub fn server_info(facts: &SessionFacts) -> Map<'static> {
     map
 }
 
-/// The usage of a session, for `get_session_stats`.
-pub fn usage(facts: &SessionFacts) -> Map<'static> {
+/// The response of `get_session_stats`.
+pub fn stats(stats: &SessionStats) -> Map<'_> {
+    fn counts<'m>(counts: impl Iterator<Item = (Value<'m>, u64)>) -> Value<'m> {
+        Value::from(counts.map(|(key, n)| (key, count(n))).collect::<Map<'_>>())
+    }
+    let roles = || stats.roles.iter().map(|(role, n)| (Value::keyword(role.as_str()), *n));
+    fn tools(tools: &BTreeMap<Arc<str>, u64>) -> Value<'_> {
+        counts(tools.iter().map(|(tool, n)| (Value::from(&**tool), *n)))
+    }
+    let mut tokens = Map::new();
+    tokens.put("input", count(stats.usage.input));
+    tokens.put("output", count(stats.usage.output));
+    tokens.put("cache-read", count(stats.usage.cache_read));
+    tokens.put("cache-write", count(stats.usage.cache_write));
+    tokens.put("total", count(stats.usage.total()));
     let mut map = Map::new();
-    map.put("input", count(facts.usage.input));
-    map.put("output", count(facts.usage.output));
-    map.put("cache-read", count(facts.usage.cache_read));
-    map.put("cache-write", count(facts.usage.cache_write));
-    map.put("total", count(facts.usage.total()));
+    map.put("session-id", stats.session.as_str());
+    map.put("created-at", &*stats.created_at);
+    map.put("last-entry-at", stats.last_entry_at.as_deref());
+    map.put("messages", counts(roles()));
+    map.put("message-count", stats.message_count);
+    map.put("entry-count", count(stats.entry_count));
+    map.put("turns", stats.turns);
+    map.put("turns-stopped", count(stats.turns_stopped));
+    map.put("tool-calls", tools(&stats.tool_calls));
+    map.put("tool-errors", tools(&stats.tool_errors));
+    map.put("tokens", tokens);
+    map.put("cost", stats.usage.cost);
+    map.put("duration-ms", Value::int(stats.duration_ms));
+    map.put("working-ms", Value::int(stats.working_ms));
+    map.put("bytes", count(stats.bytes));
+    map
+}
+
+/// A model, for `get_available_models`.
+pub fn model(model: &ModelFacts) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("provider", &*model.provider);
+    map.put("id", &*model.id);
+    map.put("name", &*model.name);
+    map.put("context-window", Value::from(model.context_window));
+    map.put_some("max-output", model.max_output);
+    map.put("reasoning", !model.thinking.is_empty());
+    if !model.thinking.is_empty() {
+        map.put("thinking-levels", Value::vector(model.thinking.iter().map(|level| level.as_str())));
+    }
+    map.put("tools", model.tools);
+    map.put("images", model.images);
+    map.put_some("price", model.price.map(price));
+    map.put("usable", model.usable);
+    map
+}
+
+/// A slash command, for `get_commands`.
+pub fn command(command: &CommandFacts) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("name", command.name.as_str());
+    map.put("usage", command.usage.as_str());
+    map.put("description", command.description.as_str());
+    map.put("source", command.source);
+    map
+}
+
+/// The response of `bash`.
+pub fn bash(output: &BashOutput) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("output", output.output.as_str());
+    map.put("exit-code", output.exit_code);
+    map.put("cancelled", output.cancelled);
+    map.put("truncated", output.truncated);
+    map.put_some("handle", output.handle.as_deref());
+    map
+}
+
+/// A provider, as people know it.
+pub fn provider(provider: &ProviderName) -> Map<'_> {
+    Map::new().with("id", &*provider.id).with("name", &*provider.name)
+}
+
+/// The response of `login_begin`.
+pub fn login(login: &LoginFacts) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("provider", provider(&login.provider));
+    map.put("url", login.url.as_str());
+    map.put("uses-callback-server", login.uses_callback);
+    map.put("pending-login", true);
+    map.put_some("user-code", login.code.as_deref());
+    map.put_some("expires-at", login.expires_at.as_deref());
+    map
+}
+
+/// A note, as the mutation that keeps it answers.
+pub fn note(note: &Note) -> Map<'_> {
+    let mut map = Map::new();
+    map.put("id", &*note.id);
+    map.put("timestamp", &*note.ts);
+    map.put("text", &*note.text);
+    map.put_some("session-id", note.session.as_ref().map(SessionId::as_str));
+    map
+}
+
+/// The price of a million tokens in US dollars, by kind.
+pub fn price(price: Price) -> Map<'static> {
+    let mut map = Map::new();
+    map.put("input", price.input);
+    map.put("output", price.output);
+    map.put("cache-read", price.cache_read);
+    map.put("cache-write", price.cache_write);
     map
 }
 

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use futures_util::Stream;
 
+use crate::facts::ProviderFacts;
 use crate::message::{Message, StopReason, ThinkingLevel, Usage};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 pub mod embedded;
 pub mod fetch;
@@ -32,9 +33,9 @@ pub trait Provider: Send + Sync + 'static {
         true
     }
 
-    /// The facts about it: `:api`, `:base-url` and `:key-from`, as far as it has them. Without secrets.
-    fn facts(&self) -> Map<'static> {
-        Map::new()
+    /// The facts about it, as far as it has them.
+    fn facts(&self) -> ProviderFacts {
+        ProviderFacts::default()
     }
 
     /// Calls the model. Returns at once; the work starts no later than the first poll of the stream.

@@ -2,28 +2,29 @@
 //!
 //! A query is text. [`parse`] turns it into a tree, `compile` replaces names by the graph's numbers, `plan`
 //! finds the ways from known attributes to others, and `run` answers. `resolvers` declares the attributes,
-//! one file per namespace. Knows EDN and the plain types of the session API. A [`world::World`] gives the
-//! state of the process at the moment of a query; the runtime makes it from its snapshots.
+//! one file per namespace, mostly as a [`table`] over typed facts. A [`world::World`] gives the facts at the
+//! moment of a query; the runtime makes it from its snapshots.
 
 pub mod ast;
 pub mod compile;
+pub mod datum;
 pub mod explain;
 pub mod graph;
+pub mod kept;
+pub mod number;
 pub mod parse;
 pub mod plan;
-pub mod resolvers;
+mod resolvers;
 pub mod run;
+pub mod table;
 pub mod world;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use crate::catalogue::ErrorCode;
 use crate::edn;
-use crate::limits::{QUERY_CACHE, QUERY_CACHE_BYTES};
 use crate::query::compile::{Level, What};
 use crate::query::run::{Held, Outcomes};
 use crate::query::world::World;
@@ -40,14 +41,6 @@ pub struct Prepared {
     strict: bool,
 }
 
-/// Prepared queries by their text, with their plans.
-static PREPARED: LazyLock<RwLock<HashMap<Box<str>, Arc<Level>>>> = LazyLock::new(RwLock::default);
-
-/// The number of prepared queries.
-pub fn kept() -> usize {
-    PREPARED.read().unwrap_or_else(PoisonError::into_inner).len()
-}
-
 /// Reads a query, or takes the prepared one.
 ///
 /// # Errors
@@ -57,8 +50,7 @@ pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
         None => Map::new(),
         Some(text) => entity(text)?,
     };
-    let kept = PREPARED.read().unwrap_or_else(PoisonError::into_inner).get(query.text.as_str()).cloned();
-    let level = match kept {
+    let level = match kept::get(&query.text) {
         Some(level) => level,
         None => {
             let parsed = parse::parse(&query.text).map_err(|error| {
@@ -67,54 +59,11 @@ pub fn prepare(query: &Query) -> Result<Prepared, ApiError> {
                     .with("expected", error.expected)
             })?;
             let level = Arc::new(Level::new(&parsed, &|name| graph().attr(name)));
-            keep(&query.text, &level);
+            kept::keep(&query.text, &level);
             level
         }
     };
     Ok(Prepared { level, entity, strict: query.strict })
-}
-
-/// Counts of answered queries since the process started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
-    /// Answered queries.
-    pub answered: u64,
-    /// Their total time, in microseconds.
-    pub micros: u64,
-    /// The time of the slowest one, in microseconds.
-    pub slowest: u64,
-}
-
-static ANSWERED: AtomicU64 = AtomicU64::new(0);
-static NANOS: AtomicU64 = AtomicU64::new(0);
-static SLOWEST_NANOS: AtomicU64 = AtomicU64::new(0);
-
-/// The counters of this process.
-pub fn counters() -> Counters {
-    let micros = |nanos: &AtomicU64| nanos.load(Ordering::Relaxed) / 1_000;
-    Counters {
-        answered: ANSWERED.load(Ordering::Relaxed),
-        micros: micros(&NANOS),
-        slowest: micros(&SLOWEST_NANOS),
-    }
-}
-
-fn count(begun: Instant) {
-    let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    ANSWERED.fetch_add(1, Ordering::Relaxed);
-    NANOS.fetch_add(nanos, Ordering::Relaxed);
-    SLOWEST_NANOS.fetch_max(nanos, Ordering::Relaxed);
-}
-
-fn keep(text: &str, level: &Arc<Level>) {
-    if text.len() > QUERY_CACHE_BYTES {
-        return;
-    }
-    let mut kept = PREPARED.write().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() >= QUERY_CACHE {
-        kept.clear();
-    }
-    kept.insert(text.into(), level.clone());
 }
 
 fn entity(text: &str) -> Result<Map<'static>, ApiError> {
@@ -131,7 +80,7 @@ fn entity(text: &str) -> Result<Map<'static>, ApiError> {
 impl Prepared {
     /// Whether the query waits for the disk or for a change and therefore needs a thread of its own.
     pub fn waits(&self) -> bool {
-        self.level.mutates() || self.level.is_slow(graph())
+        self.level.mutates() || graph().is_slow(&self.level)
     }
 
     /// Runs the query's mutations in order, each after the previous one has finished.
@@ -166,7 +115,7 @@ impl Prepared {
     pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<(QueryAnswer, Held), ApiError> {
         let begun = Instant::now();
         let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
-        count(begun);
+        kept::count(begun);
         let answered = answered.map_err(|stop| ApiError::new(ErrorCode::QueryFailed, stop.to_string()))?;
         let errors = Some(answered.errors).filter(|errors| !errors.is_empty());
         if self.strict && (!answered.missing.is_empty() || errors.is_some()) {

@@ -127,6 +127,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "edn",
             "event",
             "catalogue",
+            "facts",
             "session",
             "clock",
             "secret",
@@ -241,6 +242,14 @@ const QUERYING: &[&str] = &[
     "limits",
     "clock",
     "files",
+    // The rooms whose facts the graph shows.
+    "context",
+    "hook",
+    "memory",
+    "provider",
+    "store",
+    "tool",
+    "workflow",
 ];
 
 /// What the rooms below the session API may use, and how folders are made that are the user's alone and on disk.

@@ -15,31 +15,23 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use edn_bridge::edn;
+use edn_bridge::facts::{Phase, SessionFacts};
 use edn_bridge::message::{Block, Message, Role};
 use edn_bridge::query::compile::Level;
-use edn_bridge::query::graph::{
-    Answer, Cost, Env, Failure, Graph, GraphError, Input, Inputs, Namespace, Output, Resolver, Run,
-};
+use edn_bridge::query::graph::{Graph, GraphError, Input, Inputs, Output, Resolver};
 use edn_bridge::query::parse::parse;
-use edn_bridge::query::resolvers::session::SessionFact;
 use edn_bridge::query::run::{Answered, Bounds, Stop, run, run_within};
+use edn_bridge::query::world::Failure;
 use edn_bridge::value::{Map, Value};
 use query_support::Process;
 
 mod query_support;
 
 const fn out(name: &'static str) -> Output {
-    Output { name, sub: &[] }
+    Output { name, doc: ".", sub: &[] }
 }
 
-const fn one(
-    name: &'static str,
-    input: &'static [Input],
-    output: &'static [Output],
-    run: fn(&Env<'_>, &Inputs<'_>) -> Result<Answer, Failure>,
-) -> Resolver {
-    Resolver { name, input, output, cost: Cost::Ready, run: Run::One(run) }
-}
+use Resolver as R;
 
 fn number(inputs: &Inputs<'_>, name: &str) -> i64 {
     inputs.value(name).and_then(Value::as_i64).unwrap_or(0)
@@ -51,91 +43,65 @@ thread_local! {
     static BATCHES: Cell<usize> = const { Cell::new(0) };
 }
 
-const PART: Namespace = Namespace {
-    attributes: &[
-        ("a", "."),
-        ("b", "."),
-        ("c", "."),
-        ("once", "."),
-        ("twice", "."),
-        ("sum", "."),
-        ("broken", "."),
-        ("beside", "."),
-        ("mended", "."),
-        ("ring/one", "."),
-        ("ring/two", "."),
-        ("item", "."),
-        ("items", "."),
-        ("square", "."),
-        ("total", "."),
-        ("tree", "."),
-        ("n", "."),
-        ("echo", "."),
-        ("kind/x", "."),
-        ("after-broken", "."),
-    ],
-    resolvers: &[
-        one("a", &[], &[out("a")], |_, _| Ok(vec![("a", 1.into())])),
-        one("b", &[Input::Required("a")], &[out("b")], |_, inputs| {
-            Ok(vec![("b", (number(inputs, "a") + 1).into())])
-        }),
-        one(
-            "c",
-            &[Input::Required("b"), Input::Optional("beside"), Input::Optional("nothing")],
-            &[out("c")],
-            |_, inputs| Ok(vec![("c", (number(inputs, "b") * 10 + number(inputs, "beside")).into())]),
-        ),
-        one("seen", &[Input::Required("a")], &[out("once"), out("twice")], |_, _| {
-            SEEN.set(SEEN.get() + 1);
-            Ok(vec![("once", 1.into()), ("twice", 2.into())])
-        }),
-        one("sum", &[Input::Required("once"), Input::Required("twice")], &[out("sum")], |_, inputs| {
-            Ok(vec![("sum", (number(inputs, "once") + number(inputs, "twice")).into())])
-        }),
-        one("breaks", &[], &[out("broken"), out("mended")], |_, _| Err(Failure::new("It broke."))),
-        one("mends", &[Input::Required("a")], &[out("mended")], |_, _| Ok(vec![("mended", "so".into())])),
-        one("beside", &[], &[out("beside")], |_, _| Ok(vec![("beside", 7.into())])),
-        one("after-broken", &[Input::Required("broken")], &[out("after-broken")], |_, _| Ok(Vec::new())),
-        one("ring-one", &[Input::Required("ring/two")], &[out("ring/one")], |_, inputs| {
-            Ok(vec![("ring/one", number(inputs, "ring/two").into())])
-        }),
-        one("ring-two", &[Input::Required("ring/one")], &[out("ring/two")], |_, inputs| {
-            Ok(vec![("ring/two", number(inputs, "ring/one").into())])
-        }),
-        one("items", &[], &[Output { name: "items", sub: &["item"] }], |_, _| {
-            let item = |n: i64| Value::from(Map::new().with("item", n));
-            Ok(vec![("items", Value::vector((0..1000).map(item)).into())])
-        }),
-        Resolver {
-            name: "square",
-            input: &[Input::Required("item")],
-            output: &[out("square")],
-            cost: Cost::Ready,
-            run: Run::Batch(|_, all| {
-                BATCHES.set(BATCHES.get() + 1);
-                let square =
-                    |inputs: &Inputs<'_>| Ok(vec![("square", (number(inputs, "item").pow(2)).into())]);
-                all.iter().map(square).collect()
-            }),
-        },
-        one("total", &[Input::Nested("items", "[:square]")], &[out("total")], |_, inputs| {
-            let items = inputs.value("items").and_then(Value::as_slice).unwrap_or_default();
-            Ok(vec![(
-                "total",
-                items.iter().filter_map(|item| item.get("square")?.as_i64()).sum::<i64>().into(),
-            )])
-        }),
-        one("tree", &[Input::Required("n")], &[Output { name: "tree", sub: &["n"] }], |_, inputs| {
+const PART: &[Resolver] = &[
+    R::one("a", &[], &[out("a")], |_, _| Ok(vec![("a", 1.into())])),
+    R::one("b", &[Input::Required("a")], &[out("b")], |_, inputs| {
+        Ok(vec![("b", (number(inputs, "a") + 1).into())])
+    }),
+    R::one(
+        "c",
+        &[Input::Required("b"), Input::Optional("beside"), Input::Optional("nothing")],
+        &[out("c")],
+        |_, inputs| Ok(vec![("c", (number(inputs, "b") * 10 + number(inputs, "beside")).into())]),
+    ),
+    R::one("seen", &[Input::Required("a")], &[out("once"), out("twice")], |_, _| {
+        SEEN.set(SEEN.get() + 1);
+        Ok(vec![("once", 1.into()), ("twice", 2.into())])
+    }),
+    R::one("sum", &[Input::Required("once"), Input::Required("twice")], &[out("sum")], |_, inputs| {
+        Ok(vec![("sum", (number(inputs, "once") + number(inputs, "twice")).into())])
+    }),
+    R::one("breaks", &[], &[out("broken"), out("mended")], |_, _| Err(Failure::new("It broke."))),
+    R::one("mends", &[Input::Required("a")], &[out("mended")], |_, _| Ok(vec![("mended", "so".into())])),
+    R::one("beside", &[], &[out("beside")], |_, _| Ok(vec![("beside", 7.into())])),
+    R::one("after-broken", &[Input::Required("broken")], &[out("after-broken")], |_, _| Ok(Vec::new())),
+    R::one("ring-one", &[Input::Required("ring/two")], &[out("ring/one")], |_, inputs| {
+        Ok(vec![("ring/one", number(inputs, "ring/two").into())])
+    }),
+    R::one("ring-two", &[Input::Required("ring/one")], &[out("ring/two")], |_, inputs| {
+        Ok(vec![("ring/two", number(inputs, "ring/one").into())])
+    }),
+    R::one("items", &[], &[Output { name: "items", doc: ".", sub: &[out("item")] }], |_, _| {
+        let item = |n: i64| Value::from(Map::new().with("item", n));
+        Ok(vec![("items", Value::vector((0..1000).map(item)).into())])
+    }),
+    R::batch("square", &[Input::Required("item")], &[out("square")], |_, all| {
+        BATCHES.set(BATCHES.get() + 1);
+        let square = |inputs: &Inputs<'_>| Ok(vec![("square", (number(inputs, "item").pow(2)).into())]);
+        all.iter().map(square).collect()
+    }),
+    R::one("total", &[Input::Nested("items", "[:square]")], &[out("total")], |_, inputs| {
+        let items = inputs.value("items").and_then(Value::as_slice).unwrap_or_default();
+        Ok(vec![("total", items.iter().filter_map(|item| item.get("square")?.as_i64()).sum::<i64>().into())])
+    }),
+    R::one(
+        "tree",
+        &[Input::Required("n")],
+        &[Output { name: "tree", doc: ".", sub: &[out("n")] }],
+        |_, inputs| {
             let below = number(inputs, "n") - 1;
             let node = Value::from(Map::new().with("n", below));
             Ok(if below == 0 { Vec::new() } else { vec![("tree", Value::vector([node]).into())] })
-        }),
-        one("echo", &[], &[out("echo")], |env, _| Ok(vec![("echo", Value::from(env.params.clone()).into())])),
-    ],
-    mutations: &[],
-};
+        },
+    ),
+    R::one("echo", &[], &[out("echo")], |env, _| Ok(vec![("echo", Value::from(env.params.clone()).into())])),
+];
 
-const NOTHING: Namespace = Namespace { attributes: &[("nothing", ".")], resolvers: &[], mutations: &[] };
+/// What no resolver ever finds.
+const NOTHING: &[Resolver] = &[
+    R::one("nothing", &[], &[out("nothing")], |_, _| Ok(Vec::new())),
+    R::one("kind", &[Input::Required("nothing")], &[out("kind/x")], |_, _| Ok(Vec::new())),
+];
 
 /// A session in which a tool was called.
 fn talk() -> Process {
@@ -148,8 +114,7 @@ fn talk() -> Process {
     let mut result = Message::new("e-2".into(), Role::Tool, vec![Block::Text("text".into())], "".into());
     result.tool_call_id = Some("c-1".into());
     result.is_error = Some(false);
-    let fact = |fact| if fact == SessionFact::SessionId { Value::from("s-1") } else { Value::Nil };
-    Process::new(vec![Arc::new(said), Arc::new(result)], fact)
+    Process::new(vec![Arc::new(said), Arc::new(result)], SessionFacts::empty("s-1".into()))
 }
 
 fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
@@ -159,7 +124,7 @@ fn ask_in(graph: &Graph, text: &str, entity: &str) -> Answered {
 }
 
 fn ask(text: &str, entity: &str) -> Answered {
-    ask_in(&Graph::new(&[&PART, &NOTHING]).unwrap(), text, entity)
+    ask_in(&Graph::new(&[PART, NOTHING], &[]).unwrap(), text, entity)
 }
 
 fn check(text: &str, entity: &str, expected: &str) {
@@ -233,13 +198,9 @@ fn turns_of_many_calls_are_looked_up_once() {
         message.turn_id = Some(format!("t-{n}").into());
         Arc::new(message)
     };
-    let fact = |fact| match fact {
-        SessionFact::SessionId => Value::from("s-1"),
-        SessionFact::IsStreaming => true.into(),
-        _ => Value::Nil,
-    };
+    let facts = SessionFacts { phase: Phase::Streaming, ..SessionFacts::empty("s-1".into()) };
     let walks = |calls: usize, text: &str| {
-        let process = Process::new((0..calls).map(message).collect(), fact);
+        let process = Process::new((0..calls).map(message).collect(), facts.clone());
         let graph = edn_bridge::query::graph();
         let level = Level::new(&parse(text).unwrap(), &|name| graph.attr(name));
         let answered = run(graph, &process, &level, Map::new(), Vec::new()).unwrap();
@@ -308,8 +269,8 @@ fn any_attribute_of_any_entity_can_select_a_branch() {
     let mut entities = BTreeSet::from(["[]".to_owned()]);
     for (_, node) in graph.resolvers() {
         for output in node.spec.output.iter().filter(|output| !output.sub.is_empty()) {
-            let known = output.sub.iter().filter(|name| graph.attr(name).is_some());
-            entities.insert(Value::vector(known.map(|name| Value::keyword(*name))).to_string());
+            let known = output.sub.iter().map(|known| known.name).filter(|name| graph.attr(name).is_some());
+            entities.insert(Value::vector(known.map(Value::keyword)).to_string());
         }
     }
     assert!(entities.len() > 25, "{}", entities.len());
@@ -339,7 +300,7 @@ fn missing_attribute_in_list_is_named_once_with_path() {
 
 #[test]
 fn answer_is_bounded_in_size_and_time() {
-    let graph = Graph::new(&[&PART, &NOTHING]).unwrap();
+    let graph = Graph::new(&[PART, NOTHING], &[]).unwrap();
     let level = Level::new(&parse("[{:items [:item :square]}]").unwrap(), &|name| graph.attr(name));
     let ask = |values, deadline| {
         let bounds = Bounds { values, deadline };
@@ -352,14 +313,13 @@ fn answer_is_bounded_in_size_and_time() {
 
 #[test]
 fn wrong_declarations_are_refused() {
-    const CYCLE: Namespace = Namespace {
-        attributes: &[("x", ".")],
-        resolvers: &[one("x", &[Input::Required("x")], &[out("x")], |_, _| Ok(Vec::new()))],
-        mutations: &[],
-    };
-    assert!(matches!(Graph::new(&[&CYCLE]), Err(GraphError::Cycle { .. })));
-    assert!(matches!(Graph::new(&[&PART]), Err(GraphError::Undeclared { .. })));
-    assert!(matches!(Graph::new(&[&PART, &NOTHING, &NOTHING]), Err(GraphError::Twice(_))));
+    const CYCLE: &[Resolver] = &[R::one("x", &[Input::Required("x")], &[out("x")], |_, _| Ok(Vec::new()))];
+    const OTHERWISE: Output = Output { name: "a", doc: "Otherwise.", sub: &[] };
+    const TWICE: &[Resolver] = &[R::one("again", &[], &[OTHERWISE], |_, _| Ok(Vec::new()))];
+    assert!(matches!(Graph::new(&[PART, NOTHING, TWICE], &[]), Err(GraphError::Twice("a"))));
+    assert!(matches!(Graph::new(&[CYCLE], &[]), Err(GraphError::Cycle { .. })));
+    assert!(matches!(Graph::new(&[PART], &[]), Err(GraphError::Undeclared { .. })));
+    assert!(matches!(Graph::new(&[PART, NOTHING, NOTHING], &[]), Err(GraphError::Twice(_))));
 }
 
 #[test]

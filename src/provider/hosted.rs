@@ -36,6 +36,7 @@ use sse::{Events, StreamError};
 
 use crate::auth::{Credential, KeyError, Keys};
 use crate::clock::Clock;
+use crate::facts::ProviderFacts;
 use crate::http::{self, Http, HttpError, Response};
 use crate::limits::{HTTP_DRAIN, HTTP_ERROR_BYTES};
 use crate::provider::{Chunk, ChunkStream, ErrorKind, Provider, ProviderError, Request};
@@ -71,13 +72,13 @@ impl Provider for Hosted {
         self.server.keys.are_there()
     }
 
-    fn facts(&self) -> Map<'static> {
+    fn facts(&self) -> ProviderFacts {
         let Spec { protocol, base, .. } = &self.server.spec;
-        let mut facts = Map::new();
-        facts.put("api", Value::keyword(protocol.as_str()));
-        facts.put("base-url", http::shown(base).to_string());
-        facts.put_some("key-from", self.server.keys.origin());
-        facts
+        ProviderFacts {
+            api: Some(protocol.as_str()),
+            base_url: Some(http::shown(base).to_string()),
+            key_from: self.server.keys.origin(),
+        }
     }
 
     fn stream(&self, request: Request) -> ChunkStream {

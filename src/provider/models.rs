@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::{ThinkingBy, embedded};
 use crate::edn;
-use crate::message::{ThinkingLevel, Usage};
-use crate::value::{Map, Value};
+use crate::facts::{ModelFacts, Price};
+use crate::message::ThinkingLevel;
+use crate::value::Value;
 
 /// The program's own list.
 const BUILT_IN: &str = include_str!("models.edn");
@@ -55,32 +56,6 @@ pub enum ModelError {
         /// The right shape.
         expected: &'static str,
     },
-}
-
-/// US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Price {
-    /// For the prompt.
-    pub input: f64,
-    /// For the answer.
-    pub output: f64,
-    /// For the part of the prompt that was read from a cache.
-    pub cache_read: f64,
-    /// For the part of the prompt that was written to a cache.
-    pub cache_write: f64,
-}
-
-impl Price {
-    /// The cost of a call, in US dollars.
-    pub fn of(&self, usage: &Usage) -> f64 {
-        // Counts beyond 2^32 do not occur, and would only make the sum less exact.
-        let tokens = |count: u64| u32::try_from(count).map_or(f64::from(u32::MAX), f64::from);
-        let sum = tokens(usage.input) * self.input
-            + tokens(usage.output) * self.output
-            + tokens(usage.cache_read) * self.cache_read
-            + tokens(usage.cache_write) * self.cache_write;
-        sum / 1_000_000.0
-    }
 }
 
 impl Model {
@@ -139,31 +114,20 @@ impl Model {
         })
     }
 
-    /// The model in the shape of `get_available_models`.
-    pub fn to_value(&self, usable: bool) -> Value<'static> {
-        let mut map = Map::new();
-        map.put("provider", self.provider.to_string());
-        map.put("id", self.id.to_string());
-        map.put("name", self.name.to_string());
-        map.put("context-window", Value::from(self.context_window));
-        map.put_some("max-output", self.max_output);
-        map.put("reasoning", self.thinking_by.is_some());
-        if self.thinking_by.is_some() {
-            let levels = self.thinking.iter().map(|level| Value::from(level.as_str()));
-            map.put("thinking-levels", Value::vector(levels));
+    /// Its facts. Whether it is usable, the catalogue does not know.
+    pub fn facts(&self, usable: bool) -> ModelFacts {
+        ModelFacts {
+            provider: self.provider.clone(),
+            id: self.id.clone(),
+            name: self.name.clone(),
+            context_window: self.context_window,
+            max_output: self.max_output,
+            thinking: self.thinking.clone(),
+            tools: self.tools,
+            images: self.images,
+            price: self.price,
+            usable,
         }
-        map.put("tools", self.tools);
-        map.put("images", self.images);
-        if let Some(price) = self.price {
-            let mut dollars = Map::new();
-            dollars.put("input", price.input);
-            dollars.put("output", price.output);
-            dollars.put("cache-read", price.cache_read);
-            dollars.put("cache-write", price.cache_write);
-            map.put("price", Value::from(dollars));
-        }
-        map.put("usable", usable);
-        Value::from(map)
     }
 }
 
@@ -264,6 +228,7 @@ impl Models {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Usage;
 
     #[test]
     fn built_in_list_is_valid() {

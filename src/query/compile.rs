@@ -1,11 +1,13 @@
-//! A query compiled for a graph: names are numbers, and each level keeps its plans. Runs nothing.
+//! A query compiled for a graph: names are numbers, and each level keeps what was found out about it. Runs
+//! nothing.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::limits::QUERY_PLANS;
 use crate::query::ast::{Ask, Key, Query, Sub};
-use crate::query::graph::{Attr, Bits, Cost, Graph, ResolverId, Run};
+use crate::query::datum::Handle;
+use crate::query::number::{Attr, Bits};
 use crate::value::{Map, Text, Value};
 
 /// One level of a query: the query of one kind of entity.
@@ -26,7 +28,7 @@ pub type Direct = Arc<[Option<Field>]>;
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Reads it.
-    pub read: fn(&crate::query::graph::Handle, usize) -> Value<'static>,
+    pub read: fn(&Handle, usize) -> Value<'static>,
     /// The handle's attribute.
     pub handle: Attr,
     /// Its place among the outputs.
@@ -130,23 +132,19 @@ impl Level {
         Self { asks, distinct, direct: RwLock::default() }
     }
 
-    /// The asks that are fields of the handles of entities of that kind.
-    pub fn direct(&self, graph: &Graph, known: &Bits) -> Direct {
+    /// The asks that are fields of the handles of entities of that kind. `field` finds out whether an attribute
+    /// is one; the level keeps the answers.
+    pub fn direct(&self, known: &Bits, field: impl Fn(Attr) -> Option<Field>) -> Direct {
         let kept = self.direct.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fields)) = kept.iter().find(|(kind, _)| kind == known) {
             return fields.clone();
         }
         drop(kept);
-        let plan = graph.plan(known);
-        let field = |ask: &LevelAsk| {
+        let of_ask = |ask: &LevelAsk| {
             let What::Attribute { name, params: None, sub: None } = &ask.what else { return None };
-            let attr = name.attr.filter(|attr| !known.has(attr.place()))?;
-            let node = graph.resolver(*plan.ways(attr).first()?)?;
-            let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else { return None };
-            let place = node.output.iter().position(|output| *output == attr)?;
-            known.has(input.attr.place()).then_some(Field { read, handle: input.attr, place })
+            name.attr.filter(|attr| !known.has(attr.place())).and_then(&field)
         };
-        let fields: Direct = self.asks.iter().map(field).collect();
+        let fields: Direct = self.asks.iter().map(of_ask).collect();
         let mut kept = self.direct.write().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= QUERY_PLANS {
             kept.clear();
@@ -155,10 +153,24 @@ impl Level {
         fields
     }
 
-    /// Whether the query may read the disk and should not run on a connection's thread.
-    pub fn is_slow(&self, graph: &Graph) -> bool {
-        let mut seen = Bits::default();
-        self.asks.iter().any(|ask| ask.is_slow(graph, &mut seen))
+    /// Whether `test` holds for an attribute that the query asks for, at any depth.
+    pub fn any_attr(&self, test: &mut dyn FnMut(Attr) -> bool) -> bool {
+        self.asks.iter().any(|ask| {
+            let (name, sub) = match &ask.what {
+                What::All => return false,
+                What::Placeholder { sub, .. } => (None, Some(sub)),
+                What::Mutation { sub, .. } => (None, sub.as_ref()),
+                What::Attribute { name, sub, .. }
+                | What::Ident { name, sub, .. }
+                | What::Link { name, sub, .. } => (name.attr, sub.as_ref()),
+            };
+            name.is_some_and(&mut *test)
+                || match sub {
+                    Some(LevelSub::Level(level)) => level.any_attr(test),
+                    Some(LevelSub::Union(branches)) => branches.iter().any(|(_, level)| level.any_attr(test)),
+                    Some(LevelSub::Again(_)) | None => false,
+                }
+        })
     }
 
     /// Whether it contains a mutation.
@@ -205,25 +217,6 @@ impl LevelAsk {
         };
         Self { key: alias.unwrap_or(written), what }
     }
-
-    fn is_slow(&self, graph: &Graph, seen: &mut Bits) -> bool {
-        let (name, sub) = match &self.what {
-            What::All => return false,
-            What::Placeholder { sub, .. } => (None, Some(sub)),
-            What::Mutation { sub, .. } => (None, sub.as_ref()),
-            What::Attribute { name, sub, .. }
-            | What::Ident { name, sub, .. }
-            | What::Link { name, sub, .. } => (name.attr, sub.as_ref()),
-        };
-        name.is_some_and(|attr| leads_to_slow(graph, attr, seen))
-            || match sub {
-                Some(LevelSub::Level(level)) => level.asks.iter().any(|ask| ask.is_slow(graph, seen)),
-                Some(LevelSub::Union(branches)) => {
-                    branches.iter().any(|(_, level)| level.asks.iter().any(|ask| ask.is_slow(graph, seen)))
-                }
-                Some(LevelSub::Again(_)) | None => false,
-            }
-    }
 }
 
 impl LevelSub {
@@ -239,17 +232,6 @@ impl LevelSub {
             }
         }
     }
-}
-
-/// Whether any way to the attribute reads the disk.
-fn leads_to_slow(graph: &Graph, attr: Attr, seen: &mut Bits) -> bool {
-    seen.add(attr.place())
-        && graph.providers(attr).iter().any(|id: &ResolverId| {
-            graph.resolver(*id).is_some_and(|node| {
-                node.spec.cost == Cost::Slow
-                    || node.input.iter().any(|input| leads_to_slow(graph, input.attr, seen))
-            })
-        })
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //! join, the explanation assumes the attributes that the resolver declares for its entities.
 
 use crate::query::ast::{Ask, Key, Query, Sub};
-use crate::query::graph::{Bits, Graph, ResolverId};
+use crate::query::graph::Graph;
+use crate::query::number::{Bits, ResolverId};
 use crate::value::{Map, Value};
 
 /// Explains a query for the given known attributes.
@@ -107,13 +108,13 @@ fn steps(graph: &Graph, name: &str, known: &Bits, map: &mut Map<'static>) -> Bit
         map.put("needs", Value::vector(needs.map(|input| Value::keyword(input.name))));
         return Bits::default();
     };
-    map.put("steps", Value::vector(plan.steps(graph, known, attr).iter().filter_map(symbol)));
+    map.put("steps", Value::vector(graph.order(known, attr).iter().filter_map(symbol)));
     if ways.len() > 1 {
         map.put("alternatives", Value::vector(ways.iter().skip(1).filter_map(symbol)));
     }
     let output = graph.resolver(*first).into_iter().flat_map(|node| node.spec.output);
     let sub = output.filter(|output| output.name == name).flat_map(|output| output.sub);
-    bits(graph, sub.copied())
+    bits(graph, sub.map(|known| known.name))
 }
 
 /// The existing names that are most similar to an unknown one, for an error message.

@@ -7,24 +7,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::catalogue::Op;
-use crate::message::Message;
-use crate::query::compile::Level;
+use crate::limits::QUERY_CACHE;
+use crate::query::compile::{Direct, Field, Level};
+use crate::query::datum::{Datum, HANDLES, Handle, SESSION};
+use crate::query::number::{Attr, Bits, MOST, ResolverId};
 use crate::query::parse;
-use crate::query::plan::Plan;
-use crate::query::world::{EntryView, SessionView, World};
+use crate::query::plan::{Cost, Plan, Step};
+use crate::query::world::{Failure, SessionView, World};
 use crate::session::{ApiError, Call, Reply, SessionApi};
+use crate::store::Entry;
 use crate::value::{Map, Value};
-
-/// A part of the graph: the declarations of one file of resolvers.
-#[derive(Debug, Clone, Copy)]
-pub struct Namespace {
-    /// The attributes: name and description.
-    pub attributes: &'static [(&'static str, &'static str)],
-    /// The resolvers that provide them.
-    pub resolvers: &'static [Resolver],
-    /// The mutations.
-    pub mutations: &'static [Mutation],
-}
 
 /// A way from known attributes to others.
 #[derive(Debug, Clone, Copy)]
@@ -41,15 +33,51 @@ pub struct Resolver {
     pub run: Run,
 }
 
-/// How much a planner should avoid a resolver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cost {
-    /// Reads data in memory.
-    Ready,
-    /// Answers for the query's session, whatever the entity is. Used only if the entity itself leads nowhere.
-    Seed,
-    /// Reads the disk. Such a query does not run on the connection's thread.
-    Slow,
+impl Resolver {
+    /// A resolver of data in memory.
+    pub const fn new(
+        name: &'static str,
+        input: &'static [Input],
+        output: &'static [Output],
+        run: Run,
+    ) -> Self {
+        Self { name, input, output, cost: Cost::Ready, run }
+    }
+
+    /// A resolver that runs once per entity.
+    pub const fn one(
+        name: &'static str,
+        input: &'static [Input],
+        output: &'static [Output],
+        run: fn(&Env<'_>, &Inputs<'_>) -> Found,
+    ) -> Self {
+        Self::new(name, input, output, Run::One(run))
+    }
+
+    /// A resolver that runs once for a list of entities.
+    pub const fn batch(
+        name: &'static str,
+        input: &'static [Input],
+        output: &'static [Output],
+        run: fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>,
+    ) -> Self {
+        Self::new(name, input, output, Run::Batch(run))
+    }
+
+    /// A resolver that runs once per live session.
+    pub const fn session(
+        name: &'static str,
+        output: &'static [Output],
+        run: fn(&Env<'_>, &Arc<dyn SessionView>) -> Found,
+    ) -> Self {
+        Self::new(name, &[Input::Required(SESSION)], output, Run::Session(run))
+    }
+
+    /// The same resolver, avoided for that cost.
+    #[must_use]
+    pub const fn costing(self, cost: Cost) -> Self {
+        Self { cost, ..self }
+    }
 }
 
 /// An input of a resolver.
@@ -72,13 +100,15 @@ impl Input {
     }
 }
 
-/// An output of a resolver.
+/// An output of a resolver: an attribute.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
-    /// The attribute.
+    /// Its name.
     pub name: &'static str,
+    /// Its description; empty if another output describes it.
+    pub doc: &'static str,
     /// The known attributes of the entities, if it leads to entities.
-    pub sub: &'static [&'static str],
+    pub sub: &'static [Output],
 }
 
 /// How to run a resolver.
@@ -88,6 +118,8 @@ pub enum Run {
     One(fn(&Env<'_>, &Inputs<'_>) -> Found),
     /// Once for a list of entities. Returns one answer per entity, in order.
     Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>),
+    /// Once per live session. The only input is its handle.
+    Session(fn(&Env<'_>, &Arc<dyn SessionView>) -> Found),
     /// Once per requested output, given its place. The only input is a handle.
     Fields(fn(&Handle, usize) -> Value<'static>),
 }
@@ -97,6 +129,7 @@ impl std::fmt::Debug for Run {
         f.write_str(match self {
             Self::One(_) => "One",
             Self::Batch(_) => "Batch",
+            Self::Session(_) => "Session",
             Self::Fields(_) => "Fields",
         })
     }
@@ -167,7 +200,7 @@ impl Inputs<'_> {
     }
 
     /// The entry, for resolvers with an entry handle as input.
-    pub fn entry(&self) -> Option<&Arc<EntryView>> {
+    pub fn entry(&self) -> Option<&Arc<Entry>> {
         self.values.iter().find_map(|(_, given)| match given {
             Given::Datum(Datum::Node(Handle::Entry(entry))) => Some(entry),
             _ => None,
@@ -180,96 +213,6 @@ pub type Answer = Vec<(&'static str, Datum)>;
 
 /// The outputs of a resolver, or its failure.
 pub type Found = Result<Answer, Failure>;
-
-/// Why a resolver failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct Failure {
-    /// The cause, and what to do about it.
-    pub message: String,
-}
-
-impl Failure {
-    /// A failure with that message.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
-    }
-}
-
-/// The value of an attribute.
-#[derive(Clone)]
-pub enum Datum {
-    /// Plain data. A map, or a list of maps, can be joined; its keys are then known attributes.
-    Value(Value<'static>),
-    /// An entity.
-    Node(Handle),
-    /// Entities.
-    Nodes(Vec<Handle>),
-}
-
-impl<T: Into<Value<'static>>> From<T> for Datum {
-    fn from(value: T) -> Self {
-        Self::Value(value.into())
-    }
-}
-
-/// An entity whose attributes need no further lookup.
-#[derive(Clone)]
-pub enum Handle {
-    /// A live session.
-    Session(Arc<dyn SessionView>),
-    /// A message.
-    Message(Arc<Message>),
-    /// A journal entry.
-    Entry(Arc<EntryView>),
-}
-
-impl Handle {
-    /// The attribute that holds the handle. A query cannot ask for it.
-    pub fn attribute(&self) -> &'static str {
-        match self {
-            Self::Session(_) => SESSION,
-            Self::Message(_) => MESSAGE,
-            Self::Entry(_) => ENTRY,
-        }
-    }
-
-    /// The value of an entity that is requested without a sub-query.
-    pub fn to_value(&self) -> Value<'static> {
-        match self {
-            Self::Session(session) => {
-                let mut map = Map::new();
-                map.put("psi.agent-session/session-id", session.id().to_value());
-                Value::from(map)
-            }
-            Self::Message(message) => message.to_value(),
-            Self::Entry(entry) => {
-                let mut map = entry.data.clone();
-                map.put("id", entry.id.to_value());
-                map.put("parent-id", entry.parent.as_ref().map(|id| id.to_value()));
-                map.put("ts", entry.ts.to_string());
-                map.put("type", Value::Keyword(entry.kind.clone()));
-                if let Some(message) = &entry.message {
-                    map.put("message", message.to_value());
-                }
-                Value::from(map)
-            }
-        }
-    }
-}
-
-/// The handle of a session.
-pub const SESSION: &str = "handle/session";
-/// The handle of a message.
-pub const MESSAGE: &str = "handle/message";
-/// The handle of an entry.
-pub const ENTRY: &str = "handle/entry";
-
-const HANDLES: [(&str, &str); 3] = [
-    (SESSION, "A live session, inside the engine."),
-    (MESSAGE, "A message, inside the engine."),
-    (ENTRY, "A journal entry, inside the engine."),
-];
 
 /// A change through the session API.
 #[derive(Clone, Copy)]
@@ -306,60 +249,6 @@ impl Mutation {
     }
 }
 
-/// An attribute, as a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Attr(pub(super) u16);
-
-/// A resolver, as a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ResolverId(pub(super) u16);
-
-impl Attr {
-    pub(super) fn place(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-impl ResolverId {
-    pub(super) fn place(self) -> usize {
-        usize::from(self.0)
-    }
-}
-
-/// The maximum of attributes and of resolvers in a graph.
-const MOST: usize = 512;
-
-/// A set of attributes or resolvers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Bits([u64; MOST / 64]);
-
-impl Bits {
-    /// Whether it is in the set.
-    pub fn has(&self, at: usize) -> bool {
-        self.0.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
-    }
-
-    /// Adds it; false if it is already in the set.
-    pub fn add(&mut self, at: usize) -> bool {
-        let bit = 1 << (at % 64);
-        match self.0.get_mut(at / 64) {
-            Some(word) => {
-                let new = *word & bit == 0;
-                *word |= bit;
-                new
-            }
-            None => false,
-        }
-    }
-
-    /// Removes it.
-    pub fn remove(&mut self, at: usize) {
-        if let Some(word) = self.0.get_mut(at / 64) {
-            *word &= !(1 << (at % 64));
-        }
-    }
-}
-
 /// Why declarations do not form a graph: a mistake in the program, which its first test finds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
@@ -371,7 +260,7 @@ pub enum GraphError {
         /// The attribute.
         attribute: String,
     },
-    /// Two declarations have the same name.
+    /// Two resolvers have the same name, or two descriptions of an attribute differ.
     #[error("{0} is declared twice")]
     Twice(&'static str),
     /// A resolver requires its own output.
@@ -391,13 +280,14 @@ pub enum GraphError {
 }
 
 /// The graph.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Graph {
     attributes: Vec<(&'static str, &'static str)>,
     names: HashMap<&'static str, Attr>,
     resolvers: Vec<Node>,
+    steps: Vec<Step>,
     providers: Vec<Vec<ResolverId>>,
-    mutations: Vec<Mutation>,
+    mutations: &'static [Mutation],
     plans: RwLock<HashMap<Bits, Arc<Plan>>>,
     /// An example query per attribute, made on first use.
     examples: OnceLock<BTreeMap<Attr, String>>,
@@ -428,41 +318,51 @@ pub struct NodeInput {
 }
 
 impl Graph {
-    /// An empty graph.
-    pub fn empty() -> Self {
-        Self {
-            attributes: Vec::new(),
-            names: HashMap::new(),
-            resolvers: Vec::new(),
-            providers: Vec::new(),
-            mutations: Vec::new(),
-            plans: RwLock::default(),
-            examples: OnceLock::new(),
-        }
-    }
-
     /// Builds a graph from declarations.
     ///
     /// # Errors
     /// See [`GraphError`].
-    pub fn new(parts: &[&Namespace]) -> Result<Self, GraphError> {
-        let mut graph = Self::empty();
-        for (name, doc) in HANDLES.iter().chain(parts.iter().flat_map(|part| part.attributes)) {
-            let attr = Attr(u16::try_from(graph.attributes.len()).unwrap_or(u16::MAX));
-            if graph.names.insert(name, attr).is_some() {
-                return Err(GraphError::Twice(name));
-            }
-            graph.attributes.push((name, doc));
+    pub fn new(
+        resolvers: &[&'static [Resolver]],
+        mutations: &'static [Mutation],
+    ) -> Result<Self, GraphError> {
+        let mut graph = Self { mutations, ..Self::default() };
+        for (name, doc) in HANDLES {
+            graph.describe(name, doc)?;
+        }
+        let specs = || resolvers.iter().copied().flatten();
+        for spec in specs() {
+            graph.describe_all(spec.output)?;
         }
         graph.providers.resize(graph.attributes.len(), Vec::new());
-        for spec in parts.iter().flat_map(|part| part.resolvers) {
+        for spec in specs() {
             graph.add(*spec)?;
         }
-        graph.mutations = parts.iter().flat_map(|part| part.mutations).copied().collect();
         if graph.attributes.len() > MOST || graph.resolvers.len() > MOST {
             return Err(GraphError::TooMany);
         }
         Ok(graph)
+    }
+
+    fn describe_all(&mut self, outputs: &'static [Output]) -> Result<(), GraphError> {
+        for output in outputs {
+            if !output.doc.is_empty() {
+                self.describe(output.name, output.doc)?;
+            }
+            self.describe_all(output.sub)?;
+        }
+        Ok(())
+    }
+
+    /// Adds an attribute. The tables of several resolvers may describe it, but not differently.
+    fn describe(&mut self, name: &'static str, doc: &'static str) -> Result<(), GraphError> {
+        if let Some(attr) = self.names.get(name) {
+            let same = self.attributes.get(attr.place()).is_some_and(|(_, known)| *known == doc);
+            return if same { Ok(()) } else { Err(GraphError::Twice(name)) };
+        }
+        self.names.insert(name, Attr(u16::try_from(self.attributes.len()).unwrap_or(u16::MAX)));
+        self.attributes.push((name, doc));
+        Ok(())
     }
 
     fn add(&mut self, spec: Resolver) -> Result<(), GraphError> {
@@ -485,14 +385,15 @@ impl Graph {
                 nested: nested.map(|query| Level::new(&query, &|name| self.attr(name))),
             });
         }
+        let needs: Vec<_> = input.iter().filter(|input| input.required).map(|input| input.attr).collect();
         let mut output = Vec::new();
         for given in spec.output {
             let attr = declared(given.name)?;
-            if input.iter().any(|needed| needed.required && needed.attr == attr) {
+            if needs.contains(&attr) {
                 return Err(GraphError::Cycle { resolver: spec.name, attribute: given.name });
             }
-            for name in given.sub {
-                declared(name)?;
+            for known in given.sub {
+                declared(known.name)?;
             }
             output.push(attr);
         }
@@ -505,6 +406,7 @@ impl Graph {
                 providers.push(id);
             }
         }
+        self.steps.push(Step { cost: spec.cost, needs, gives: output.clone() });
         self.resolvers.push(Node { spec, input, output });
         Ok(())
     }
@@ -546,8 +448,8 @@ impl Graph {
     }
 
     /// All mutations.
-    pub fn mutations(&self) -> &[Mutation] {
-        &self.mutations
+    pub fn mutations(&self) -> &'static [Mutation] {
+        self.mutations
     }
 
     /// An example query for each attribute that allows one, made once.
@@ -560,12 +462,42 @@ impl Graph {
         if let Some(plan) = self.plans.read().unwrap_or_else(PoisonError::into_inner).get(known) {
             return plan.clone();
         }
-        let plan = Arc::new(Plan::new(self, known));
+        let plan = Arc::new(Plan::new(&self.steps, self.attributes.len(), known));
         let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() >= crate::limits::QUERY_CACHE {
+        if plans.len() >= QUERY_CACHE {
             plans.clear();
         }
         plans.insert(*known, plan.clone());
         plan
+    }
+
+    /// The resolvers on the cheapest way from the known attributes to another, in the order in which they run.
+    pub fn order(&self, known: &Bits, attr: Attr) -> Vec<ResolverId> {
+        self.plan(known).order(&self.steps, known, attr)
+    }
+
+    /// The asks of a level that are fields of the handles of entities of that kind.
+    pub(super) fn direct(&self, level: &Level, known: &Bits) -> Direct {
+        level.direct(known, |attr| {
+            let node = self.resolver(*self.plan(known).ways(attr).first()?)?;
+            let (Run::Fields(read), [input]) = (node.spec.run, node.input.as_slice()) else { return None };
+            let place = node.output.iter().position(|output| *output == attr)?;
+            known.has(input.attr.place()).then_some(Field { read, handle: input.attr, place })
+        })
+    }
+
+    /// Whether a query may read the disk and should not run on a connection's thread.
+    pub fn is_slow(&self, level: &Level) -> bool {
+        let mut seen = Bits::default();
+        level.any_attr(&mut |attr| self.leads_to_slow(attr, &mut seen))
+    }
+
+    /// Whether any way to the attribute reads the disk.
+    fn leads_to_slow(&self, attr: Attr, seen: &mut Bits) -> bool {
+        seen.add(attr.place())
+            && self.providers(attr).iter().filter_map(|id| self.resolver(*id)).any(|node| {
+                node.spec.cost == Cost::Slow
+                    || node.input.iter().any(|input| self.leads_to_slow(input.attr, seen))
+            })
     }
 }

@@ -2,9 +2,31 @@
 //!
 //! A plan belongs to a set of known attributes, not to a query. For each attribute it lists the resolvers
 //! that can provide it, cheapest first; the others are alternatives if that one finds nothing. An unreachable
-//! attribute has no resolver and is never tried.
+//! attribute has no resolver and is never tried. Knows numbers only.
 
-use crate::query::graph::{Attr, Bits, Cost, Graph, ResolverId};
+use crate::query::number::{Attr, Bits, ResolverId};
+
+/// How much a planner should avoid a resolver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// Reads data in memory.
+    Ready,
+    /// Answers for the query's session, whatever the entity is. Used only if the entity itself leads nowhere.
+    Seed,
+    /// Reads the disk. Such a query does not run on the connection's thread.
+    Slow,
+}
+
+/// A resolver, as the planner sees it. Its number is its place in the list.
+#[derive(Debug)]
+pub struct Step {
+    /// Its own cost.
+    pub cost: Cost,
+    /// The attributes that it cannot run without.
+    pub needs: Vec<Attr>,
+    /// The attributes that it provides.
+    pub gives: Vec<Attr>,
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -19,19 +41,21 @@ const SLOW: u32 = 20;
 const SEED: u32 = 1_000;
 
 impl Plan {
-    /// A plan for `known`.
-    pub fn new(graph: &Graph, known: &Bits) -> Self {
-        let attributes = known_costs(graph, known);
-        let ways = (0u16..).map(Attr).take(attributes.len()).map(|attr| {
-            let mut ways: Vec<_> = graph
-                .providers(attr)
-                .iter()
-                .filter_map(|id| Some((resolver_cost(graph, *id, &attributes)?, *id)))
-                .collect();
+    /// A plan for `known` among that many attributes.
+    pub fn new(steps: &[Step], attributes: usize, known: &Bits) -> Self {
+        let costs = known_costs(steps, attributes, known);
+        let mut ways = vec![Vec::new(); attributes];
+        for (id, step) in (0..).map(ResolverId).zip(steps) {
+            let Some(cost) = step.cost(&costs) else { continue };
+            for attr in &step.gives {
+                ways.get_mut(attr.place()).into_iter().for_each(|ways| ways.push((cost, id)));
+            }
+        }
+        let sorted = |mut ways: Vec<(u32, ResolverId)>| {
             ways.sort();
             ways.into_iter().map(|(_, id)| id).collect()
-        });
-        Self { ways: ways.collect() }
+        };
+        Self { ways: ways.into_iter().map(sorted).collect() }
     }
 
     /// The resolvers that can provide an attribute, cheapest first.
@@ -40,44 +64,35 @@ impl Plan {
     }
 
     /// The resolvers on the cheapest way to an attribute, in the order in which they run.
-    pub fn steps(&self, graph: &Graph, known: &Bits, attr: Attr) -> Vec<ResolverId> {
-        let mut steps = Vec::new();
-        let mut seen = *known;
-        self.collect(graph, attr, &mut seen, &mut steps);
-        steps
+    pub fn order(&self, steps: &[Step], known: &Bits, attr: Attr) -> Vec<ResolverId> {
+        let mut order = Vec::new();
+        self.collect(steps, attr, &mut { *known }, &mut order);
+        order
     }
 
-    fn collect(&self, graph: &Graph, attr: Attr, seen: &mut Bits, steps: &mut Vec<ResolverId>) {
+    fn collect(&self, steps: &[Step], attr: Attr, seen: &mut Bits, order: &mut Vec<ResolverId>) {
         if !seen.add(attr.place()) {
             return;
         }
-        let Some((id, node)) = self.ways(attr).first().and_then(|id| Some((*id, graph.resolver(*id)?)))
-        else {
-            return;
-        };
-        for input in node.input.iter().filter(|input| input.required) {
-            self.collect(graph, input.attr, seen, steps);
+        let Some(id) = self.ways(attr).first() else { return };
+        for need in steps.get(id.place()).into_iter().flat_map(|step| &step.needs) {
+            self.collect(steps, *need, seen, order);
         }
-        if !steps.contains(&id) {
-            steps.push(id);
+        if !order.contains(id) {
+            order.push(*id);
         }
     }
 }
 
 /// The cost of each attribute from `known`; `None` if it is unreachable. Costs only fall, and each round
 /// settles at least one resolver, so this ends.
-fn known_costs(graph: &Graph, known: &Bits) -> Vec<Option<u32>> {
-    let mut costs: Vec<Option<u32>> = Vec::new();
-    while let Some(attr) =
-        u16::try_from(costs.len()).ok().map(Attr).filter(|attr| !graph.name(*attr).is_empty())
-    {
-        costs.push(known.has(attr.place()).then_some(0));
-    }
+fn known_costs(steps: &[Step], attributes: usize, known: &Bits) -> Vec<Option<u32>> {
+    let mut costs: Vec<_> = (0..attributes).map(|place| known.has(place).then_some(0)).collect();
     loop {
         let mut changed = false;
-        for (id, node) in graph.resolvers() {
-            let Some(cost) = resolver_cost(graph, id, &costs) else { continue };
-            for attr in &node.output {
+        for step in steps {
+            let Some(cost) = step.cost(&costs) else { continue };
+            for attr in &step.gives {
                 if let Some(old) = costs.get_mut(attr.place())
                     && old.is_none_or(|old| cost < old)
                 {
@@ -92,15 +107,16 @@ fn known_costs(graph: &Graph, known: &Bits) -> Vec<Option<u32>> {
     }
 }
 
-/// The cost of one step and all its inputs.
-fn resolver_cost(graph: &Graph, id: ResolverId, costs: &[Option<u32>]) -> Option<u32> {
-    let node = graph.resolver(id)?;
-    let own: u32 = match node.spec.cost {
-        Cost::Ready => 1,
-        Cost::Slow => SLOW,
-        Cost::Seed => SEED,
-    };
-    node.input.iter().filter(|input| input.required).try_fold(own, |sum, input| {
-        Some(sum.saturating_add(costs.get(input.attr.place()).copied().flatten()?))
-    })
+impl Step {
+    /// The cost of this step and all its inputs, from the cost of each attribute.
+    fn cost(&self, attributes: &[Option<u32>]) -> Option<u32> {
+        let own: u32 = match self.cost {
+            Cost::Ready => 1,
+            Cost::Slow => SLOW,
+            Cost::Seed => SEED,
+        };
+        self.needs.iter().try_fold(own, |sum, need| {
+            Some(sum.saturating_add(attributes.get(need.place()).copied().flatten()?))
+        })
+    }
 }

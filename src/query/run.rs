@@ -19,7 +19,9 @@ use crate::limits::{
     MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_FAILURES, QUERY_MILLIS,
 };
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
-use crate::query::graph::{Bits, Datum, Graph};
+use crate::query::datum::Datum;
+use crate::query::graph::Graph;
+use crate::query::number::Bits;
 use crate::query::plan::Plan;
 use crate::query::world::World;
 use crate::session::ApiError;
@@ -168,7 +170,7 @@ impl Running<'_> {
         let mut results = vec![Value::Nil; group.len()];
         for (kind, same) in kinds(group, (0..group.len()).collect()) {
             let plan = self.graph.plan(&kind);
-            let direct = level.direct(self.graph, &kind);
+            let direct = self.graph.direct(level, &kind);
             let mut maps: Vec<Vec<[Value<'static>; 2]>> =
                 same.iter().map(|_| Vec::with_capacity(level.asks.len())).collect();
             for (place, ask) in level.asks.iter().enumerate() {
@@ -366,7 +368,7 @@ impl Running<'_> {
             && let Some(first) = handles.first()
         {
             let kind = Entity::of(self.graph, first.clone()).known;
-            let direct = level.direct(self.graph, &kind);
+            let direct = self.graph.direct(level, &kind);
             if let Some(fields) = direct.iter().copied().collect::<Option<Vec<Field>>>() {
                 let mut rows = Vec::with_capacity(handles.len());
                 for handle in handles {

@@ -5,13 +5,33 @@
 
 use std::sync::Arc;
 
+use crate::context::Project;
 use crate::event::{StagePassed, StatusText, Widget, WidgetSpec};
-use crate::facts::JobFacts;
+use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::hook::Hook;
+use crate::memory::Note;
 use crate::message::{EntryId, Message, SessionId, TurnId};
-use crate::query::graph::Failure;
-use crate::query::resolvers::session::SessionFact;
-use crate::session::Counts;
-use crate::value::{Map, Text, Value};
+use crate::provider::ToolSpec;
+use crate::session::{Counts, Peer, Standing};
+use crate::store::Entry;
+use crate::tool::permission::Rule;
+use crate::value::{Map, Value};
+use crate::workflow::Workflow;
+
+/// Why a resolver failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The cause, and what to do about it.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with that message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
 
 /// The process at one moment.
 pub trait World {
@@ -26,10 +46,12 @@ pub trait World {
     /// # Errors
     /// If the list would be incomplete.
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure>;
-    /// The models of the catalogue, each with the keys of `get_available_models`.
-    fn models(&self) -> Vec<Value<'static>>;
+    /// The models of the catalogue.
+    fn models(&self) -> Vec<ModelFacts>;
     /// The names of the providers that need no further login.
     fn providers(&self) -> Vec<String>;
+    /// The facts about a provider of this process. May read the disk.
+    fn provider(&self, name: &str) -> Option<ProviderFacts>;
     /// The connections, oldest first.
     fn connections(&self) -> Vec<ConnectionFacts>;
     /// The configuration in force, without secrets.
@@ -40,34 +62,25 @@ pub trait World {
     fn process(&self) -> ProcessFacts;
     /// Counts of the wire's answers.
     fn counts(&self) -> Counts;
-    /// The background jobs of a live session, newest first, each with the keys of
-    /// `inspect_background_job`.
+    /// The background jobs of a live session, newest first.
     fn jobs(&self, session: &SessionId) -> Vec<Arc<JobFacts>>;
-    /// The notes that `/remember` keeps for the project, newest first, each a map with `:id`, `:text`,
-    /// `:created-at` and (if known) `:session-id`; `None` if they cannot be read.
-    fn notes(&self) -> Option<Vec<Value<'static>>>;
+    /// The notes that `/remember` keeps for the project, oldest first; `None` if they cannot be read.
+    fn notes(&self) -> Option<Arc<Vec<Note>>>;
     /// The notes that contain all words of a text, best first.
-    fn search_notes(&self, text: &str) -> Vec<Value<'static>>;
-    /// The tools for models, each a map with `:name`, `:description` and `:parameters`.
-    fn tools(&self) -> Vec<Value<'static>>;
+    fn search_notes(&self, text: &str) -> Vec<Note>;
+    /// The tools for models.
+    fn tools(&self) -> Vec<ToolSpec>;
     /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;
-    /// The stages of a turn, in order.
-    fn stages(&self) -> Vec<&'static str>;
-    /// The hooks of the query's session, in order: maps with `:id`, `:stage`, `:point`, `:kind`, `:command`,
-    /// `:timeout-ms` and, if limited to some tools, `:tools`.
-    fn hooks(&self) -> Vec<Value<'static>>;
+    /// The hooks of the query's session, in order.
+    fn hooks(&self) -> Vec<Hook>;
     /// How sessions are written.
     fn store(&self) -> StoreFacts;
-    /// The usable workflows of the query's session and the unusable ones, by name, each a map of
-    /// `:psi.workflow/*`.
-    fn workflows(&self) -> Vec<Value<'static>>;
+    /// The workflows of the query's session by name, or why they cannot be used.
+    fn workflows(&self) -> Vec<(String, Result<Arc<Workflow>, String>)>;
     /// The newest audit records of ended questions, oldest first, with the keys of the audit file. Reads the
     /// disk.
-    fn audit(&self, limit: usize) -> Vec<Value<'static>>;
-    /// The facts about a provider of this process: `:api`, `:base-url` and `:key-from`, as far as it has
-    /// them. Without secrets. May read the disk.
-    fn provider(&self, name: &str) -> Option<Map<'static>>;
+    fn audit(&self, limit: usize) -> Vec<Map<'static>>;
 }
 
 /// An iterator without a copy: oldest first, or newest first with `rev`.
@@ -75,34 +88,45 @@ pub type Walk<'a, T> = Box<dyn DoubleEndedIterator<Item = T> + 'a>;
 
 /// A live session at one moment.
 pub trait SessionView: Send + Sync {
+    /// Its facts.
+    fn facts(&self) -> &SessionFacts;
     /// The session's id.
-    fn id(&self) -> &SessionId;
-    /// One fact; nil if it does not exist.
-    fn fact(&self, fact: SessionFact) -> Value<'static>;
-    /// The parts of the system prompt, in order, each a map of `:psi.prompt-part/*`.
-    fn prompt_parts(&self) -> Vec<Value<'static>>;
-    /// The skills for the session's folder, each a map of `:psi.skill/*`. May read the disk.
-    fn skills(&self) -> Vec<Value<'static>>;
+    fn id(&self) -> &SessionId {
+        &self.facts().id
+    }
+    /// The number of entries in its journal.
+    fn offset(&self) -> u64;
+    /// The revision of its configuration.
+    fn config_revision(&self) -> u64;
+    /// The names of the providers that need no further login.
+    fn providers(&self) -> Vec<String>;
+    /// For a subagent: its own name in questions, and the tools that were granted to it.
+    fn subagent(&self) -> Option<(Arc<str>, Vec<String>)>;
+    /// The number of sessions above a subagent; 0 for a session of the person.
+    fn depth(&self) -> u32;
+    /// The parts of the system prompt, in order.
+    fn prompt_parts(&self) -> Vec<PromptPart>;
+    /// The system prompt.
+    fn system_prompt(&self) -> String;
+    /// The skills, templates and unusable files for the session's folder. May read the disk.
+    fn project(&self) -> Arc<Project>;
     /// The names of the session's slash commands in addition to the program's own, without the slash. May
     /// read the disk.
     fn added_commands(&self) -> Vec<String>;
-    /// The unusable files for the session's folder, each a map with `:path` and `:message`. May read the
-    /// disk.
-    fn context_problems(&self) -> Vec<Value<'static>>;
     /// The messages on the current branch, oldest first.
     fn messages(&self) -> Walk<'_, &Arc<Message>>;
     /// The entries on the current branch, oldest first.
-    fn entries(&self) -> Walk<'_, EntryView>;
+    fn entries(&self) -> Walk<'_, &Arc<Entry>>;
     /// The messages that wait for the running turn or for its end, oldest first.
     fn queue(&self) -> Vec<QueuedView>;
     /// The latest boundary of the latest turn; `None` before the first.
     fn stage(&self) -> Option<Arc<StagePassed>>;
-    /// The permission rules, in order, each a map of `:psi.rule/*`.
-    fn rules(&self) -> Vec<Value<'static>>;
+    /// The permission rules, in order, each with its source: `configured` or `answered`.
+    fn rules(&self) -> Vec<(Rule, &'static str)>;
     /// The content of frontends apart from the conversation.
     fn shown(&self) -> Shown;
-    /// Counts, tokens, cost, times and bytes, with the keys of `get_session_stats`. Reads the disk.
-    fn stats(&self) -> Map<'static>;
+    /// Counts, tokens, cost, times and bytes. Reads the disk.
+    fn stats(&self) -> SessionStats;
 }
 
 /// The content of frontends apart from the conversation, each with the keys of its event.
@@ -114,6 +138,21 @@ pub struct Shown {
     pub widget_specs: Arc<[WidgetSpec]>,
     /// The status texts.
     pub statuses: Arc<[StatusText]>,
+}
+
+/// A part of a system prompt.
+#[derive(Debug, Clone)]
+pub struct PromptPart {
+    /// Its kind: `base`, `tools`, `instructions`, `skills` or `memory`.
+    pub kind: &'static str,
+    /// Its source: a file's path, or `edn-bridge`.
+    pub source: String,
+    /// Its text.
+    pub text: String,
+    /// Its size, in tokens.
+    pub tokens: u64,
+    /// Whether it was cut for lack of room.
+    pub cut: bool,
 }
 
 /// A waiting message.
@@ -173,23 +212,6 @@ pub struct StoreFacts {
     pub slowest_sync_micros: u64,
 }
 
-/// One journal entry.
-#[derive(Debug, Clone)]
-pub struct EntryView {
-    /// Its id.
-    pub id: EntryId,
-    /// The preceding entry.
-    pub parent: Option<EntryId>,
-    /// When it was written, RFC 3339 in UTC.
-    pub ts: Arc<str>,
-    /// Its kind: `message`, `name`, `model`, `setting` …
-    pub kind: Text<'static>,
-    /// The message, if it is one.
-    pub message: Option<Arc<Message>>,
-    /// Its other data.
-    pub data: Map<'static>,
-}
-
 /// A session in a list.
 #[derive(Debug, Clone, Default)]
 pub struct SessionInfo {
@@ -216,20 +238,20 @@ pub struct SessionInfo {
 }
 
 /// A connection.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ConnectionFacts {
     /// Its number in the process.
     pub id: u64,
     /// Its focused session.
-    pub session: Option<SessionId>,
+    pub session: SessionId,
     /// Whether it answers typed questions.
     pub interactor: bool,
     /// Its subscribed topics.
     pub topics: Vec<&'static str>,
     /// The state of its outbox.
-    pub standing: crate::session::Standing,
+    pub standing: Standing,
     /// Its client.
-    pub peer: crate::session::Peer,
+    pub peer: Peer,
     /// Whether it sent the query.
     pub asks: bool,
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
-use crate::facts::{JobFacts, ListedSession, SessionFacts};
+use crate::facts::{
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, ProviderName, SessionFacts,
+    SessionStats,
+};
 use crate::heap;
 use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
-use crate::projection;
 use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::runtime::change::Change;
@@ -137,11 +139,8 @@ impl Sessions for Runtime {
         self.shared.tree.get(session).is_ok()
     }
 
-    fn server_info(&self, session: &SessionId) -> Map<'static> {
-        match self.shared.tree.get(session) {
-            Ok(handle) => projection::server_info(&handle.snapshot().facts),
-            Err(_) => Map::new(),
-        }
+    fn facts(&self, session: &SessionId) -> Option<Arc<SessionFacts>> {
+        self.shared.tree.get(session).ok().map(|handle| handle.snapshot().facts.clone())
     }
 
     fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>) {
@@ -160,7 +159,7 @@ impl Sessions for Runtime {
         self.read(&call, reply, |snapshot| snapshot.page(before.as_ref(), limit));
     }
 
-    fn stats(&self, call: Call, reply: Reply<Map<'static>>) {
+    fn stats(&self, call: Call, reply: Reply<SessionStats>) {
         self.with(&call, reply, |handle, reply| {
             // The session's task reads all messages, not the caller.
             handle.tell(Change::Stats { reply });
@@ -305,7 +304,7 @@ impl Turns for Runtime {
         });
     }
 
-    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>) {
+    fn commands(&self, call: Call, reply: Reply<Vec<CommandFacts>>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             shared.clone().tasks.spawn_blocking(move || {
@@ -383,11 +382,11 @@ impl Questions for Runtime {
 }
 
 impl Settings for Runtime {
-    fn models(&self, _call: Call, reply: Reply<Vec<Value<'static>>>) {
+    fn models(&self, _call: Call, reply: Reply<Vec<ModelFacts>>) {
         let manifest = self.shared.configuration.newest();
         let ready = manifest.providers.ready();
-        let shown = |model: &Model| model.to_value(ready.contains(&&*model.provider));
-        reply.ok(manifest.models.iter().map(shown).collect());
+        let facts = |model: &Model| model.facts(ready.contains(&&*model.provider));
+        reply.ok(manifest.models.iter().map(facts).collect());
     }
 
     fn set_model(
@@ -488,11 +487,11 @@ impl Settings for Runtime {
 }
 
 impl Logins for Runtime {
-    fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<Map<'static>>) {
+    fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<LoginFacts>) {
         self.begin_login(&call, provider, reply);
     }
 
-    fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<Map<'static>>) {
+    fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<ProviderName>) {
         self.complete_login(&call, input, reply);
     }
 
@@ -502,7 +501,7 @@ impl Logins for Runtime {
 }
 
 impl Jobs for Runtime {
-    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
+    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
         self.with(&call.clone(), reply, |handle, reply| {
             handle.tell(Change::Bash { command, timeout_seconds, reply });
         });
@@ -564,7 +563,7 @@ impl Graph for Runtime {
         });
     }
 
-    fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>) {
+    fn remember(&self, call: Call, text: String, reply: Reply<Note>) {
         self.with(&call, reply, |handle, reply| self.shared.keep_note(&handle, text, reply));
     }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Project;
 use crate::context::editor::Editor;
 use crate::event::Cause;
-use crate::facts::{JobFacts, Phase};
+use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
@@ -25,7 +25,6 @@ use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
 use crate::tool::output::Kept;
 use crate::tool::process::{self, Job};
-use crate::value::Map;
 
 /// Answers a task of the engine that waits for its change.
 pub type Ack<T> = oneshot::Sender<T>;
@@ -71,7 +70,7 @@ pub enum Change {
 
     // Commands and jobs.
     /// A client runs a command.
-    Bash { command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>> },
+    Bash { command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput> },
     /// A client ends that command.
     AbortBash { reply: Reply<()> },
     /// That command has ended: from the task that ran it.
@@ -129,7 +128,7 @@ pub enum Change {
     /// Too many sessions are live or have open files: this one may leave if it is at rest.
     Unload(Unload),
     /// A client asks for the session's figures.
-    Stats { reply: Reply<Map<'static>> },
+    Stats { reply: Reply<SessionStats> },
     /// A fork needs the entries up to one that is not on the branch.
     PathTo { entry: EntryId, ack: Ack<Option<imbl::Vector<Arc<Entry>>>> },
 }

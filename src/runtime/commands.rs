@@ -13,7 +13,7 @@ use crate::catalogue::COMMANDS;
 use crate::command::{self, Command, Line};
 use crate::context::Project;
 use crate::event::{Body, CommandOutcome};
-use crate::facts::JobFacts;
+use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::change::{Change, Claim, HeldRun};
 use crate::runtime::host::Runtime;
@@ -344,16 +344,18 @@ pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
 }
 
 /// The slash commands, for completion: the program's own, then the additional ones.
-pub(super) fn listed(project: &Project) -> Vec<Value<'static>> {
-    let entry = |name: &str, usage: String, description: &str, source: &'static str| {
-        let mut map = Map::new();
-        map.put("name", name.to_owned());
-        map.put("usage", usage);
-        map.put("description", description.to_owned());
-        map.put("source", source);
-        Value::from(map)
-    };
-    let own =
-        COMMANDS.iter().map(|command| entry(command.name, command.usage.to_owned(), command.doc, "built-in"));
-    own.chain(added(project).map(|one| entry(one.name, one.usage, one.description, one.source))).collect()
+pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
+    let own = COMMANDS.iter().map(|command| CommandFacts {
+        name: command.name.to_owned(),
+        usage: command.usage.to_owned(),
+        description: command.doc.to_owned(),
+        source: "built-in",
+    });
+    let added = added(project).map(|one| CommandFacts {
+        name: one.name.to_owned(),
+        usage: one.usage,
+        description: one.description.to_owned(),
+        source: one.source,
+    });
+    own.chain(added).collect()
 }

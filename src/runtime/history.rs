@@ -11,13 +11,13 @@ use jiff::Timestamp;
 
 use crate::event::{PastCall, Rehydration, ToolCall};
 use crate::export::{self, Format, Transcript};
+use crate::facts::SessionStats;
 use crate::limits::{MAX_PAGE_BYTES, PAGE_BYTES, PAGE_MESSAGES};
-use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId, count};
-use crate::projection;
+use crate::message::{Block, EntryId, Message, Role, StopReason, TurnId};
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Page};
 use crate::store::EntryBody;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 impl Snapshot {
     /// The messages of the branch, oldest first.
@@ -104,16 +104,16 @@ impl Snapshot {
         Rehydration { messages: page.messages, tool_calls, more: page.more }
     }
 
-    /// The payload of `get_session_stats`. `bytes` is the file's size, 0 without a file.
-    pub fn stats(&self, bytes: u64) -> Map<'static> {
-        let mut roles: BTreeMap<&str, u64> =
-            [Role::User, Role::Assistant, Role::Tool, Role::System].map(|role| (role.as_str(), 0)).into();
+    /// The counts of the session. `bytes` is the file's size, 0 without a file.
+    pub fn stats(&self, bytes: u64) -> SessionStats {
+        // In the order of their names.
+        let mut roles = [Role::Assistant, Role::System, Role::Tool, Role::User].map(|role| (role, 0));
         let mut tools: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let mut failed: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         let mut turns: BTreeMap<TurnId, (Option<Timestamp>, Option<Timestamp>)> = BTreeMap::new();
         let mut stopped = 0u64;
         for message in self.messages() {
-            add(roles.entry(message.role.as_str()).or_default());
+            roles.iter_mut().filter(|(role, _)| *role == message.role).for_each(|(_, n)| add(n));
             for block in &message.content {
                 if let Block::ToolCall { name, .. } = block {
                     add(tools.entry(name.clone()).or_default());
@@ -139,23 +139,22 @@ impl Snapshot {
         let last = self.branch.last().map(|entry| entry.ts.clone());
         let age = span(time(&self.facts.created_at), last.as_deref().and_then(time));
 
-        let mut stats = Map::new();
-        stats.put("session-id", self.facts.id.to_value());
-        stats.put("created-at", self.facts.created_at.as_ref().to_owned());
-        stats.put("last-entry-at", last.map(|ts| Value::from(ts.as_ref().to_owned())));
-        stats.put("messages", counts(roles.into_iter().map(|(role, n)| (Value::keyword(role), n))));
-        stats.put("message-count", Value::from(self.facts.message_count));
-        stats.put("entry-count", count(self.offset));
-        stats.put("turns", Value::from(turns.len()));
-        stats.put("turns-stopped", count(stopped));
-        stats.put("tool-calls", counts(tools.into_iter().map(|(tool, n)| (name(&tool), n))));
-        stats.put("tool-errors", counts(failed.into_iter().map(|(tool, n)| (name(&tool), n))));
-        stats.put("tokens", projection::usage(&self.facts));
-        stats.put("cost", Value::from(self.facts.usage.cost));
-        stats.put("duration-ms", Value::int(age));
-        stats.put("working-ms", Value::int(working));
-        stats.put("bytes", count(bytes));
-        stats
+        SessionStats {
+            session: self.facts.id.clone(),
+            created_at: self.facts.created_at.clone(),
+            last_entry_at: last,
+            roles: roles.into(),
+            message_count: self.facts.message_count,
+            entry_count: self.offset,
+            turns: turns.len(),
+            turns_stopped: stopped,
+            tool_calls: tools,
+            tool_errors: failed,
+            usage: self.facts.usage,
+            duration_ms: age,
+            working_ms: working,
+            bytes,
+        }
     }
 }
 
@@ -197,18 +196,6 @@ fn weight(message: &Message) -> usize {
 
 fn add(n: &mut u64) {
     *n = n.saturating_add(1);
-}
-
-fn name(text: &str) -> Value<'static> {
-    Value::from(text.to_owned())
-}
-
-fn counts(counts: impl Iterator<Item = (Value<'static>, u64)>) -> Value<'static> {
-    let mut map = Map::new();
-    for (key, n) in counts {
-        map.insert(key, count(n));
-    }
-    Value::from(map)
 }
 
 fn time(ts: &str) -> Option<Timestamp> {

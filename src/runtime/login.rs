@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Begun, LoginError, Logins};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::facts::{LoginFacts, ProviderName};
 use crate::interaction::{Kind, Origin, Question, Resolution};
 use crate::runtime::host::Runtime;
 use crate::secret::Secret;
@@ -19,7 +20,7 @@ use crate::value::{Map, Value};
 
 impl Runtime {
     /// Starts a login of the connection, with the named provider or the default one.
-    pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<Map<'static>>) {
+    pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<LoginFacts>) {
         let (Some(logins), Ok(handle)) =
             (self.shared.configuration.newest().providers.logins(), self.shared.tree.get(&call.session))
         else {
@@ -33,14 +34,14 @@ impl Runtime {
                     Ok(provider) => logins.begin(connection, &provider).await,
                     Err(error) => Err(error),
                 };
-                reply.send(begun.map(|begun| shown(&begun)).map_err(refused));
+                reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
             },
             &self.shared.executor,
         );
     }
 
     /// Completes the connection's login.
-    pub(super) fn complete_login(&self, call: &Call, input: Option<String>, reply: Reply<Map<'static>>) {
+    pub(super) fn complete_login(&self, call: &Call, input: Option<String>, reply: Reply<ProviderName>) {
         let Some(logins) = self.shared.configuration.newest().providers.logins() else {
             return reply.fail(refused(LoginError::NonePending));
         };
@@ -54,10 +55,7 @@ impl Runtime {
         self.shared.tasks.spawn_on(
             async move {
                 let done = logins.complete(connection, pending, input).await;
-                let told = |(id, name): (Arc<str>, Arc<str>)| {
-                    Map::new().with("provider", who(&id, &name)).with("logged-in", true)
-                };
-                reply.send(done.map(told).map_err(refused));
+                reply.send(done.map(|(id, name)| ProviderName { id, name }).map_err(refused));
             },
             &self.shared.executor,
         );
@@ -207,20 +205,15 @@ fn meant(logins: &Logins, named: Option<String>, using: &str) -> Result<String, 
     }
 }
 
-fn who(id: &str, name: &str) -> Value<'static> {
-    Value::from(Map::new().with("id", id.to_owned()).with("name", name.to_owned()))
-}
-
-/// A login in the shape of the op's response.
-fn shown(begun: &Begun) -> Map<'static> {
-    let mut map = Map::new();
-    map.put("provider", who(&begun.provider, &begun.name));
-    map.put("url", begun.url.clone());
-    map.put("uses-callback-server", begun.uses_callback);
-    map.put("pending-login", true);
-    map.put_some("user-code", begun.code.clone());
-    map.put_some("expires-at", begun.ends.map(|ends| rfc3339(ends).to_string()));
-    map
+/// A login, as the op tells it.
+fn facts(begun: &Begun) -> LoginFacts {
+    LoginFacts {
+        provider: ProviderName { id: begun.provider.as_ref().into(), name: begun.name.as_ref().into() },
+        url: begun.url.clone(),
+        uses_callback: begun.uses_callback,
+        code: begun.code.clone(),
+        expires_at: begun.ends.map(rfc3339),
+    }
 }
 
 fn invitation(begun: &Begun) -> String {

@@ -14,22 +14,19 @@ use jiff::Timestamp;
 
 use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
-use crate::context::skill::Skill;
-use crate::context::{Problem, Project};
+use crate::context::Project;
 use crate::event::StagePassed;
-use crate::facts::{JobFacts, Phase};
-use crate::hook::Stage;
+use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
+use crate::hook::Hook;
+use crate::http;
 use crate::interaction::audit;
-use crate::message::{Message, SessionId, count};
-use crate::projection;
+use crate::memory::Note;
+use crate::message::{Message, SessionId};
 use crate::provider::ToolSpec;
-use crate::query::graph::Failure;
-use crate::query::resolvers::session::SessionFact;
 use crate::query::world::{
-    ConnectionFacts, EntryView, ProcessFacts, QuestionFacts, QueuedView, Reading, SessionInfo, SessionView,
-    Setting, Shown, StoreFacts, Walk, World,
+    ConnectionFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading, SessionInfo,
+    SessionView, Setting, Shown, StoreFacts, Walk, World,
 };
-use crate::runtime::commands;
 use crate::runtime::host::Runtime;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::manifest::Manifest;
@@ -37,12 +34,13 @@ use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
 use crate::runtime::services::Shared;
 use crate::runtime::snapshot::Snapshot;
-use crate::session::{ApiError, Call, Counts, Jobs as _, Reply, Settings as _};
-use crate::store::EntryBody;
+use crate::runtime::{commands, conversation};
+use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
+use crate::store::Entry;
 use crate::tool;
-use crate::value::{Map, Text, Value};
-
-mod described;
+use crate::tool::permission::Rule;
+use crate::value::{Map, Value};
+use crate::workflow::Workflow;
 
 /// Time limit for a list from another part of the runtime.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -157,8 +155,10 @@ impl World for Moment {
         Ok(infos)
     }
 
-    fn models(&self) -> Vec<Value<'static>> {
-        self.ask(|call, reply| self.runtime.models(call, reply))
+    fn models(&self) -> Vec<ModelFacts> {
+        let manifest = self.runtime.shared.configuration.newest();
+        let ready = manifest.providers.ready();
+        manifest.models.iter().map(|model| model.facts(ready.contains(&&*model.provider))).collect()
     }
 
     fn providers(&self) -> Vec<String> {
@@ -177,7 +177,7 @@ impl World for Moment {
                 standing: client.standing(),
                 peer: client.peer(),
                 asks: id == self.call.connection,
-                session: Some(focus),
+                session: focus,
             }
         });
         facts.collect()
@@ -217,7 +217,7 @@ impl World for Moment {
         sources.retain(|sourced| !all.iter().any(|setting| *setting.key == *sourced.key));
         all.extend(sources.into_iter().map(|sourced| Setting {
             key: sourced.key.into(),
-            value: described::without_secrets(sourced.value),
+            value: without_secrets(sourced.value),
             source: sourced.from.to_string_lossy().into(),
         }));
         all
@@ -252,12 +252,8 @@ impl World for Moment {
         })
     }
 
-    fn tools(&self) -> Vec<Value<'static>> {
-        let tool = |spec: ToolSpec| {
-            let map = Map::new().with("name", spec.name).with("description", spec.description);
-            Value::from(map.with("parameters", spec.parameters))
-        };
-        tool::specs().into_iter().map(tool).collect()
+    fn tools(&self) -> Vec<ToolSpec> {
+        tool::specs()
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {
@@ -279,28 +275,22 @@ impl World for Moment {
         self.questions.get_or_init(open).clone()
     }
 
-    fn audit(&self, limit: usize) -> Vec<Value<'static>> {
-        let records = audit::newest(&audit::path(&self.runtime.shared.settings.state_dir), limit);
-        records.into_iter().map(Value::from).collect()
+    fn audit(&self, limit: usize) -> Vec<Map<'static>> {
+        audit::newest(&audit::path(&self.runtime.shared.settings.state_dir), limit)
     }
 
-    fn provider(&self, name: &str) -> Option<Map<'static>> {
+    fn provider(&self, name: &str) -> Option<ProviderFacts> {
         self.runtime.shared.configuration.newest().providers.get(name).map(|provider| provider.facts())
     }
 
-    fn workflows(&self) -> Vec<Value<'static>> {
+    fn workflows(&self) -> Vec<(String, Result<Arc<Workflow>, String>)> {
         let Ok(handle) = self.runtime.shared.tree.get(&self.call.session) else { return Vec::new() };
-        let manifest = handle.manifest();
-        manifest.workflows.iter().map(|(name, read)| described::workflow(name, read)).collect()
+        handle.manifest().workflows.clone().into_iter().collect()
     }
 
-    fn stages(&self) -> Vec<&'static str> {
-        Stage::ALL.map(Stage::as_str).to_vec()
-    }
-
-    fn hooks(&self) -> Vec<Value<'static>> {
+    fn hooks(&self) -> Vec<Hook> {
         let Ok(handle) = self.runtime.shared.tree.get(&self.call.session) else { return Vec::new() };
-        handle.manifest().hooks.iter().map(described::hook).collect()
+        handle.manifest().hooks.iter().cloned().collect()
     }
 
     fn store(&self) -> StoreFacts {
@@ -319,23 +309,16 @@ impl World for Moment {
         }
     }
 
-    fn notes(&self) -> Option<Vec<Value<'static>>> {
-        let notes = self.runtime.shared.memory.notes(self.folder().as_ref().as_ref()).ok()?;
-        Some(notes.iter().rev().map(described::note).collect())
+    fn notes(&self) -> Option<Arc<Vec<Note>>> {
+        self.runtime.shared.memory.notes(self.folder().as_ref().as_ref()).ok()
     }
 
-    fn search_notes(&self, text: &str) -> Vec<Value<'static>> {
-        let found = self.runtime.shared.memory.search(self.folder().as_ref().as_ref(), text);
-        found.unwrap_or_default().iter().map(described::note).collect()
+    fn search_notes(&self, text: &str) -> Vec<Note> {
+        self.runtime.shared.memory.search(self.folder().as_ref().as_ref(), text).unwrap_or_default()
     }
 }
 
 impl View {
-    /// The search results for the session's folder.
-    fn project(&self) -> Arc<Project> {
-        self.shared.library.get(&self.shared.configuration.places(&self.snapshot.facts.cwd))
-    }
-
     fn info(&self) -> SessionInfo {
         let facts = &self.snapshot.facts;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
@@ -355,56 +338,59 @@ impl View {
 }
 
 impl SessionView for View {
-    fn id(&self) -> &SessionId {
-        &self.handle.id
+    fn facts(&self) -> &SessionFacts {
+        &self.snapshot.facts
+    }
+
+    fn offset(&self) -> u64 {
+        self.snapshot.offset
+    }
+
+    fn config_revision(&self) -> u64 {
+        self.manifest.revision
+    }
+
+    fn providers(&self) -> Vec<String> {
+        self.shared.configuration.newest().providers.ready().into_iter().map(str::to_owned).collect()
+    }
+
+    fn subagent(&self) -> Option<(Arc<str>, Vec<String>)> {
+        self.handle.parent.as_ref().map(|link| (link.subagent.clone(), link.envelope.clone()))
+    }
+
+    fn depth(&self) -> u32 {
+        self.handle.depth()
+    }
+
+    fn prompt_parts(&self) -> Vec<PromptPart> {
+        let part = |part: Part| PromptPart {
+            tokens: conversation::text_tokens(&part.text),
+            kind: part.kind,
+            source: part.source,
+            text: part.text,
+            cut: part.cut,
+        };
+        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts).into_iter().map(part).collect()
+    }
+
+    fn system_prompt(&self) -> String {
+        prompt::text(&self.shared.prompt_parts(&self.manifest, &self.snapshot.facts))
+    }
+
+    fn project(&self) -> Arc<Project> {
+        self.shared.library.get(&self.shared.configuration.places(&self.snapshot.facts.cwd))
+    }
+
+    fn added_commands(&self) -> Vec<String> {
+        commands::added(&self.project()).map(|command| command.name.to_owned()).collect()
     }
 
     fn messages(&self) -> Walk<'_, &Arc<Message>> {
         Box::new(self.snapshot.messages())
     }
 
-    fn entries(&self) -> Walk<'_, EntryView> {
-        let view = |entry: &Arc<crate::store::Entry>| {
-            let mut data = Map::new();
-            let mut message = None;
-            let kind: Text<'static> = match &entry.body {
-                EntryBody::Message(said) => {
-                    message = Some(said.clone());
-                    "message".into()
-                }
-                EntryBody::Name(name) => {
-                    data.put("name", name.to_string());
-                    "name".into()
-                }
-                EntryBody::Model { provider, id } => {
-                    data.put("provider", provider.to_string());
-                    data.put("model-id", id.to_string());
-                    "model".into()
-                }
-                EntryBody::Setting { key, value } => {
-                    data.put("key", Value::keyword(key.to_string()));
-                    data.put("value", value.clone());
-                    "setting".into()
-                }
-                EntryBody::Leaf(leaf) => {
-                    data.put("leaf", leaf.to_value());
-                    "leaf".into()
-                }
-                EntryBody::Other { kind, data: all } => {
-                    data = all.clone();
-                    Text::from(kind.to_string())
-                }
-            };
-            EntryView {
-                id: entry.id.clone(),
-                parent: entry.parent.clone(),
-                ts: entry.ts.clone(),
-                kind,
-                message,
-                data,
-            }
-        };
-        Box::new(self.snapshot.branch.iter().map(view))
+    fn entries(&self) -> Walk<'_, &Arc<Entry>> {
+        Box::new(self.snapshot.branch.iter())
     }
 
     fn queue(&self) -> Vec<QueuedView> {
@@ -421,10 +407,10 @@ impl SessionView for View {
         self.stage.clone()
     }
 
-    fn rules(&self) -> Vec<Value<'static>> {
-        let configured = self.manifest.rules.iter().map(|rule| described::rule(rule, "configured"));
-        let answered = self.handle.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        configured.chain(answered.iter().map(|rule| described::rule(rule, "answered"))).collect()
+    fn rules(&self) -> Vec<(Rule, &'static str)> {
+        let configured = self.manifest.rules.iter().map(|rule| (rule.clone(), "configured"));
+        let answered = self.handle.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        configured.chain(answered.iter().map(|rule| (rule.clone(), "answered"))).collect()
     }
 
     fn shown(&self) -> Shown {
@@ -437,105 +423,30 @@ impl SessionView for View {
         }
     }
 
-    fn stats(&self) -> Map<'static> {
+    fn stats(&self) -> SessionStats {
         let file = self.snapshot.facts.file.as_deref().and_then(|file| std::fs::metadata(file).ok());
         self.snapshot.stats(file.map_or(0, |file| file.len()))
     }
+}
 
-    fn prompt_parts(&self) -> Vec<Value<'static>> {
-        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts).iter().map(Part::to_value).collect()
-    }
-
-    fn skills(&self) -> Vec<Value<'static>> {
-        let project = self.project();
-        let skill = |skill: &Skill| {
-            let mut map = Map::new();
-            map.put("psi.skill/name", skill.name.clone());
-            map.put("psi.skill/description", skill.description.clone());
-            map.put("psi.skill/path", skill.path.to_string_lossy().into_owned());
-            map.put("psi.skill/scope", skill.scope.as_str());
-            map.put("psi.skill/for-model", skill.for_model);
-            Value::from(map)
-        };
-        project.skills.values().map(skill).collect()
-    }
-
-    fn added_commands(&self) -> Vec<String> {
-        commands::added(&self.project()).map(|command| command.name.to_owned()).collect()
-    }
-
-    fn context_problems(&self) -> Vec<Value<'static>> {
-        let project = self.project();
-        let problem = |problem: &Problem| {
-            let path = problem.path.to_string_lossy().into_owned();
-            Value::from(Map::new().with("path", path).with("message", problem.message.clone()))
-        };
-        project.problems.iter().map(problem).collect()
-    }
-
-    fn fact(&self, fact: SessionFact) -> Value<'static> {
-        use SessionFact as F;
-        let facts = &self.snapshot.facts;
-        let text = |text: &str| Value::from(text.to_owned());
-        let optional = |value: &Option<Arc<str>>| Value::from(value.as_deref().map(text));
-        match fact {
-            F::SessionId => facts.id.to_value(),
-            F::SessionName => optional(&facts.name),
-            F::DisplayName => text(facts.display_name()),
-            F::SessionFile => optional(&facts.file),
-            F::WorktreePath => text(&facts.cwd),
-            F::GitBranch => optional(&facts.git_branch),
-            F::Phase => Value::keyword(facts.phase.as_str()),
-            F::IsStreaming => facts.is_streaming().into(),
-            F::IsCompacting => (facts.phase == Phase::Compacting).into(),
-            F::PendingMessageCount => facts.pending_messages.into(),
-            F::RetryAttempt => facts.retry_attempt.into(),
-            F::RetryDeadlineMs => facts.retry_deadline_ms.into(),
-            F::InterruptPending => facts.interrupt_pending.into(),
-            F::Model => {
-                let mut model = Map::new();
-                model.put("provider", text(&facts.model_provider));
-                model.put("id", text(&facts.model_id));
-                Value::from(model)
-            }
-            F::ModelProvider => text(&facts.model_provider),
-            F::ModelId => text(&facts.model_id),
-            F::ModelReasoning => facts.model_reasoning.into(),
-            F::ThinkingLevel => facts.thinking.as_str().into(),
-            F::EffectiveReasoningEffort => facts.effective_thinking().as_str().into(),
-            F::Mode => facts.mode.as_str().into(),
-            F::Sandbox => Value::keyword(facts.sandbox()),
-            F::AuthenticatedProviders => {
-                let manifest = self.shared.configuration.newest();
-                Value::vector(manifest.providers.ready().into_iter().map(text))
-            }
-            F::PromptTemplates => projection::templates(&facts.prompt_templates).into_owned(),
-            F::EditorContext => facts.editor.as_deref().cloned().into(),
-            F::MessageCount => facts.message_count.into(),
-            F::FirstMessage => optional(&facts.first_message),
-            F::UsageInput => count(facts.usage.input),
-            F::UsageOutput => count(facts.usage.output),
-            F::UsageCacheRead => count(facts.usage.cache_read),
-            F::UsageCacheWrite => count(facts.usage.cache_write),
-            F::UsageCostTotal => facts.usage.cost.into(),
-            F::ContextTokens => count(facts.context_tokens),
-            F::ContextFraction => facts.context_fraction().into(),
-            F::ContextWindow => count(facts.context_window),
-            F::AutoCompactionEnabled => facts.auto_compaction.into(),
-            F::AutoRetryEnabled => facts.auto_retry.into(),
-            F::SystemPrompt => prompt::text(&self.shared.prompt_parts(&self.manifest, facts)).into(),
-            F::SubagentId => self.handle.child_of().map(|(_, subagent)| text(&subagent)).into(),
-            F::Depth => self.handle.depth().into(),
-            F::Envelope => {
-                let link = self.handle.parent.as_ref();
-                link.map(|link| Value::vector(link.envelope.iter().cloned())).into()
-            }
-            F::ParentSessionId => facts.parent.as_ref().map(SessionId::to_value).into(),
-            F::CreatedAt => text(&facts.created_at),
-            F::Offset => count(self.snapshot.offset),
-            F::ConfigRevision => count(self.manifest.revision),
-            F::Footer => projection::footer(facts).into_owned().into(),
-            F::State => projection::session_state(facts).into_owned().into(),
+/// A value of a configuration file with everything hidden whose name says that it may be a secret, and addresses
+/// without what may be a key in them.
+fn without_secrets(value: Value<'static>) -> Value<'static> {
+    const SECRET: [&str; 6] = ["key", "token", "secret", "password", "authorization", "header"];
+    match value {
+        Value::Map(map) => {
+            let hidden = |key: &Value<'_>| {
+                let name = key.as_keyword().or_else(|| key.as_str()).unwrap_or_default().to_lowercase();
+                SECRET.iter().any(|secret| name.contains(secret))
+            };
+            let entries = map.into_iter().map(|(key, value)| match hidden(&key) {
+                true => (key, Value::keyword("hidden")),
+                false => (key, without_secrets(value)),
+            });
+            Value::from(entries.collect::<Map<'static>>())
         }
+        Value::Vector(items) | Value::List(items) => Value::vector(items.into_iter().map(without_secrets)),
+        Value::Str(text) => Value::from(http::without_keys(&text).into_owned()),
+        other => other,
     }
 }

@@ -4,9 +4,7 @@ use crate::context::Project;
 use crate::context::instructions::Instructions;
 use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
-use crate::message::{Mode, count};
-use crate::runtime::conversation;
-use crate::value::{Map, Value};
+use crate::message::Mode;
 
 /// One part of a system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,18 +22,6 @@ pub struct Part {
 impl Part {
     fn new(kind: &'static str, text: impl Into<String>) -> Self {
         Self { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
-    }
-
-    /// The part, for queries.
-    pub fn to_value(&self) -> Value<'static> {
-        let mut map = Map::new();
-        map.put("psi.prompt-part/kind", Value::keyword(self.kind));
-        map.put("psi.prompt-part/source", self.source.clone());
-        map.put("psi.prompt-part/bytes", self.text.len());
-        map.put("psi.prompt-part/tokens", count(conversation::text_tokens(&self.text)));
-        map.put("psi.prompt-part/cut", self.cut);
-        map.put("psi.prompt-part/text", self.text.clone());
-        Value::from(map)
     }
 }
 

@@ -10,17 +10,16 @@ use crate::runtime::host::Runtime;
 use crate::runtime::mailbox::Handle;
 use crate::runtime::services::Shared;
 use crate::session::{ApiError, Call, Reply};
-use crate::value::Map;
 
 impl Shared {
     /// Keeps a note for the session's project, off the session's task.
-    pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Map<'static>>) {
+    pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Note>) {
         let (shared, session) = (self.clone(), handle.clone());
         let keep = move || {
             let (id, ts) = (shared.clock.id("m-").into(), rfc3339(shared.clock.now()));
             let note = Note { id, ts, text: text.trim().into(), session: Some(session.id.clone()) };
             let kept = shared.memory.remember(session.snapshot().facts.cwd.as_ref().as_ref(), &note);
-            reply.send(kept.map(|()| note.to_value().as_map().cloned().unwrap_or_default()).map_err(refused));
+            reply.send(kept.map(|()| note).map_err(refused));
         };
         self.tasks.spawn_blocking_on(keep, &self.executor);
     }

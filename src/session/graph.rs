@@ -1,5 +1,6 @@
 //! The graph: queries, and the notes that only its mutations write.
 
+use crate::facts::Note;
 use crate::session::call::{Call, Reply};
 use crate::value::{Map, Value};
 
@@ -9,7 +10,7 @@ pub trait Graph: Send + Sync {
     fn query(&self, call: Call, query: Query, reply: Reply<QueryAnswer>);
 
     /// Keeps a note for the project's later sessions; returns the note once it is on disk.
-    fn remember(&self, call: Call, text: String, reply: Reply<Map<'static>>);
+    fn remember(&self, call: Call, text: String, reply: Reply<Note>);
 
     /// Removes a note; returns whether it existed.
     fn forget(&self, call: Call, note: String, reply: Reply<bool>);

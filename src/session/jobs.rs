@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::facts::JobFacts;
+use crate::facts::{BashOutput, JobFacts};
 use crate::session::call::{Call, Reply};
-use crate::value::Map;
 
 /// The commands of a session, outside its turns. They end with the session.
 pub trait Jobs: Send + Sync {
     /// Runs a command for the user.
-    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>);
+    fn bash(&self, call: Call, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>);
 
     /// Ends that command.
     fn abort_bash(&self, call: Call, reply: Reply<()>);

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::facts::{ListedSession, SessionFacts};
+use crate::facts::{ListedSession, SessionFacts, SessionStats};
 use crate::message::{EntryId, Message, SessionId};
 use crate::session::call::{Call, Reply};
-use crate::value::Map;
 
 /// The sessions, live and on disk. What is read is what the journal holds; an opened session is the focus of the
 /// caller's connection before the reply.
@@ -13,8 +12,8 @@ pub trait Sessions: Send + Sync {
     /// Whether there is a live session with that id.
     fn has_session(&self, session: &SessionId) -> bool;
 
-    /// The facts of a handshake: session, model, thinking level.
-    fn server_info(&self, session: &SessionId) -> Map<'static>;
+    /// The facts about a live session.
+    fn facts(&self, session: &SessionId) -> Option<Arc<SessionFacts>>;
 
     /// The session's state.
     fn state(&self, call: Call, reply: Reply<Arc<SessionFacts>>);
@@ -23,7 +22,7 @@ pub trait Sessions: Send + Sync {
     fn messages(&self, call: Call, before: Option<EntryId>, limit: Option<usize>, reply: Reply<Page>);
 
     /// Counts, tokens, cost and sizes.
-    fn stats(&self, call: Call, reply: Reply<Map<'static>>);
+    fn stats(&self, call: Call, reply: Reply<SessionStats>);
 
     /// The user's messages.
     fn fork_messages(&self, call: Call, reply: Reply<Vec<Arc<Message>>>);

@@ -1,13 +1,13 @@
 //! Settings: how a session's turns run.
 
+use crate::facts::ModelFacts;
 use crate::message::{Mode, ThinkingLevel};
 use crate::session::call::{Call, Reply};
-use crate::value::Value;
 
 /// The settings of a session. A setting is on disk and in force before the reply.
 pub trait Settings: Send + Sync {
     /// The models of the catalogue.
-    fn models(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
+    fn models(&self, call: Call, reply: Reply<Vec<ModelFacts>>);
 
     /// Sets the model; returns provider and id.
     fn set_model(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::event::{ChoiceKind, Pick};
 use crate::message::TurnId;
+use crate::facts::CommandFacts;
 use crate::session::call::{Call, Reply};
-use crate::value::{Map, Value};
+use crate::value::Map;
 
 /// What is said to a session. A session has one turn at a time. An accepted message is on disk; events tell what
 /// becomes of it.
@@ -34,7 +35,7 @@ pub trait Turns: Send + Sync {
 
     /// The slash commands with `:name`, `:usage`, `:description` and `:source`: the program's own, the prompt
     /// templates and the skills.
-    fn commands(&self, call: Call, reply: Reply<Vec<Value<'static>>>);
+    fn commands(&self, call: Call, reply: Reply<Vec<CommandFacts>>);
 
     /// Runs a slash command; events carry its outcome.
     fn command(&self, call: Call, text: String, reply: Reply<()>);

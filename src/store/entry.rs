@@ -139,39 +139,12 @@ impl Entry {
 
     /// Appends the entry as a line, with its line feed.
     pub fn write_line(&self, bytes: &mut Vec<u8>) {
-        let mut map = match &self.body {
-            EntryBody::Other { data, .. } => data.clone(),
-            _ => Map::new(),
-        };
+        let mut map = self.body.data();
         map.put("id", self.id.to_value());
         map.put("parent-id", self.parent.as_ref().map(EntryId::to_value));
         map.put("ts", self.ts.as_ref().to_owned());
-        let kind = match &self.body {
-            EntryBody::Message(message) => {
-                map.put("message", message.to_journal());
-                "message"
-            }
-            EntryBody::Name(name) => {
-                map.put("name", name.as_ref().to_owned());
-                "name"
-            }
-            EntryBody::Model { provider, id } => {
-                map.put("provider", provider.as_ref().to_owned());
-                map.put("model-id", id.as_ref().to_owned());
-                "model"
-            }
-            EntryBody::Setting { key, value } => {
-                map.put("key", Value::keyword(key.to_string()));
-                map.put("value", value.clone());
-                "setting"
-            }
-            EntryBody::Leaf(leaf) => {
-                map.put("leaf", leaf.to_value());
-                "leaf"
-            }
-            EntryBody::Other { kind, .. } => kind,
-        };
-        map.put("type", Value::keyword(kind.to_owned()));
+        map.put_some("message", self.body.message().map(|message| message.to_journal()));
+        map.put("type", Value::keyword(self.body.kind().to_owned()));
         edn::write_compact(&Value::from(map), bytes);
         bytes.push(b'\n');
     }
@@ -202,6 +175,49 @@ impl Entry {
             ts: text("ts")?,
             body,
         })
+    }
+}
+
+impl EntryBody {
+    /// The entry's type.
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::Message(_) => "message",
+            Self::Name(_) => "name",
+            Self::Model { .. } => "model",
+            Self::Setting { .. } => "setting",
+            Self::Leaf(_) => "leaf",
+            Self::Other { kind, .. } => kind,
+        }
+    }
+
+    /// The message, if it is one.
+    pub fn message(&self) -> Option<&Arc<Message>> {
+        if let Self::Message(message) = self { Some(message) } else { None }
+    }
+
+    /// Its own keys, apart from a message.
+    pub fn data(&self) -> Map<'static> {
+        let mut map = Map::new();
+        match self {
+            Self::Message(_) => {}
+            Self::Name(name) => {
+                map.put("name", name.as_ref().to_owned());
+            }
+            Self::Model { provider, id } => {
+                map.put("provider", provider.as_ref().to_owned());
+                map.put("model-id", id.as_ref().to_owned());
+            }
+            Self::Setting { key, value } => {
+                map.put("key", Value::keyword(key.to_string()));
+                map.put("value", value.clone());
+            }
+            Self::Leaf(leaf) => {
+                map.put("leaf", leaf.to_value());
+            }
+            Self::Other { data, .. } => return data.clone(),
+        }
+        map
     }
 }
 

@@ -57,6 +57,17 @@ pub enum Decision {
     Deny,
 }
 
+impl Decision {
+    /// The name in a configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// The permissions of a session before any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leave {
@@ -130,12 +141,7 @@ impl Rule {
     /// The rule in the notation of a configuration.
     pub fn to_value(&self) -> Value<'static> {
         let mut map = Map::new();
-        let decision = match self.decision {
-            Decision::Allow => "allow",
-            Decision::Ask => "ask",
-            Decision::Deny => "deny",
-        };
-        map.put("decision", Value::keyword(decision));
+        map.put("decision", Value::keyword(self.decision.as_str()));
         map.put_some("tool", self.tool.clone());
         map.put_some("path", self.path.clone());
         map.put_some("command", self.command.clone());

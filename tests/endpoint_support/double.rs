@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::catalogue::Topic;
 use edn_bridge::event::{Body, Cause, Event};
-use edn_bridge::facts::{JobFacts, JobStatus, ListedSession, SessionFacts, SessionList, Slot};
+use edn_bridge::facts::{
+    BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
+    SessionFacts, SessionList, SessionStats, Slot,
+};
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
@@ -199,19 +202,55 @@ impl Clients for Double {
     }
 }
 
+fn stats() -> SessionStats {
+    SessionStats {
+        session: "s".into(),
+        created_at: "".into(),
+        last_entry_at: None,
+        roles: Vec::new(),
+        message_count: 0,
+        entry_count: 0,
+        turns: 0,
+        turns_stopped: 0,
+        tool_calls: Default::default(),
+        tool_errors: Default::default(),
+        usage: Default::default(),
+        duration_ms: 0,
+        working_ms: 0,
+        bytes: 0,
+    }
+}
+
+fn provider() -> ProviderName {
+    ProviderName { id: "p".into(), name: "P".into() }
+}
+
+fn login() -> LoginFacts {
+    let (url, provider) = ("https://example.com".to_owned(), provider());
+    LoginFacts { provider, url, uses_callback: false, code: None, expires_at: None }
+}
+
+fn bash() -> BashOutput {
+    BashOutput { output: String::new(), exit_code: Some(0), cancelled: false, truncated: false, handle: None }
+}
+
+fn note() -> Note {
+    Note { id: "m".into(), ts: "".into(), text: "note".into(), session: None }
+}
+
 impl Sessions for Double {
     fn has_session(&self, _: &SessionId) -> bool {
         true
     }
 
-    fn server_info(&self, _: &SessionId) -> Map<'static> {
-        Map::new()
+    fn facts(&self, _: &SessionId) -> Option<Arc<SessionFacts>> {
+        None
     }
 
     kept! {
         state() -> Arc<SessionFacts> = Arc::new(SessionFacts::empty("s".into()));
         messages(before: Option<EntryId>, limit: Option<usize>) -> Page = Page { messages: Vec::new(), more: false };
-        stats() -> Map<'static> = Map::new();
+        stats() -> SessionStats = stats();
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
         list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
@@ -245,7 +284,7 @@ impl Turns for Double {
         interrupt() -> (bool, String) = (false, String::new());
         abort_retry() -> () = ();
         compact(wishes: Option<String>) -> Option<String> = None;
-        commands() -> Vec<Value<'static>> = Vec::new();
+        commands() -> Vec<CommandFacts> = Vec::new();
         command(text: String) -> () = ();
         action_result(result: ActionResult) -> () = ();
         update_context(context: Map<'static>) -> () = ();
@@ -264,7 +303,7 @@ impl Questions for Double {
 
 impl Settings for Double {
     kept! {
-        models() -> Vec<Value<'static>> = Vec::new();
+        models() -> Vec<ModelFacts> = Vec::new();
         set_model(provider: String, model: String, reach: Reach) -> (String, String) = Default::default();
         cycle_model(forward: bool) -> (String, String) = Default::default();
         set_thinking_level(level: Option<ThinkingLevel>) -> ThinkingLevel = ThinkingLevel::default();
@@ -277,15 +316,15 @@ impl Settings for Double {
 
 impl Logins for Double {
     kept! {
-        login_begin(provider: Option<String>) -> Map<'static> = Map::new();
-        login_complete(input: Option<String>) -> Map<'static> = Map::new();
+        login_begin(provider: Option<String>) -> LoginFacts = login();
+        login_complete(input: Option<String>) -> ProviderName = provider();
         logout(provider: String) -> bool = true;
     }
 }
 
 impl Jobs for Double {
     kept! {
-        bash(command: String, timeout_seconds: Option<u64>) -> Map<'static> = Map::new();
+        bash(command: String, timeout_seconds: Option<u64>) -> BashOutput = bash();
         abort_bash() -> () = ();
         jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
         job(id: String) -> Arc<JobFacts> = job();
@@ -296,7 +335,7 @@ impl Jobs for Double {
 impl Graph for Double {
     kept! {
         query(query: Query) -> QueryAnswer = QueryAnswer { result: Value::Nil, missing: Vec::new(), errors: None };
-        remember(text: String) -> Map<'static> = Map::new();
+        remember(text: String) -> Note = note();
         forget(note: String) -> bool = true;
     }
 }

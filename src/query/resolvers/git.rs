@@ -5,78 +5,79 @@
 use std::path::{Path, PathBuf};
 
 use crate::files;
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::{join, out};
-use crate::value::{Map, Value};
+use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::plan::Cost;
+use crate::query::table::{join, table, text};
+use crate::query::world::Failure;
+use crate::value::Value;
 
 /// The largest file that is read, such as `HEAD` or `packed-refs` (1 MiB).
 const MOST_BYTES: u64 = 1024 * 1024;
 
-const WORKTREE: &[&str] = &[
-    "git.worktree/path",
-    "git.worktree/branch",
-    "git.worktree/head",
-    "git.worktree/is-main",
-    "git.worktree/is-current",
-];
-
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("git.repo/git-dir", "The repository's own folder, shared by all its worktrees."),
-        ("git.repo/branch", "The checked out branch, or nil."),
-        ("git.repo/head", "The checked out commit, or nil before the first."),
-        ("git.repo/is-detached", "Whether a commit is checked out instead of a branch."),
-        ("git.repo/worktrees", "The repository's worktrees, the main one first."),
-        ("git.worktree/root", "The top folder of the worktree that the session works in."),
-        ("git.worktree/path", "The worktree's top folder."),
-        ("git.worktree/branch", "Its checked out branch, or nil."),
-        ("git.worktree/head", "Its checked out commit, or nil."),
-        ("git.worktree/is-main", "Whether it is the main worktree."),
-        ("git.worktree/is-current", "Whether the session works there."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "git.repo/of-folder",
-            input: &[Input::Required("psi.agent-session/worktree-path")],
-            output: &[
-                out("git.repo/git-dir"),
-                out("git.repo/branch"),
-                out("git.repo/head"),
-                out("git.repo/is-detached"),
-                out("git.worktree/root"),
-            ],
-            cost: Cost::Slow,
-            run: Run::One(repo),
-        },
-        Resolver {
-            name: "git.repo/worktrees",
-            input: &[Input::Required("git.repo/git-dir"), Input::Optional("git.worktree/root")],
-            output: &[join("git.repo/worktrees", WORKTREE)],
-            cost: Cost::Slow,
-            run: Run::One(worktrees),
-        },
-    ],
-    mutations: &[],
-};
-
-fn repo(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let folder = inputs.text("psi.agent-session/worktree-path").unwrap_or_default();
-    let Some(root) = Path::new(folder).ancestors().find(|folder| folder.join(".git").exists()) else {
-        return Ok(Vec::new());
-    };
-    let Some(own) = own_dir(root) else { return Ok(Vec::new()) };
-    let shared = shared_dir(&own);
-    let head = Head::read(&own, &shared)?;
-    Ok(vec![
-        ("git.repo/git-dir", text(&shared).into()),
-        ("git.worktree/root", text(root).into()),
-        ("git.repo/is-detached", head.branch.is_none().into()),
-        ("git.repo/branch", Value::from(head.branch).into()),
-        ("git.repo/head", Value::from(head.commit).into()),
-    ])
+table! {
+    WORKTREE of Worktree {
+        "git.worktree/path" "The worktree's top folder." => |tree| shown(&tree.root);
+        "git.worktree/branch" "Its checked out branch, or nil." => |tree| tree.head.branch.clone();
+        "git.worktree/head" "Its checked out commit, or nil." => |tree| tree.head.commit.clone();
+        "git.worktree/is-main" "Whether it is the main worktree." => |tree| tree.is_main;
+        "git.worktree/is-current" "Whether the session works there." => |tree| tree.is_current;
+    }
 }
 
-fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
+table! {
+    REPO of Repo {
+        "git.repo/git-dir" "The repository's own folder, shared by all its worktrees." => |repo| shown(&repo.shared);
+        "git.worktree/root" "The top folder of the worktree that the session works in." => |repo| shown(&repo.root);
+        "git.repo/branch" "The checked out branch, or nil." => |repo| repo.head.branch.clone();
+        "git.repo/head" "The checked out commit, or nil before the first." => |repo| repo.head.commit.clone();
+        "git.repo/is-detached" "Whether a commit is checked out instead of a branch." => |repo| repo.head.branch.is_none();
+    }
+}
+
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "git.repo/of-folder",
+        &[Input::Required("psi.agent-session/worktree-path")],
+        REPO.outputs,
+        |_, inputs| {
+            let repo = Repo::read(inputs.text("psi.agent-session/worktree-path").unwrap_or_default())?;
+            Ok(repo.map(|repo| REPO.answer(&repo)).unwrap_or_default())
+        },
+    )
+    .costing(Cost::Slow),
+    Resolver::one(
+        "git.repo/worktrees",
+        &[Input::Required("git.repo/git-dir"), Input::Optional("git.worktree/root")],
+        &[join("git.repo/worktrees", "The repository's worktrees, the main one first.", WORKTREE.outputs)],
+        worktrees,
+    )
+    .costing(Cost::Slow),
+];
+
+/// A repository, as the session's folder shows it.
+struct Repo {
+    shared: PathBuf,
+    root: PathBuf,
+    head: Head,
+}
+
+impl Repo {
+    fn read(folder: &str) -> Result<Option<Self>, Failure> {
+        let root = Path::new(folder).ancestors().find(|folder| folder.join(".git").exists());
+        let Some((root, own)) = root.and_then(|root| Some((root, own_dir(root)?))) else { return Ok(None) };
+        let shared = shared_dir(&own);
+        Ok(Some(Self { head: Head::read(&own, &shared)?, root: root.to_owned(), shared }))
+    }
+}
+
+struct Worktree {
+    root: PathBuf,
+    head: Head,
+    is_main: bool,
+    is_current: bool,
+}
+
+fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Found {
     let shared = PathBuf::from(inputs.text("git.repo/git-dir").unwrap_or_default());
     let current = inputs.text("git.worktree/root");
     let main = shared.parent().map(|root| (root.to_owned(), shared.clone(), true));
@@ -87,18 +88,13 @@ fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
     });
     let mut linked: Vec<_> = linked.collect();
     linked.sort();
-    let mut all = Vec::new();
-    for (root, own, is_main) in main.into_iter().chain(linked) {
-        let head = Head::read(&own, &shared).unwrap_or_default();
-        let mut map = Map::new();
-        map.put("git.worktree/path", text(&root));
-        map.put("git.worktree/branch", head.branch);
-        map.put("git.worktree/head", head.commit);
-        map.put("git.worktree/is-main", is_main);
-        map.put("git.worktree/is-current", current.is_some_and(|current| Path::new(current) == root));
-        all.push(Value::from(map));
-    }
-    Ok(vec![("git.repo/worktrees", Value::vector(all).into())])
+    let worktree = |(root, own, is_main): (PathBuf, PathBuf, bool)| Worktree {
+        head: Head::read(&own, &shared).unwrap_or_default(),
+        is_current: current.is_some_and(|current| Path::new(current) == root),
+        root,
+        is_main,
+    };
+    WORKTREE.list("git.repo/worktrees", &main.into_iter().chain(linked).map(worktree).collect::<Vec<_>>())
 }
 
 /// What is checked out.
@@ -147,6 +143,6 @@ fn read(path: &Path) -> Option<String> {
     Some(files::start(&path.canonicalize().ok()?, MOST_BYTES).ok()?.text)
 }
 
-fn text(path: &Path) -> Value<'static> {
-    Value::from(path.to_string_lossy().into_owned())
+fn shown(path: &Path) -> Value<'static> {
+    text(&path.to_string_lossy())
 }

@@ -4,119 +4,100 @@
 use std::collections::HashMap;
 
 use crate::limits::AUDIT_RECORDS;
-use crate::message::{SessionId, TurnId};
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::{answers, join, names, out, picked};
+use crate::message::TurnId;
+use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::plan::Cost;
+use crate::query::table::{join, out, rest, table, text};
 use crate::query::world::QuestionFacts;
 use crate::value::{Map, Value};
 
-const QUESTION: &[&str] = &[
-    "psi.interaction/id",
-    "psi.interaction/kind",
-    "psi.agent-session/session-id",
-    "psi.turn/id",
-    "psi.interaction/correlation-id",
-    "psi.interaction/asked-at",
-    "psi.interaction/payload",
-    "psi.interaction/shown-to",
-    "psi.interaction/parent-session-id",
-    "psi.interaction/subagent-id",
-];
+table! {
+    QUESTION of QuestionFacts {
+        "psi.interaction/id"
+            "The question's id, for `interaction_respond` and the mutations psi.interaction/grant and psi.interaction/refuse."
+            => |question| text(&question.id);
+        "psi.interaction/kind" "Its kind, such as :approve." => |question| Value::keyword(question.kind);
+        "psi.agent-session/session-id" => |question| question.session.to_value();
+        "psi.turn/id" => |question| question.turn.as_ref().map(TurnId::to_value);
+        "psi.interaction/correlation-id" "The id that links the question's events and its audit record."
+            => |question| text(&question.correlation);
+        "psi.interaction/asked-at" "When it was asked, RFC 3339 in UTC." => |question| text(&question.asked_at);
+        "psi.interaction/payload" "Its content; nil for questions about credentials." => |question| question.payload.clone();
+        "psi.interaction/shown-to" "The number of connections that can answer it." => |question| question.shown_to;
+        "psi.interaction/parent-session-id"
+            "For a question of a subagent: the session that it works for; otherwise nil."
+            => |question| question.child_of.as_ref().map(|(parent, _)| parent.to_value());
+        "psi.interaction/subagent-id" "For a question of a subagent: its name; otherwise nil."
+            => |question| question.child_of.as_ref().map(|(_, subagent)| text(subagent));
+    }
+}
 
-/// The attributes of a record, and their keys in the audit file.
-const RECORD: &[(&str, &str)] = &[
-    ("psi.audit/record", "record"),
-    ("psi.audit/kind", "kind"),
-    ("psi.audit/outcome", "outcome"),
-    ("psi.audit/answered-by", "ext-id"),
-    ("psi.audit/note", "note"),
-    ("psi.audit/requested-at", "requested-at"),
-    ("psi.audit/answered-at", "answered-at"),
-    ("psi.interaction/id", "interaction-id"),
-    ("psi.interaction/correlation-id", "correlation-id"),
-    ("psi.interaction/parent-session-id", "parent-session-id"),
-    ("psi.interaction/subagent-id", "subagent-id"),
-    ("psi.agent-session/session-id", "session-id"),
-];
+table! {
+    /// The keys are those of the audit file.
+    RECORD of Map<'static> {
+        "psi.audit/record" "The type of the record, such as Approval." => |record| record.get_keyword("record").cloned();
+        "psi.audit/kind" "The kind of the question, such as approve." => |record| record.get_keyword("kind").cloned();
+        "psi.audit/outcome" "Its outcome." => |record| record.get_keyword("outcome").cloned();
+        "psi.audit/answered-by" "Who answered." => |record| record.get_keyword("ext-id").cloned();
+        "psi.audit/note" "The note to the model, or nil." => |record| record.get_keyword("note").cloned();
+        "psi.audit/requested-at" "When it was asked, RFC 3339 in UTC." => |record| record.get_keyword("requested-at").cloned();
+        "psi.audit/answered-at" "When it was answered, RFC 3339 in UTC." => |record| record.get_keyword("answered-at").cloned();
+        "psi.interaction/id" => |record| record.get_keyword("interaction-id").cloned();
+        "psi.interaction/correlation-id" => |record| record.get_keyword("correlation-id").cloned();
+        "psi.interaction/parent-session-id" => |record| record.get_keyword("parent-session-id").cloned();
+        "psi.interaction/subagent-id" => |record| record.get_keyword("subagent-id").cloned();
+        "psi.agent-session/session-id" => |record| record.get_keyword("session-id").cloned();
+    }
+}
 
-const RECORDS: &[&str] = &names::<{ RECORD.len() }>(RECORD);
-
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.interaction/list", "The open questions of all sessions, oldest first; :kind selects one kind."),
-        ("psi.interaction/count", "The number of open questions."),
-        (
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.interaction/list",
+        &[],
+        &[
+            join(
+                "psi.interaction/list",
+                "The open questions of all sessions, oldest first; :kind selects one kind.",
+                QUESTION.outputs,
+            ),
+            out("psi.interaction/count", "The number of open questions."),
+        ],
+        |env, _| {
+            let questions = of_kind(env);
+            Ok(vec![
+                ("psi.interaction/count", questions.len().into()),
+                ("psi.interaction/list", QUESTION.entities(&questions).into()),
+            ])
+        },
+    ),
+    Resolver::batch(
+        "psi.agent-session/interactions",
+        &[Input::Required("psi.agent-session/session-id")],
+        &[join(
             "psi.agent-session/interactions",
             "The session's open questions, oldest first; :kind selects one kind.",
-        ),
-        (
-            "psi.interaction/id",
-            "The question's id, for `interaction_respond` and the mutations psi.interaction/grant and psi.interaction/refuse.",
-        ),
-        ("psi.interaction/kind", "Its kind, such as :approve."),
-        ("psi.interaction/correlation-id", "The id that links the question's events and its audit record."),
-        ("psi.interaction/asked-at", "When it was asked, RFC 3339 in UTC."),
-        ("psi.interaction/payload", "Its content; nil for questions about credentials."),
-        ("psi.interaction/shown-to", "The number of connections that can answer it."),
-        (
-            "psi.interaction/parent-session-id",
-            "For a question of a subagent: the session that it works for; otherwise nil.",
-        ),
-        ("psi.interaction/subagent-id", "For a question of a subagent: its name; otherwise nil."),
-        (
+            QUESTION.outputs,
+        )],
+        of_sessions,
+    ),
+    Resolver::batch(
+        "psi.interaction/by-id",
+        &[Input::Required("psi.interaction/id")],
+        rest(QUESTION.outputs),
+        |env, inputs| QUESTION.lookup(inputs, &env.world.questions()),
+    ),
+    Resolver::one(
+        "psi.audit/list",
+        &[],
+        &[join(
             "psi.audit/list",
             "The ended questions of all sessions, oldest first; :limit sets how many of the newest (100 by default).",
-        ),
-        ("psi.audit/record", "The type of the record, such as Approval."),
-        ("psi.audit/kind", "The kind of the question, such as approve."),
-        ("psi.audit/outcome", "Its outcome."),
-        ("psi.audit/answered-by", "Who answered."),
-        ("psi.audit/note", "The note to the model, or nil."),
-        ("psi.audit/requested-at", "When it was asked, RFC 3339 in UTC."),
-        ("psi.audit/answered-at", "When it was answered, RFC 3339 in UTC."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.interaction/list",
-            input: &[],
-            output: &[join("psi.interaction/list", QUESTION), out("psi.interaction/count")],
-            cost: Cost::Ready,
-            run: Run::One(list),
-        },
-        Resolver {
-            name: "psi.agent-session/interactions",
-            input: &[Input::Required("psi.agent-session/session-id")],
-            output: &[join("psi.agent-session/interactions", QUESTION)],
-            cost: Cost::Ready,
-            run: Run::Batch(of_sessions),
-        },
-        Resolver {
-            name: "psi.interaction/by-id",
-            input: &[Input::Required("psi.interaction/id")],
-            output: &[
-                out("psi.interaction/kind"),
-                out("psi.agent-session/session-id"),
-                out("psi.turn/id"),
-                out("psi.interaction/correlation-id"),
-                out("psi.interaction/asked-at"),
-                out("psi.interaction/payload"),
-                out("psi.interaction/shown-to"),
-                out("psi.interaction/parent-session-id"),
-                out("psi.interaction/subagent-id"),
-            ],
-            cost: Cost::Ready,
-            run: Run::One(by_id),
-        },
-        Resolver {
-            name: "psi.audit/list",
-            input: &[],
-            output: &[join("psi.audit/list", RECORDS)],
-            cost: Cost::Slow,
-            run: Run::One(audit),
-        },
-    ],
-    mutations: &[],
-};
+            RECORD.outputs,
+        )],
+        |env, _| RECORD.list("psi.audit/list", &env.world.audit(env.count("limit")?.unwrap_or(AUDIT_RECORDS))),
+    )
+    .costing(Cost::Slow),
+];
 
 fn of_kind(env: &Env<'_>) -> Vec<QuestionFacts> {
     let kind = env.params.get_keyword("kind").and_then(|kind| kind.as_keyword().or_else(|| kind.as_str()));
@@ -125,53 +106,16 @@ fn of_kind(env: &Env<'_>) -> Vec<QuestionFacts> {
     questions
 }
 
-fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let questions = of_kind(env);
-    Ok(vec![
-        ("psi.interaction/count", questions.len().into()),
-        ("psi.interaction/list", Value::vector(questions.iter().map(|q| Value::from(entity(q)))).into()),
-    ])
-}
-
 /// Goes through the questions once for all requested sessions.
-fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let mut questions: HashMap<String, Vec<Value<'static>>> = HashMap::new();
-    for question in of_kind(env) {
-        let entity = Value::from(entity(&question));
-        questions.entry(question.session.as_str().to_owned()).or_default().push(entity);
+fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
+    let questions = of_kind(env);
+    let mut by_session: HashMap<&str, Vec<&QuestionFacts>> = HashMap::new();
+    for question in &questions {
+        by_session.entry(question.session.as_str()).or_default().push(question);
     }
     let answer = |inputs: &Inputs<'_>| {
-        let mine = inputs.text("psi.agent-session/session-id").and_then(|session| questions.get(session));
-        let mine = Value::vector(mine.cloned().unwrap_or_default());
-        Ok(vec![("psi.agent-session/interactions", mine.into())])
+        let mine = inputs.text("psi.agent-session/session-id").and_then(|session| by_session.get(session));
+        QUESTION.list("psi.agent-session/interactions", mine.into_iter().flatten().copied())
     };
     inputs.iter().map(answer).collect()
-}
-
-fn by_id(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let id = inputs.text("psi.interaction/id");
-    let question = env.world.questions().into_iter().find(|question| Some(question.id.as_str()) == id);
-    Ok(question.map(|question| answers(entity(&question), QUESTION)).unwrap_or_default())
-}
-
-fn audit(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let records = env.world.audit(env.count("limit")?.unwrap_or(AUDIT_RECORDS));
-    let records = records.iter().map(|record| Value::from(picked(record, RECORD)));
-    Ok(vec![("psi.audit/list", Value::vector(records).into())])
-}
-
-fn entity(question: &QuestionFacts) -> Map<'static> {
-    let mut map = Map::new();
-    map.put("psi.interaction/id", question.id.clone());
-    map.put("psi.interaction/kind", Value::keyword(question.kind));
-    map.put("psi.agent-session/session-id", question.session.to_value());
-    map.put("psi.turn/id", question.turn.as_ref().map(TurnId::to_value));
-    map.put("psi.interaction/correlation-id", question.correlation.clone());
-    map.put("psi.interaction/asked-at", question.asked_at.clone());
-    map.put("psi.interaction/payload", question.payload.clone().map(Value::from));
-    map.put("psi.interaction/shown-to", question.shown_to);
-    let (parent, subagent) = question.child_of.clone().unzip();
-    map.put("psi.interaction/parent-session-id", parent.as_ref().map(SessionId::to_value));
-    map.put("psi.interaction/subagent-id", subagent.map(|name| Value::from(name.to_string())));
-    map
 }

@@ -6,90 +6,87 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::ast::{Ask, Key, Query, Sub};
-use crate::query::graph::{
-    Answer, Attr, Bits, Cost, Env, Failure, Graph, Input, Inputs, Namespace, Resolver, Run,
-};
-use crate::query::resolvers::{join, out};
+use crate::query::graph::{Env, Found, Graph, Input, Inputs, Resolver, Run};
+use crate::query::number::{Attr, Bits};
+use crate::query::table::{join, out, rest, table};
 use crate::value::{Map, Text, Value};
 
-const ATTRIBUTE: &[&str] =
-    &["psi.attribute/name", "psi.attribute/doc", "psi.attribute/example", "psi.attribute/resolvers"];
+/// An attribute of the graph.
+struct Described {
+    name: &'static str,
+    doc: &'static str,
+    example: Option<String>,
+    resolvers: Value<'static>,
+}
 
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.graph/root-seeds", "The outputs of resolvers without inputs: the start of every way."),
-        ("psi.graph/root-queryable-attrs", "The attributes that need no join."),
-        ("psi.graph/resolver-count", "The number of resolvers."),
-        ("psi.graph/mutation-count", "The number of mutations."),
-        ("psi.graph/resolver-syms", "The resolvers' symbols."),
-        ("psi.graph/mutation-syms", "The mutations' symbols."),
-        ("psi.graph/env-built", "Whether the graph is ready; true in every answer."),
-        ("psi.graph/nodes", "Resolvers, mutations and capabilities: {:id :type …}."),
-        (
-            "psi.graph/edges",
-            "From each operation to the capabilities of its outputs: {:from :to :attribute}.",
-        ),
-        ("psi.graph/capabilities", "The namespaces of attributes, each with its attributes and operations."),
-        (
-            "psi.graph/domain-coverage",
-            "The number of attributes, resolvers and mutations per domain; a domain is a namespace up to its first dot, or a part after it.",
-        ),
-        ("psi.graph/attributes", "All attributes, each with a description and an example."),
-        ("psi.attribute/name", "The attribute."),
-        ("psi.attribute/doc", "Its description."),
-        ("psi.attribute/example", "A query for it, as text."),
-        ("psi.attribute/resolvers", "The resolvers that provide it."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.graph/counts",
-            input: &[],
-            output: &[
-                out("psi.graph/resolver-count"),
-                out("psi.graph/mutation-count"),
-                out("psi.graph/resolver-syms"),
-                out("psi.graph/mutation-syms"),
-                out("psi.graph/env-built"),
-            ],
-            cost: Cost::Ready,
-            run: Run::One(counts),
-        },
-        Resolver {
-            name: "psi.graph/roots",
-            input: &[],
-            output: &[out("psi.graph/root-seeds"), out("psi.graph/root-queryable-attrs")],
-            cost: Cost::Ready,
-            run: Run::One(roots),
-        },
-        Resolver {
-            name: "psi.graph/structure",
-            input: &[],
-            output: &[
-                out("psi.graph/nodes"),
-                out("psi.graph/edges"),
-                out("psi.graph/capabilities"),
-                out("psi.graph/domain-coverage"),
-            ],
-            cost: Cost::Ready,
-            run: Run::One(structure),
-        },
-        Resolver {
-            name: "psi.graph/attributes",
-            input: &[],
-            output: &[join("psi.graph/attributes", ATTRIBUTE)],
-            cost: Cost::Ready,
-            run: Run::One(attributes),
-        },
-        Resolver {
-            name: "psi.attribute/by-name",
-            input: &[Input::Required("psi.attribute/name")],
-            output: &[out("psi.attribute/doc"), out("psi.attribute/example"), out("psi.attribute/resolvers")],
-            cost: Cost::Ready,
-            run: Run::One(by_name),
-        },
-    ],
-    mutations: &[],
-};
+table! {
+    ATTRIBUTE of Described {
+        "psi.attribute/name" "The attribute." => |attribute| Value::keyword(attribute.name);
+        "psi.attribute/doc" "Its description." => |attribute| attribute.doc;
+        "psi.attribute/example" "A query for it, as text." => |attribute| attribute.example.clone();
+        "psi.attribute/resolvers" "The resolvers that provide it." => |attribute| attribute.resolvers.clone();
+    }
+}
+
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.graph/counts",
+        &[],
+        &[
+            out("psi.graph/resolver-count", "The number of resolvers."),
+            out("psi.graph/mutation-count", "The number of mutations."),
+            out("psi.graph/resolver-syms", "The resolvers' symbols."),
+            out("psi.graph/mutation-syms", "The mutations' symbols."),
+            out("psi.graph/env-built", "Whether the graph is ready; true in every answer."),
+        ],
+        counts,
+    ),
+    Resolver::one(
+        "psi.graph/roots",
+        &[],
+        &[
+            out("psi.graph/root-seeds", "The outputs of resolvers without inputs: the start of every way."),
+            out("psi.graph/root-queryable-attrs", "The attributes that need no join."),
+        ],
+        roots,
+    ),
+    Resolver::one(
+        "psi.graph/structure",
+        &[],
+        &[
+            out("psi.graph/nodes", "Resolvers, mutations and capabilities: {:id :type …}."),
+            out(
+                "psi.graph/edges",
+                "From each operation to the capabilities of its outputs: {:from :to :attribute}.",
+            ),
+            out(
+                "psi.graph/capabilities",
+                "The namespaces of attributes, each with its attributes and operations.",
+            ),
+            out(
+                "psi.graph/domain-coverage",
+                "The number of attributes, resolvers and mutations per domain; a domain is a namespace up to its first dot, or a part after it.",
+            ),
+        ],
+        structure,
+    ),
+    Resolver::one(
+        "psi.graph/attributes",
+        &[],
+        &[join(
+            "psi.graph/attributes",
+            "All attributes, each with a description and an example.",
+            ATTRIBUTE.outputs,
+        )],
+        |env, _| ATTRIBUTE.list("psi.graph/attributes", &described(env.graph)),
+    ),
+    Resolver::batch(
+        "psi.attribute/by-name",
+        &[Input::Required("psi.attribute/name")],
+        rest(ATTRIBUTE.outputs),
+        |env, inputs| ATTRIBUTE.lookup(inputs, &described(env.graph)),
+    ),
+];
 
 fn keywords<'n>(names: impl IntoIterator<Item = &'n str>) -> Value<'static> {
     Value::vector(names.into_iter().map(|name| Value::keyword(name.to_owned())))
@@ -99,7 +96,7 @@ fn symbols<'n>(names: impl IntoIterator<Item = &'n str>) -> Value<'static> {
     Value::vector(names.into_iter().map(|name| Value::symbol(name.to_owned())))
 }
 
-fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     let resolvers: Vec<_> = env.graph.resolvers().map(|(_, node)| node.spec.name).collect();
     let mutations: Vec<_> = env.graph.mutations().iter().map(|mutation| mutation.name).collect();
     Ok(vec![
@@ -111,7 +108,7 @@ fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-fn roots(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+fn roots(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     let plan = env.graph.plan(&Bits::default());
     let seeds = env.graph.resolvers().filter(|(_, node)| node.input.is_empty());
     let seeds: BTreeSet<_> = seeds.flat_map(|(_, node)| node.spec.output).map(|output| output.name).collect();
@@ -139,7 +136,7 @@ struct Capability {
     mutations: BTreeSet<&'static str>,
 }
 
-fn structure(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+fn structure(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     let mut capabilities: BTreeMap<&'static str, Capability> = BTreeMap::new();
     for (_, name, _) in env.graph.attributes() {
         capabilities.entry(namespace(name)).or_default().attributes.insert(name);
@@ -218,34 +215,18 @@ fn structure(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
     ])
 }
 
-fn attributes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let all = env.graph.attributes().map(|(attr, name, doc)| {
-        let mut map = Map::new();
-        map.put("psi.attribute/name", Value::keyword(name));
-        describe(env.graph, attr, doc, &mut map);
-        Value::from(map)
-    });
-    Ok(vec![("psi.graph/attributes", Value::vector(all).into())])
-}
-
-fn by_name(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let name =
-        inputs.value("psi.attribute/name").and_then(|name| name.as_keyword().or_else(|| name.as_str()));
-    let Some((attr, _, doc)) = env.graph.attributes().find(|(_, known, _)| Some(*known) == name) else {
-        return Ok(Vec::new());
+fn described(graph: &Graph) -> Vec<Described> {
+    let examples = graph.examples(examples);
+    let attribute = |(attr, name, doc)| {
+        let resolvers = graph.providers(attr).iter().filter_map(|id| graph.resolver(*id));
+        Described {
+            name,
+            doc,
+            example: examples.get(&attr).cloned(),
+            resolvers: symbols(resolvers.map(|node| node.spec.name)),
+        }
     };
-    let mut map = Map::new();
-    describe(env.graph, attr, doc, &mut map);
-    let rest = ATTRIBUTE.iter().skip(1);
-    Ok(rest.filter_map(|name| Some((*name, map.get_keyword(name)?.clone().into()))).collect())
-}
-
-fn describe(graph: &Graph, attr: Attr, doc: &'static str, map: &mut Map<'static>) {
-    map.put("psi.attribute/doc", doc);
-    let example = graph.examples(examples).get(&attr);
-    map.put("psi.attribute/example", example.map(|query| Value::from(query.clone())));
-    let resolvers = graph.providers(attr).iter().filter_map(|id| graph.resolver(*id));
-    map.put("psi.attribute/resolvers", symbols(resolvers.map(|node| node.spec.name)));
+    graph.attributes().map(attribute).collect()
 }
 
 /// The shortest query for each attribute: at the root if possible, or else below the first join that leads to
@@ -272,7 +253,7 @@ fn examples(graph: &Graph) -> BTreeMap<Attr, String> {
                     continue;
                 }
                 let mut below = Bits::default();
-                for name in output.sub.iter().filter_map(|name| graph.any_attr(name)) {
+                for name in output.sub.iter().filter_map(|known| graph.any_attr(known.name)) {
                     below.add(name.place());
                 }
                 if !open.iter().any(|(_, known)| *known == below) {

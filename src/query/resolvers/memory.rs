@@ -1,63 +1,60 @@
 //! `:psi.memory/*`: the project's notes from `/remember`.
 
-use crate::query::graph::{Answer, Cost, Env, Failure, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::out;
+use crate::memory::Note;
+use crate::message::SessionId;
+use crate::query::graph::Resolver;
+use crate::query::plan::Cost;
+use crate::query::table::{out, text};
 use crate::value::{Map, Value};
 
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.memory/status", "Whether notes are kept: :ready or :unavailable."),
-        ("psi.memory/entries", "The notes, newest first."),
-        ("psi.memory/entry-count", "The number of notes."),
-        (
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.memory/notes",
+        &[],
+        &[
+            out("psi.memory/status", "Whether notes are kept: :ready or :unavailable."),
+            out("psi.memory/entries", "The notes, newest first."),
+            out("psi.memory/entry-count", "The number of notes."),
+            out("psi.memory/index-stats", "Totals of the notes: {:entries :bytes}."),
+        ],
+        |env, _| {
+            let notes = env.world.notes();
+            let status = Value::keyword(if notes.is_some() { "ready" } else { "unavailable" });
+            let notes = notes.unwrap_or_default();
+            let bytes: usize = notes.iter().map(|note| note.text.len()).sum();
+            Ok(vec![
+                ("psi.memory/status", status.into()),
+                ("psi.memory/entry-count", notes.len().into()),
+                (
+                    "psi.memory/index-stats",
+                    Map::new().with("entries", notes.len()).with("bytes", bytes).into(),
+                ),
+                ("psi.memory/entries", Value::vector(notes.iter().rev().map(shown)).into()),
+            ])
+        },
+    )
+    .costing(Cost::Slow),
+    Resolver::one(
+        "psi.memory/search",
+        &[],
+        &[out(
             "psi.memory/search-results",
             "The notes with all words of the param :text, best first; without it, all notes.",
-        ),
-        ("psi.memory/index-stats", "Totals of the notes: {:entries :bytes}."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.memory/notes",
-            input: &[],
-            output: &[
-                out("psi.memory/status"),
-                out("psi.memory/entries"),
-                out("psi.memory/entry-count"),
-                out("psi.memory/index-stats"),
-            ],
-            cost: Cost::Slow,
-            run: Run::One(notes),
+        )],
+        |env, _| {
+            let notes = env.world.search_notes(env.text("text").unwrap_or_default());
+            Ok(vec![("psi.memory/search-results", Value::vector(notes.iter().map(shown)).into())])
         },
-        Resolver {
-            name: "psi.memory/search",
-            input: &[],
-            output: &[out("psi.memory/search-results")],
-            cost: Cost::Slow,
-            run: Run::One(search),
-        },
-    ],
-    mutations: &[],
-};
+    )
+    .costing(Cost::Slow),
+];
 
-fn notes(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let notes = env.world.notes();
-    let status = Value::keyword(if notes.is_some() { "ready" } else { "unavailable" });
-    let notes = notes.unwrap_or_default();
-    let mut stats = Map::new();
-    stats.put("entries", notes.len());
-    stats.put(
-        "bytes",
-        notes.iter().filter_map(|note| note.get("text")?.as_str()).map(str::len).sum::<usize>(),
-    );
-    Ok(vec![
-        ("psi.memory/status", status.into()),
-        ("psi.memory/entry-count", notes.len().into()),
-        ("psi.memory/index-stats", Value::from(stats).into()),
-        ("psi.memory/entries", Value::vector(notes).into()),
-    ])
-}
-
-fn search(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let notes = env.world.search_notes(env.text("text").unwrap_or_default());
-    Ok(vec![("psi.memory/search-results", Value::vector(notes).into())])
+/// `{:id :text :created-at :session-id?}`.
+fn shown(note: &Note) -> Value<'static> {
+    let mut map = Map::new()
+        .with("id", text(&note.id))
+        .with("text", text(&note.text))
+        .with("created-at", text(&note.ts));
+    map.put_some("session-id", note.session.as_ref().map(SessionId::to_value));
+    Value::from(map)
 }

@@ -4,158 +4,130 @@
 
 use std::collections::BTreeMap;
 
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run};
-use crate::query::resolvers::{answers, join, names, out, picked};
-use crate::value::{Map, Value};
+use crate::facts::{ModelFacts, ProviderFacts};
+use crate::message::count;
+use crate::projection;
+use crate::query::graph::{Answer, Env, Found, Input, Inputs, Resolver};
+use crate::query::plan::Cost;
+use crate::query::table::{join, out, rest, table, text, texts};
+use crate::value::Value;
 
-/// The attributes of a model, and their keys in `get_available_models`.
-const MODEL: &[(&str, &str)] = &[
-    ("psi.model/provider", "provider"),
-    ("psi.model/id", "id"),
-    ("psi.model/name", "name"),
-    ("psi.model/context-window", "context-window"),
-    ("psi.model/max-output", "max-output"),
-    ("psi.model/reasoning", "reasoning"),
-    ("psi.model/tools", "tools"),
-    ("psi.model/images", "images"),
-    ("psi.model/price", "price"),
-    ("psi.model/usable", "usable"),
+table! {
+    MODEL of ModelFacts {
+        "psi.model/provider" "The provider's name." => |model| text(&model.provider);
+        "psi.model/id" "The model's id at the provider." => |model| text(&model.id);
+        "psi.model/name" "Its display name." => |model| text(&model.name);
+        "psi.model/context-window" "Its window in tokens." => |model| count(model.context_window);
+        "psi.model/max-output" "Its longest answer in tokens, or nil." => |model| model.max_output;
+        "psi.model/reasoning" "Whether it can think." => |model| !model.thinking.is_empty();
+        "psi.model/tools" "Whether it gets tools." => |model| model.tools;
+        "psi.model/images" "Whether it accepts images." => |model| model.images;
+        "psi.model/price" "The price of a million tokens in US dollars, by kind, or nil." => |model| model.price.map(projection::price);
+        "psi.model/usable" "Whether its provider needs no further login." => |model| model.usable;
+    }
+}
+
+table! {
+    /// Whether a provider is usable, and the number of its models.
+    PROVIDER of (String, bool, usize) {
+        "psi.provider/name" "The provider's name." => |(name, ..)| text(name);
+        "psi.provider/usable" "Whether it needs no further login." => |(_, usable, _)| *usable;
+        "psi.provider/model-count" "The number of its models in the catalogue." => |(.., models)| *models;
+    }
+}
+
+table! {
+    PROVIDER_FACTS of ProviderFacts {
+        "psi.provider/api" "Its protocol, such as :anthropic, or nil if it is not a server." => |facts| facts.api.map(Value::keyword);
+        "psi.provider/base-url" "Its address, or nil if it is not a server." => |facts| facts.base_url.clone();
+        "psi.provider/key-from" "The source of its key, such as a variable's name, or nil. Never the key." => |facts| facts.key_from.clone();
+    }
+}
+
+const FACTS: &str = "psi.model/facts";
+
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.model/list",
+        &[],
+        &[
+            join("psi.model/list", "The models of the catalogue.", MODEL.outputs),
+            out(
+                "psi.agent-session/model-catalog",
+                "The models of the catalogue, with the keys of `get_available_models`.",
+            ),
+        ],
+        |env, _| {
+            let models = env.world.models();
+            let shown = Value::vector(models.iter().map(shown));
+            Ok(vec![
+                ("psi.model/list", MODEL.entities(&models).into()),
+                ("psi.agent-session/model-catalog", shown.into()),
+            ])
+        },
+    ),
+    Resolver::batch("psi.model/by-id", IDS, rest(rest(MODEL.outputs)), |env, inputs| {
+        by_id(env, inputs, |model| MODEL.answer(model))
+    }),
+    Resolver::batch(
+        "psi.model/facts",
+        IDS,
+        &[out(FACTS, "All facts of the catalogue about the model.")],
+        |env, inputs| by_id(env, inputs, |model| vec![(FACTS, shown(model).into())]),
+    ),
+    Resolver::one(
+        "psi.provider/list",
+        &[],
+        &[
+            join(
+                "psi.provider/list",
+                "The providers of the catalogue and of this process.",
+                PROVIDER.outputs,
+            ),
+            out("psi.provider/names", "The providers that need no further login."),
+        ],
+        providers,
+    ),
+    // A provider of the catalogue that this process cannot use has no such facts.
+    Resolver::one(
+        "psi.provider/facts",
+        &[Input::Required("psi.provider/name")],
+        PROVIDER_FACTS.outputs,
+        |env, inputs| {
+            let facts = inputs.text("psi.provider/name").and_then(|name| env.world.provider(name));
+            Ok(PROVIDER_FACTS.answer(&facts.unwrap_or_default()))
+        },
+    )
+    .costing(Cost::Slow),
 ];
 
-const NAMES: &[&str] = &names::<{ MODEL.len() }>(MODEL);
+const IDS: &[Input] = &[Input::Required("psi.model/provider"), Input::Required("psi.model/id")];
 
-const PROVIDER: &[&str] = &["psi.provider/name", "psi.provider/usable", "psi.provider/model-count"];
-
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.model/list", "The models of the catalogue."),
-        ("psi.model/provider", "The provider's name."),
-        ("psi.model/id", "The model's id at the provider."),
-        ("psi.model/name", "Its display name."),
-        ("psi.model/context-window", "Its window in tokens."),
-        ("psi.model/max-output", "Its longest answer in tokens, or nil."),
-        ("psi.model/reasoning", "Whether it can think."),
-        ("psi.model/tools", "Whether it gets tools."),
-        ("psi.model/images", "Whether it accepts images."),
-        ("psi.model/price", "The price of a million tokens in US dollars, by kind, or nil."),
-        ("psi.model/usable", "Whether its provider needs no further login."),
-        ("psi.model/facts", "All facts of the catalogue about the model."),
-        (
-            "psi.agent-session/model-catalog",
-            "The models of the catalogue, with the keys of `get_available_models`.",
-        ),
-        ("psi.provider/list", "The providers of the catalogue and of this process."),
-        ("psi.provider/names", "The providers that need no further login."),
-        ("psi.provider/name", "The provider's name."),
-        ("psi.provider/usable", "Whether it needs no further login."),
-        ("psi.provider/api", "Its protocol, such as :anthropic, or nil if it is not a server."),
-        ("psi.provider/base-url", "Its address, or nil if it is not a server."),
-        ("psi.provider/key-from", "The source of its key, such as a variable's name, or nil. Never the key."),
-        ("psi.provider/model-count", "The number of its models in the catalogue."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.model/list",
-            input: &[],
-            output: &[join("psi.model/list", NAMES), out("psi.agent-session/model-catalog")],
-            cost: Cost::Ready,
-            run: Run::One(list),
-        },
-        Resolver {
-            name: "psi.model/by-id",
-            input: &[Input::Required("psi.model/provider"), Input::Required("psi.model/id")],
-            output: &[
-                out("psi.model/name"),
-                out("psi.model/context-window"),
-                out("psi.model/max-output"),
-                out("psi.model/reasoning"),
-                out("psi.model/tools"),
-                out("psi.model/images"),
-                out("psi.model/price"),
-                out("psi.model/usable"),
-                out("psi.model/facts"),
-            ],
-            cost: Cost::Ready,
-            run: Run::Batch(by_id),
-        },
-        Resolver {
-            name: "psi.provider/list",
-            input: &[],
-            output: &[join("psi.provider/list", PROVIDER), out("psi.provider/names")],
-            cost: Cost::Ready,
-            run: Run::One(providers),
-        },
-        Resolver {
-            name: "psi.provider/facts",
-            input: &[Input::Required("psi.provider/name")],
-            output: &[out("psi.provider/api"), out("psi.provider/base-url"), out("psi.provider/key-from")],
-            cost: Cost::Slow,
-            run: Run::One(provider_facts),
-        },
-    ],
-    mutations: &[],
-};
-
-fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let models = env.world.models();
-    Ok(vec![
-        (
-            "psi.model/list",
-            Value::vector(models.iter().map(|model| Value::from(picked(model, MODEL)))).into(),
-        ),
-        ("psi.agent-session/model-catalog", Value::vector(models).into()),
-    ])
+fn shown(model: &ModelFacts) -> Value<'static> {
+    projection::model(model).into_owned().into()
 }
 
 /// Goes through the catalogue once for all requested models.
-fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
+fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>], answer: fn(&ModelFacts) -> Answer) -> Vec<Found> {
     let models = env.world.models();
-    let answer = |inputs: &Inputs<'_>| {
-        let is = |model: &Value<'_>, key, wanted| model.get(key).and_then(Value::as_str) == wanted;
-        let (provider, id) = (inputs.text("psi.model/provider"), inputs.text("psi.model/id"));
-        let found = models.iter().find(|model| is(model, "provider", provider) && is(model, "id", id));
-        Ok(found
-            .map(|model| {
-                let mut answer = answers(picked(model, MODEL), NAMES);
-                answer.push(("psi.model/facts", model.clone().into()));
-                answer
-            })
-            .unwrap_or_default())
+    let find = |inputs: &Inputs<'_>| {
+        let (provider, id) = (inputs.text("psi.model/provider")?, inputs.text("psi.model/id")?);
+        models.iter().find(|model| &*model.provider == provider && &*model.id == id)
     };
-    inputs.iter().map(answer).collect()
+    inputs.iter().map(|inputs| Ok(find(inputs).map(answer).unwrap_or_default())).collect()
 }
 
-/// A provider of the catalogue that this process cannot use has no such facts.
-fn provider_facts(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let facts =
-        inputs.text("psi.provider/name").and_then(|name| env.world.provider(name)).unwrap_or_default();
-    let fact = |key: &str| Value::from(facts.get_keyword(key).cloned());
-    Ok(vec![
-        ("psi.provider/api", fact("api").into()),
-        ("psi.provider/base-url", fact("base-url").into()),
-        ("psi.provider/key-from", fact("key-from").into()),
-    ])
-}
-
-fn providers(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
+fn providers(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     let usable = env.world.providers();
     let mut counts: BTreeMap<String, usize> = usable.iter().map(|name| (name.clone(), 0)).collect();
     for model in env.world.models() {
-        if let Some(name) = model.get("provider").and_then(Value::as_str) {
-            let count = counts.entry(name.to_owned()).or_default();
-            *count = count.saturating_add(1);
-        }
+        let count = counts.entry(model.provider.to_string()).or_default();
+        *count = count.saturating_add(1);
     }
-    let entities = counts.into_iter().map(|(name, models)| {
-        let mut map = Map::new();
-        map.put("psi.provider/usable", usable.contains(&name));
-        map.put("psi.provider/name", name);
-        map.put("psi.provider/model-count", models);
-        Value::from(map)
-    });
-    let entities = Value::vector(entities);
+    let all: Vec<_> =
+        counts.into_iter().map(|(name, models)| (name.clone(), usable.contains(&name), models)).collect();
     Ok(vec![
-        ("psi.provider/list", entities.into()),
-        ("psi.provider/names", Value::vector(usable.into_iter().map(Value::from)).into()),
+        ("psi.provider/list", PROVIDER.entities(&all).into()),
+        ("psi.provider/names", texts(usable).into()),
     ])
 }

@@ -8,124 +8,82 @@ use jiff::Timestamp;
 
 use crate::edn;
 use crate::message::{Block, Message, TurnId};
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
-use crate::query::resolvers::session::SessionFact;
-use crate::query::resolvers::{answers, join, names, out, picked};
+use crate::provider::ToolSpec;
+use crate::query::graph::{Env, Input, Resolver};
+use crate::query::table::{join, rest, table, text};
 use crate::query::world::SessionView;
 use crate::value::{Map, Value};
 
-/// The keys of a summary.
-pub(super) const SUMMARY: &[&str] = &[
-    "psi.tool-lifecycle.summary/tool-id",
-    "psi.tool-lifecycle.summary/tool-name",
-    "psi.tool-lifecycle.summary/arguments",
-    "psi.tool-lifecycle.summary/parsed-args",
-    "psi.tool-lifecycle.summary/result-text",
-    "psi.tool-lifecycle.summary/is-error",
-    "psi.tool-lifecycle.summary/completed?",
-    "psi.tool-lifecycle.summary/status",
-    "psi.tool-lifecycle.summary/proposed-at",
-    "psi.tool-lifecycle.summary/duration-ms",
-    "psi.turn/id",
+table! {
+    TOOL of ToolSpec {
+        "psi.tool/name" "The tool's name." => |tool| text(&tool.name);
+        "psi.tool/doc" "Its description for the model." => |tool| text(&tool.description);
+        "psi.tool/parameters" "Its arguments, as a JSON schema in plain data." => |tool| tool.parameters.clone();
+    }
+}
+
+table! {
+    pub(super) SUMMARY of CallFacts {
+        "psi.tool-lifecycle.summary/tool-id" "The call's id." => |call| text(call.block().0);
+        "psi.tool-lifecycle.summary/tool-name" "The tool." => |call| text(call.block().1);
+        "psi.tool-lifecycle.summary/arguments" "The arguments, as EDN text." => |call| edn::to_string(call.block().2);
+        "psi.tool-lifecycle.summary/parsed-args" "The arguments." => |call| call.block().2.clone();
+        "psi.tool-lifecycle.summary/result-text" "The tool's result, or nil." => |call| call.result.as_ref().map(|result| result.text());
+        "psi.tool-lifecycle.summary/is-error" "Whether it failed, or nil while it runs." => |call| call.failed();
+        "psi.tool-lifecycle.summary/completed?" "Whether it has a result." => |call| call.result.is_some();
+        "psi.tool-lifecycle.summary/status"
+            ":running, :waiting (for a person's answer), :completed, :failed, or :lost (its turn ended without a result)."
+            => |call| Value::keyword(call.status);
+        "psi.tool-lifecycle.summary/proposed-at" "When the message with the call was written, RFC 3339 in UTC."
+            => |call| text(&call.message.timestamp);
+        "psi.tool-lifecycle.summary/duration-ms"
+            "The time from that message to the result, in milliseconds, including a person's answer; nil while it runs."
+            => |call| call.took();
+        "psi.turn/id" => |call| call.message.turn_id.as_ref().map(TurnId::to_value);
+    }
+}
+
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.tool/list",
+        &[],
+        &[join("psi.tool/list", "The tools for models.", TOOL.outputs)],
+        |env, _| TOOL.list("psi.tool/list", &env.world.tools()),
+    ),
+    Resolver::batch(
+        "psi.tool/by-name",
+        &[Input::Required("psi.tool/name")],
+        rest(TOOL.outputs),
+        |env, inputs| TOOL.lookup(inputs, &env.world.tools()),
+    ),
+    Resolver::session(
+        "psi.agent-session/tool-lifecycle-summaries",
+        &[join(
+            "psi.agent-session/tool-lifecycle-summaries",
+            "The tool calls on the current branch, in order.",
+            SUMMARY.outputs,
+        )],
+        |env, session| {
+            let messages: Vec<_> = session.messages().cloned().collect();
+            let calls = calls(&Now::of(env, session.as_ref()), &messages);
+            SUMMARY.list("psi.agent-session/tool-lifecycle-summaries", &calls)
+        },
+    ),
+    // Only the last turn can have running calls, so the cost does not depend on the session's length.
+    Resolver::session(
+        "psi.agent-session/running-tool-calls",
+        &[join(
+            "psi.agent-session/running-tool-calls",
+            "The calls of the running turn without a result, in order.",
+            SUMMARY.outputs,
+        )],
+        |env, session| {
+            let mut calls = calls(&Now::of(env, session.as_ref()), &last_turn(session.as_ref()));
+            calls.retain(|call| matches!(call.status, "running" | "waiting"));
+            SUMMARY.list("psi.agent-session/running-tool-calls", &calls)
+        },
+    ),
 ];
-
-/// The attributes of a tool, and their keys.
-const TOOL: &[(&str, &str)] =
-    &[("psi.tool/name", "name"), ("psi.tool/doc", "description"), ("psi.tool/parameters", "parameters")];
-
-const NAMES: &[&str] = &names::<{ TOOL.len() }>(TOOL);
-
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.tool/list", "The tools for models."),
-        ("psi.tool/name", "The tool's name."),
-        ("psi.tool/doc", "Its description for the model."),
-        ("psi.tool/parameters", "Its arguments, as a JSON schema in plain data."),
-        ("psi.agent-session/tool-lifecycle-summaries", "The tool calls on the current branch, in order."),
-        ("psi.agent-session/running-tool-calls", "The calls of the running turn without a result, in order."),
-        ("psi.tool-lifecycle.summary/tool-id", "The call's id."),
-        ("psi.tool-lifecycle.summary/tool-name", "The tool."),
-        ("psi.tool-lifecycle.summary/arguments", "The arguments, as EDN text."),
-        ("psi.tool-lifecycle.summary/parsed-args", "The arguments."),
-        ("psi.tool-lifecycle.summary/result-text", "The tool's result, or nil."),
-        ("psi.tool-lifecycle.summary/is-error", "Whether it failed, or nil while it runs."),
-        ("psi.tool-lifecycle.summary/completed?", "Whether it has a result."),
-        (
-            "psi.tool-lifecycle.summary/status",
-            ":running, :waiting (for a person's answer), :completed, :failed, or :lost (its turn ended without a result).",
-        ),
-        (
-            "psi.tool-lifecycle.summary/proposed-at",
-            "When the message with the call was written, RFC 3339 in UTC.",
-        ),
-        (
-            "psi.tool-lifecycle.summary/duration-ms",
-            "The time from that message to the result, in milliseconds, including a person's answer; nil while it runs.",
-        ),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.tool/list",
-            input: &[],
-            output: &[join("psi.tool/list", NAMES)],
-            cost: Cost::Ready,
-            run: Run::One(list),
-        },
-        Resolver {
-            name: "psi.tool/by-name",
-            input: &[Input::Required("psi.tool/name")],
-            output: &[out("psi.tool/doc"), out("psi.tool/parameters")],
-            cost: Cost::Ready,
-            run: Run::One(by_name),
-        },
-        Resolver {
-            name: "psi.agent-session/tool-lifecycle-summaries",
-            input: &[Input::Required(SESSION)],
-            output: &[join("psi.agent-session/tool-lifecycle-summaries", SUMMARY)],
-            cost: Cost::Ready,
-            run: Run::One(of_session),
-        },
-        Resolver {
-            name: "psi.agent-session/running-tool-calls",
-            input: &[Input::Required(SESSION)],
-            output: &[join("psi.agent-session/running-tool-calls", SUMMARY)],
-            cost: Cost::Ready,
-            run: Run::One(running),
-        },
-    ],
-    mutations: &[],
-};
-
-fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    let tools = env.world.tools();
-    let tools = Value::vector(tools.iter().map(|tool| Value::from(picked(tool, TOOL))));
-    Ok(vec![("psi.tool/list", tools.into())])
-}
-
-fn by_name(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let name = inputs.text("psi.tool/name");
-    let tools = env.world.tools();
-    let tool = tools.iter().find(|tool| name.is_some() && tool.get("name").and_then(Value::as_str) == name);
-    Ok(tool.map(|tool| answers(picked(tool, TOOL), NAMES)).unwrap_or_default())
-}
-
-fn of_session(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let messages: Vec<_> = session.messages().cloned().collect();
-    let summaries = Value::vector(summaries(&Now::of(env, session.as_ref()), &messages));
-    Ok(vec![("psi.agent-session/tool-lifecycle-summaries", summaries.into())])
-}
-
-/// Only the last turn can have running calls, so the cost does not depend on the session's length.
-fn running(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let mut summaries = summaries(&Now::of(env, session.as_ref()), &last_turn(session.as_ref()));
-    summaries.retain(|summary| {
-        let status = summary.get("psi.tool-lifecycle.summary/status").and_then(Value::as_keyword);
-        matches!(status, Some("running" | "waiting"))
-    });
-    Ok(vec![("psi.agent-session/running-tool-calls", Value::vector(summaries).into())])
-}
 
 /// The messages of a session's last turn.
 pub(super) fn last_turn(session: &dyn SessionView) -> Vec<Arc<Message>> {
@@ -136,53 +94,53 @@ pub(super) fn last_turn(session: &dyn SessionView) -> Vec<Arc<Message>> {
     messages
 }
 
-/// The calls in some messages of a session, each with its result if there is one.
-pub(super) fn summaries(now: &Now, messages: &[Arc<Message>]) -> Vec<Value<'static>> {
-    let calls: Vec<_> = messages
-        .iter()
-        .flat_map(|message| message.content.iter().map(move |block| (message, block)))
-        .filter_map(|(message, block)| match block {
-            Block::ToolCall { id, name, arguments } => Some((message, id, name, arguments)),
-            _ => None,
-        })
-        .collect();
-    if calls.is_empty() {
-        return Vec::new();
+/// A tool call.
+pub(super) struct CallFacts {
+    /// The message with the call, and the call's place among its blocks.
+    message: Arc<Message>,
+    place: usize,
+    result: Option<Arc<Message>>,
+    status: &'static str,
+}
+
+impl CallFacts {
+    /// Id, tool and arguments.
+    fn block(&self) -> (&str, &str, &Value<'static>) {
+        match self.message.content.get(self.place) {
+            Some(Block::ToolCall { id, name, arguments }) => (id, name, arguments),
+            _ => ("", "", &Value::Nil),
+        }
     }
-    let results: HashMap<&str, &Message> = messages
-        .iter()
-        .filter_map(|message| Some((message.tool_call_id.as_deref()?, message.as_ref())))
-        .collect();
-    let summary = |(message, id, name, arguments): (&Arc<Message>, &Arc<str>, &Arc<str>, &Value<'static>)| {
-        let result = results.get(id.as_ref());
-        let failed = result.map(|result| result.is_error.unwrap_or(false));
-        let status = match failed {
-            Some(true) => "failed",
-            Some(false) => "completed",
+
+    fn failed(&self) -> Option<bool> {
+        self.result.as_ref().map(|result| result.is_error.unwrap_or(false))
+    }
+
+    fn took(&self) -> Option<i64> {
+        let time = |message: &Message| message.timestamp.parse::<Timestamp>().ok();
+        let (from, to) = time(&self.message).zip(time(self.result.as_ref()?))?;
+        Some(to.as_millisecond().saturating_sub(from.as_millisecond()))
+    }
+}
+
+/// The calls in some messages of a session, each with its result if there is one.
+pub(super) fn calls(now: &Now, messages: &[Arc<Message>]) -> Vec<CallFacts> {
+    let results: HashMap<&str, &Arc<Message>> =
+        messages.iter().filter_map(|message| Some((message.tool_call_id.as_deref()?, message))).collect();
+    let blocks = messages.iter().flat_map(|message| (0..).zip(&message.content).map(move |at| (message, at)));
+    let call = |(message, (place, block)): (&Arc<Message>, (usize, &Block))| {
+        let Block::ToolCall { id, .. } = block else { return None };
+        let result = results.get(id.as_ref()).copied().cloned();
+        let status = match result.as_ref().map(|result| result.is_error) {
+            Some(Some(true)) => "failed",
+            Some(_) => "completed",
             None if now.turn.is_none() || message.turn_id != now.turn => "lost",
             None if now.asking.contains(id.as_ref()) => "waiting",
             None => "running",
         };
-        let time = |message: &Message| message.timestamp.parse::<Timestamp>().ok();
-        let took = result.and_then(|result| {
-            let (from, to) = time(message).zip(time(result))?;
-            Some(to.as_millisecond().saturating_sub(from.as_millisecond()))
-        });
-        let mut map = Map::new();
-        map.put("psi.tool-lifecycle.summary/tool-id", id.to_string());
-        map.put("psi.tool-lifecycle.summary/tool-name", name.to_string());
-        map.put("psi.tool-lifecycle.summary/arguments", edn::to_string(arguments));
-        map.put("psi.tool-lifecycle.summary/parsed-args", arguments.clone());
-        map.put("psi.tool-lifecycle.summary/result-text", result.map(|result| Value::from(result.text())));
-        map.put("psi.tool-lifecycle.summary/is-error", failed.map(Value::from));
-        map.put("psi.tool-lifecycle.summary/completed?", result.is_some());
-        map.put("psi.tool-lifecycle.summary/status", Value::keyword(status));
-        map.put("psi.tool-lifecycle.summary/proposed-at", message.timestamp.to_string());
-        map.put("psi.tool-lifecycle.summary/duration-ms", took.map(Value::from));
-        map.put("psi.turn/id", message.turn_id.as_ref().map(TurnId::to_value));
-        Value::from(map)
+        Some(CallFacts { message: message.clone(), place, result, status })
     };
-    calls.into_iter().map(summary).collect()
+    blocks.filter_map(call).collect()
 }
 
 /// The facts that distinguish running, waiting and lost calls.
@@ -196,7 +154,7 @@ pub(super) struct Now {
 impl Now {
     /// These facts for a session.
     pub(super) fn of(env: &Env<'_>, session: &dyn SessionView) -> Self {
-        if session.fact(SessionFact::IsStreaming).as_bool() != Some(true) {
+        if !session.facts().is_streaming() {
             return Self { turn: None, asking: HashSet::new() };
         }
         let questions =

@@ -1,271 +1,216 @@
 //! `:psi.workflow/*` and `:psi.workflow-run/*`: the available workflows, and the journalled runs of a
 //! session.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use crate::query::graph::{Answer, Cost, Env, Failure, Input, Inputs, Namespace, Resolver, Run, SESSION};
-use crate::query::resolvers::{answers, join, out};
-use crate::query::world::{EntryView, SessionView};
+use crate::query::graph::{Input, Resolver};
+use crate::query::table::{join, rest, table, text, texts};
+use crate::query::world::SessionView;
 use crate::value::{Map, Value};
+use crate::workflow::{Next, Stage, Step, Workflow};
 
-const WORKFLOW: &[&str] =
-    &["psi.workflow/name", "psi.workflow/doc", "psi.workflow/problem", "psi.workflow/stages"];
+table! {
+    /// A stage with the group that it belongs to, and where the group goes on.
+    STAGE of (Arc<Stage>, Option<Arc<str>>, Next) {
+        "psi.workflow-stage/id" "The stage's name." => |(stage, ..)| text(&stage.id);
+        "psi.workflow-stage/group" "Its parallel group, or nil." => |(_, group, _)| group.as_deref().map(text);
+        "psi.workflow-stage/body" "Its prompt, with unfilled placeholders." => |(stage, ..)| text(&stage.body);
+        "psi.workflow-stage/tools" "The tools that need no grant." => |(stage, ..)| texts(&stage.tools);
+        "psi.workflow-stage/turn-cap" "The maximum of model calls per attempt." => |(stage, ..)| stage.turn_cap;
+        "psi.workflow-stage/max-attempts" "The maximum of attempts." => |(stage, ..)| stage.attempts;
+        "psi.workflow-stage/outcomes" "Its outcomes, in addition to done." => |(stage, ..)| texts(&stage.outcomes);
+        "psi.workflow-stage/completion" "The keys of its result, with their types."
+            => |(stage, ..)| pairs(stage.completion.iter().map(|(key, kind)| (&**key, Value::keyword(kind.as_str()))));
+        "psi.workflow-stage/next"
+            "The next step after it or its group: by outcome, and :otherwise for any other outcome except failed and skipped."
+            => |(.., next)| {
+                let otherwise = next.otherwise.iter().map(|target| ("otherwise", text(target)));
+                pairs(next.by_outcome.iter().map(|(outcome, target)| (&**outcome, text(target))).chain(otherwise))
+            };
+    }
+}
 
-const STAGE: &[&str] = &[
-    "psi.workflow-stage/id",
-    "psi.workflow-stage/group",
-    "psi.workflow-stage/body",
-    "psi.workflow-stage/tools",
-    "psi.workflow-stage/turn-cap",
-    "psi.workflow-stage/max-attempts",
-    "psi.workflow-stage/outcomes",
-    "psi.workflow-stage/completion",
-    "psi.workflow-stage/next",
-];
+table! {
+    WORKFLOW of (String, Result<Arc<Workflow>, String>) {
+        "psi.workflow/name" "The name for `/workflow`." => |(name, _)| text(name);
+        "psi.workflow/doc" "Its purpose, or nil if it is unusable." => |(_, read)| read.as_ref().ok().map(|flow| text(&flow.doc));
+        "psi.workflow/problem" "Why it is unusable, with the place, or nil." => |(_, read)| read.as_ref().err().map(|why| text(why));
+        "psi.workflow/stages" "Its stages, in the order of the file." [STAGE]
+            => |(_, read)| STAGE.entities(&read.iter().flat_map(|flow| &flow.stages).flat_map(stages).collect::<Vec<_>>());
+    }
+}
 
-const RUN: &[&str] = &[
-    "psi.workflow-run/id",
-    "psi.workflow/name",
-    "psi.workflow-run/arguments",
-    "psi.workflow-run/status",
-    "psi.workflow-run/why",
-    "psi.workflow-run/resumes",
-    "psi.workflow-run/started-at",
-    "psi.workflow-run/ended-at",
-    "psi.workflow-run/steps",
-];
+table! {
+    STEP of StepFacts {
+        "psi.workflow-step/id" "The name of the stage or group." => |step| step.id.clone();
+        "psi.workflow-step/status" "running, or its outcome; nil if the run was cut off in it." => |step| step.status.clone();
+        "psi.workflow-step/result" "Its result, or nil." => |step| step.result.clone();
+        "psi.workflow-step/attempts" "The number of its attempts, or nil while it runs." => |step| step.attempts.clone();
+        "psi.workflow-step/why" "Why it failed or was skipped, or nil." => |step| step.why.clone();
+        "psi.workflow-step/started-at" "When it began, RFC 3339 in UTC; nil for a stage of a group." => |step| step.started.clone();
+        "psi.workflow-step/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |step| step.ended.clone();
+    }
+}
 
-const STEP: &[&str] = &[
-    "psi.workflow-step/id",
-    "psi.workflow-step/status",
-    "psi.workflow-step/result",
-    "psi.workflow-step/attempts",
-    "psi.workflow-step/why",
-    "psi.workflow-step/started-at",
-    "psi.workflow-step/ended-at",
-];
+table! {
+    RUN of RunFacts {
+        "psi.workflow-run/id" "The run's id." => |run| text(&run.id);
+        "psi.workflow/name" => |run| text(&run.workflow);
+        "psi.workflow-run/arguments" "Its arguments." => |run| run.arguments.clone();
+        "psi.workflow-run/status" "running, interrupted, aborted, or its outcome, such as done." => |run| run.status.clone();
+        "psi.workflow-run/why" "Why it failed or was skipped, or nil." => |run| run.why.clone();
+        "psi.workflow-run/resumes" "The id of the run that it resumes, or nil." => |run| run.resumes.clone();
+        "psi.workflow-run/started-at" "When it began, RFC 3339 in UTC." => |run| run.started.clone();
+        "psi.workflow-run/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |run| run.ended.clone();
+        "psi.workflow-run/steps" "Its steps, in order; the last one may be running." [STEP] => |run| STEP.entities(&run.steps);
+    }
+}
 
-pub(super) const PART: Namespace = Namespace {
-    attributes: &[
-        ("psi.workflow/list", "The workflows of the query's session by name, including unusable ones."),
-        ("psi.workflow/name", "The name for `/workflow`."),
-        ("psi.workflow/doc", "Its purpose, or nil if it is unusable."),
-        ("psi.workflow/problem", "Why it is unusable, with the place, or nil."),
-        ("psi.workflow/stages", "Its stages, in the order of the file."),
-        ("psi.workflow-stage/id", "The stage's name."),
-        ("psi.workflow-stage/group", "Its parallel group, or nil."),
-        ("psi.workflow-stage/body", "Its prompt, with unfilled placeholders."),
-        ("psi.workflow-stage/tools", "The tools that need no grant."),
-        ("psi.workflow-stage/turn-cap", "The maximum of model calls per attempt."),
-        ("psi.workflow-stage/max-attempts", "The maximum of attempts."),
-        ("psi.workflow-stage/outcomes", "Its outcomes, in addition to done."),
-        ("psi.workflow-stage/completion", "The keys of its result, with their types."),
-        (
-            "psi.workflow-stage/next",
-            "The next step after it or its group: by outcome, and :otherwise for any other outcome except failed and skipped.",
-        ),
-        (
+pub(super) const PART: &[Resolver] = &[
+    Resolver::one(
+        "psi.workflow/list",
+        &[],
+        &[join(
+            "psi.workflow/list",
+            "The workflows of the query's session by name, including unusable ones.",
+            WORKFLOW.outputs,
+        )],
+        |env, _| WORKFLOW.list("psi.workflow/list", &env.world.workflows()),
+    ),
+    Resolver::batch(
+        "psi.workflow/by-name",
+        &[Input::Required("psi.workflow/name")],
+        rest(WORKFLOW.outputs),
+        |env, inputs| WORKFLOW.lookup(inputs, &env.world.workflows()),
+    ),
+    Resolver::session(
+        "psi.agent-session/workflow-runs",
+        &[join(
             "psi.agent-session/workflow-runs",
             "The runs of workflows on the current branch, oldest first; :limit selects the newest. Each leads to its workflow.",
-        ),
-        ("psi.workflow-run/id", "The run's id."),
-        ("psi.workflow-run/arguments", "Its arguments."),
-        ("psi.workflow-run/status", "running, interrupted, aborted, or its outcome, such as done."),
-        ("psi.workflow-run/why", "Why it failed or was skipped, or nil."),
-        ("psi.workflow-run/resumes", "The id of the run that it resumes, or nil."),
-        ("psi.workflow-run/started-at", "When it began, RFC 3339 in UTC."),
-        ("psi.workflow-run/ended-at", "When it ended, RFC 3339 in UTC, or nil."),
-        ("psi.workflow-run/steps", "Its steps, in order; the last one may be running."),
-        ("psi.workflow-step/id", "The name of the stage or group."),
-        ("psi.workflow-step/status", "running, or its outcome; nil if the run was cut off in it."),
-        ("psi.workflow-step/result", "Its result, or nil."),
-        ("psi.workflow-step/attempts", "The number of its attempts, or nil while it runs."),
-        ("psi.workflow-step/why", "Why it failed or was skipped, or nil."),
-        ("psi.workflow-step/started-at", "When it began, RFC 3339 in UTC; nil for a stage of a group."),
-        ("psi.workflow-step/ended-at", "When it ended, RFC 3339 in UTC, or nil."),
-    ],
-    resolvers: &[
-        Resolver {
-            name: "psi.workflow/list",
-            input: &[],
-            output: &[join("psi.workflow/list", WORKFLOW)],
-            cost: Cost::Ready,
-            run: Run::One(list),
+            RUN.outputs,
+        )],
+        |env, session| {
+            let runs = runs_of(session.as_ref());
+            let older = runs.len().saturating_sub(env.count("limit")?.unwrap_or(usize::MAX));
+            RUN.list("psi.agent-session/workflow-runs", runs.iter().skip(older))
         },
-        Resolver {
-            name: "psi.workflow/by-name",
-            input: &[Input::Required("psi.workflow/name")],
-            output: &[
-                out("psi.workflow/doc"),
-                out("psi.workflow/problem"),
-                join("psi.workflow/stages", STAGE),
-            ],
-            cost: Cost::Ready,
-            run: Run::Batch(by_name),
+    ),
+    // Searches in the query's session.
+    Resolver::batch(
+        "psi.workflow-run/by-id",
+        &[Input::Required("psi.workflow-run/id")],
+        rest(RUN.outputs),
+        |env, inputs| {
+            let session = env.world.session(env.world.focus().as_str());
+            RUN.lookup(inputs, &session.map(|session| runs_of(session.as_ref())).unwrap_or_default())
         },
-        Resolver {
-            name: "psi.agent-session/workflow-runs",
-            input: &[Input::Required(SESSION)],
-            output: &[join("psi.agent-session/workflow-runs", RUN)],
-            cost: Cost::Ready,
-            run: Run::One(runs),
-        },
-        Resolver {
-            name: "psi.workflow-run/by-id",
-            input: &[Input::Required("psi.workflow-run/id")],
-            output: &[
-                out("psi.workflow/name"),
-                out("psi.workflow-run/arguments"),
-                out("psi.workflow-run/status"),
-                out("psi.workflow-run/why"),
-                out("psi.workflow-run/resumes"),
-                out("psi.workflow-run/started-at"),
-                out("psi.workflow-run/ended-at"),
-                join("psi.workflow-run/steps", STEP),
-            ],
-            cost: Cost::Ready,
-            run: Run::Batch(run_by_id),
-        },
-    ],
-    mutations: &[],
-};
+    ),
+];
 
-fn list(env: &Env<'_>, _: &Inputs<'_>) -> Result<Answer, Failure> {
-    Ok(vec![("psi.workflow/list", Value::vector(env.world.workflows()).into())])
+/// The stages of a step: those of a group with the group's name, and where the group goes on.
+fn stages(step: &Step) -> Vec<(Arc<Stage>, Option<Arc<str>>, Next)> {
+    match step {
+        Step::Stage(one) => vec![(one.clone(), None, one.next.clone())],
+        Step::Parallel { id, siblings, join, next } => {
+            let all = siblings.iter().chain(join);
+            all.map(|one| (one.clone(), Some(id.clone()), next.clone())).collect()
+        }
+    }
 }
 
-/// Goes through the workflows once for all requested ones.
-fn by_name(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let workflows = env.world.workflows();
-    let answer = |inputs: &Inputs<'_>| {
-        let name = inputs.text("psi.workflow/name");
-        let is = |one: &&Value<'_>| one.get("psi.workflow/name").and_then(Value::as_str) == name;
-        let found = workflows.iter().find(is).and_then(Value::as_map);
-        Ok(found.map(|found| answers(found.clone(), WORKFLOW)).unwrap_or_default())
-    };
-    inputs.iter().map(answer).collect()
-}
-
-fn runs(env: &Env<'_>, inputs: &Inputs<'_>) -> Result<Answer, Failure> {
-    let Some(session) = inputs.session() else { return Ok(Vec::new()) };
-    let mut runs = runs_of(session.as_ref());
-    runs.drain(..runs.len().saturating_sub(env.count("limit")?.unwrap_or(usize::MAX)));
-    let runs = runs.into_iter().map(|run| Value::from(run.entity()));
-    Ok(vec![("psi.agent-session/workflow-runs", Value::vector(runs).into())])
-}
-
-/// Searches in the query's session, once for all requested runs.
-fn run_by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Result<Answer, Failure>> {
-    let session = env.world.session(env.world.focus().as_str());
-    let runs = session.map(|session| runs_of(session.as_ref())).unwrap_or_default();
-    let entities: HashMap<_, _> = runs.into_iter().map(|run| (run.id.clone(), run.entity())).collect();
-    let answer = |inputs: &Inputs<'_>| {
-        let found = inputs.text("psi.workflow-run/id").and_then(|id| entities.get(id));
-        Ok(found.map(|entity| answers(entity.clone(), RUN)).unwrap_or_default())
-    };
-    inputs.iter().map(answer).collect()
+fn pairs<'p>(pairs: impl Iterator<Item = (&'p str, Value<'static>)>) -> Map<'static> {
+    pairs.map(|(key, value)| (Value::keyword(key.to_owned()), value)).collect()
 }
 
 /// A journalled run.
-struct Told {
+struct RunFacts {
     id: String,
     workflow: String,
-    arguments: Value<'static>,
-    resumes: Value<'static>,
-    status: Value<'static>,
-    why: Value<'static>,
-    started: Value<'static>,
-    ended: Value<'static>,
-    steps: Vec<Map<'static>>,
+    arguments: Option<Value<'static>>,
+    resumes: Option<Value<'static>>,
+    status: Option<Value<'static>>,
+    why: Option<Value<'static>>,
+    started: Option<Value<'static>>,
+    ended: Option<Value<'static>>,
+    steps: Vec<StepFacts>,
 }
 
-/// The runs of the session itself. Runs that a fork copied did not happen in it.
-fn runs_of(session: &dyn SessionView) -> Vec<Told> {
-    let mut runs: Vec<Told> = Vec::new();
-    for EntryView { kind, data, ts, .. } in session.entries() {
-        let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default();
-        if kind != "workflow" || text("session-id") != session.id().as_str() {
-            continue;
-        }
-        let part = |key: &str| Value::from(data.get_keyword(key).cloned());
-        let at = Value::from(ts.to_string());
-        if text("event") == "started" {
-            runs.push(Told {
-                id: text("run-id").to_owned(),
-                workflow: text("workflow").to_owned(),
-                arguments: part("arguments"),
-                resumes: part("resumes"),
-                status: Value::from(RUNNING),
-                why: Value::Nil,
-                started: at,
-                ended: Value::Nil,
-                steps: Vec::new(),
-            });
-            continue;
-        }
-        let Some(run) = runs.iter_mut().rev().find(|run| run.id == text("run-id")) else { continue };
-        match text("event") {
-            "stage-started" => run.step(part("stage"), at),
-            "stage-ended" => {
-                if !run.steps.iter().any(|step| is_open(step, &part("stage"))) {
-                    run.step(part("stage"), Value::Nil);
-                }
-                let step = run.steps.iter_mut().rev().find(|step| is_open(step, &part("stage")));
-                let Some(step) = step else { continue };
-                step.put("psi.workflow-step/status", part("outcome"));
-                step.put("psi.workflow-step/result", part("result"));
-                step.put("psi.workflow-step/attempts", part("attempts"));
-                step.put("psi.workflow-step/why", part("why"));
-                step.put("psi.workflow-step/ended-at", at);
-            }
-            event @ ("ended" | "interrupted") => {
-                run.status = if event == "ended" { part("outcome") } else { Value::from("interrupted") };
-                run.why = part("why");
-                run.ended = at;
-                for step in &mut run.steps {
-                    if step.get_keyword("psi.workflow-step/status").and_then(Value::as_str) == Some(RUNNING) {
-                        step.put("psi.workflow-step/status", Value::Nil);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    runs
+/// A step of it.
+#[derive(Default)]
+struct StepFacts {
+    id: Option<Value<'static>>,
+    status: Option<Value<'static>>,
+    result: Option<Value<'static>>,
+    attempts: Option<Value<'static>>,
+    why: Option<Value<'static>>,
+    started: Option<Value<'static>>,
+    ended: Option<Value<'static>>,
 }
 
 /// The status of a running workflow or step.
 const RUNNING: &str = "running";
 
-fn is_open(step: &Map<'static>, id: &Value<'static>) -> bool {
-    let status = step.get_keyword("psi.workflow-step/status").and_then(Value::as_str);
-    step.get_keyword("psi.workflow-step/id") == Some(id) && status == Some(RUNNING)
+impl StepFacts {
+    fn new(id: Option<Value<'static>>, started: Option<Value<'static>>) -> Self {
+        Self { id, status: Some(Value::from(RUNNING)), started, ..Self::default() }
+    }
+
+    fn is_open(&self) -> bool {
+        self.status.as_ref().and_then(Value::as_str) == Some(RUNNING)
+    }
 }
 
-impl Told {
-    fn step(&mut self, id: Value<'static>, started: Value<'static>) {
-        let mut step = Map::new();
-        step.put("psi.workflow-step/id", id);
-        step.put("psi.workflow-step/status", RUNNING);
-        step.put("psi.workflow-step/result", Value::Nil);
-        step.put("psi.workflow-step/attempts", Value::Nil);
-        step.put("psi.workflow-step/why", Value::Nil);
-        step.put("psi.workflow-step/started-at", started);
-        step.put("psi.workflow-step/ended-at", Value::Nil);
-        self.steps.push(step);
+/// The runs of the session itself. Runs that a fork copied did not happen in it.
+fn runs_of(session: &dyn SessionView) -> Vec<RunFacts> {
+    let mut runs: Vec<RunFacts> = Vec::new();
+    for entry in session.entries().filter(|entry| entry.body.kind() == "workflow") {
+        let data = entry.body.data();
+        let string = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default();
+        if string("session-id") != session.id().as_str() {
+            continue;
+        }
+        let part = |key: &str| data.get_keyword(key).cloned();
+        let at = Some(text(&entry.ts));
+        if string("event") == "started" {
+            runs.push(RunFacts {
+                id: string("run-id").to_owned(),
+                workflow: string("workflow").to_owned(),
+                arguments: part("arguments"),
+                resumes: part("resumes"),
+                status: Some(Value::from(RUNNING)),
+                why: None,
+                started: at,
+                ended: None,
+                steps: Vec::new(),
+            });
+            continue;
+        }
+        let Some(run) = runs.iter_mut().rev().find(|run| run.id == string("run-id")) else { continue };
+        match string("event") {
+            "stage-started" => run.steps.push(StepFacts::new(part("stage"), at)),
+            "stage-ended" => {
+                let stage = part("stage");
+                let is_its = |step: &StepFacts| step.id == stage && step.is_open();
+                if !run.steps.iter().any(is_its) {
+                    run.steps.push(StepFacts::new(stage.clone(), None));
+                }
+                let Some(step) = run.steps.iter_mut().rev().find(|step| is_its(step)) else { continue };
+                step.status = part("outcome");
+                step.result = part("result");
+                step.attempts = part("attempts");
+                step.why = part("why");
+                step.ended = at;
+            }
+            event @ ("ended" | "interrupted") => {
+                run.status =
+                    if event == "ended" { part("outcome") } else { Some(Value::from("interrupted")) };
+                run.why = part("why");
+                run.ended = at;
+                run.steps.iter_mut().filter(|step| step.is_open()).for_each(|step| step.status = None);
+            }
+            _ => {}
+        }
     }
-
-    fn entity(self) -> Map<'static> {
-        let mut map = Map::new();
-        map.put("psi.workflow-run/id", self.id);
-        map.put("psi.workflow/name", self.workflow);
-        map.put("psi.workflow-run/arguments", self.arguments);
-        map.put("psi.workflow-run/status", self.status);
-        map.put("psi.workflow-run/why", self.why);
-        map.put("psi.workflow-run/resumes", self.resumes);
-        map.put("psi.workflow-run/started-at", self.started);
-        map.put("psi.workflow-run/ended-at", self.ended);
-        map.put("psi.workflow-run/steps", Value::vector(self.steps.into_iter().map(Value::from)));
-        map
-    }
+    runs
 }

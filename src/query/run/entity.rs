@@ -2,7 +2,10 @@
 //!
 //! Knows the graph's numbers; runs no resolver.
 
-use crate::query::graph::{Attr, Bits, Datum, Failure, Graph, Handle, ResolverId, Run};
+use crate::query::datum::{Datum, Handle};
+use crate::query::graph::{Graph, Run};
+use crate::query::number::{Attr, Bits, ResolverId};
+use crate::query::world::Failure;
 use crate::value::{Map, Value};
 
 /// The known data of an entity.

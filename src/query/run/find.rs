@@ -5,10 +5,11 @@
 use super::entity::{Entity, Span, spread};
 use super::{Running, Stop, Via};
 use crate::query::compile::{Level, Name};
-use crate::query::graph::{
-    Answer, Attr, Bits, Datum, Env, Failure, Given, Graph, Inputs, Node, NodeInput, ResolverId, Run,
-};
+use crate::query::datum::Datum;
+use crate::query::graph::{Answer, Env, Given, Graph, Inputs, Node, NodeInput, Run};
+use crate::query::number::{Attr, Bits, ResolverId};
 use crate::query::plan::Plan;
+use crate::query::world::Failure;
 use crate::value::{Map, Value};
 
 impl Running<'_> {
@@ -161,6 +162,13 @@ impl Running<'_> {
         Ok(match node.spec.run {
             Run::One(run) => inputs.iter().map(|inputs| run(&env, inputs)).collect(),
             Run::Batch(run) => run(&env, &inputs),
+            Run::Session(run) => {
+                let answer = |inputs: &Inputs<'_>| match inputs.session() {
+                    Some(session) => run(&env, session),
+                    None => Ok(Answer::new()),
+                };
+                inputs.iter().map(answer).collect()
+            }
             Run::Fields(_) => Vec::new(),
         })
     }

@@ -112,7 +112,7 @@ impl Live {
     }
 
     /// Runs a command for the user. One at a time; a turn may run beside it.
-    pub fn user_bash(&mut self, command: String, timeout_seconds: Option<u64>, reply: Reply<Map<'static>>) {
+    pub fn user_bash(&mut self, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
         if self.bash.is_some() {
             return reply.fail(ApiError::new(
                 ErrorCode::SessionNotIdle,
@@ -136,7 +136,7 @@ impl Live {
             // The next one may start when the client has seen the end of this one.
             let _ = session.ask(|ack| Change::BashEnded { ack }).await;
             match ended {
-                Ok((end, kept)) => reply.ok(bash_data(end, kept)),
+                Ok((end, kept)) => reply.ok(bash_output(end, kept)),
                 Err(error) => {
                     reply.fail(ApiError::failed(format!("The command cannot be started: {error}.")))
                 }
@@ -145,22 +145,19 @@ impl Live {
     }
 }
 
-fn bash_data(end: End, kept: Kept) -> Map<'static> {
-    let mut data = Map::new();
-    data.put("output", kept.text);
-    data.put(
-        "exit-code",
-        match end {
-            End::Exit(code) => Value::from(code),
+fn bash_output(end: End, kept: Kept) -> BashOutput {
+    BashOutput {
+        output: kept.text,
+        exit_code: match end {
+            End::Exit(code) => Some(code),
             // The convention of shells.
-            End::Signal(signal) => Value::from(signal.saturating_add(128)),
-            End::TimedOut | End::Stopped => Value::Nil,
+            End::Signal(signal) => Some(signal.saturating_add(128)),
+            End::TimedOut | End::Stopped => None,
         },
-    );
-    data.put("cancelled", matches!(end, End::Stopped | End::TimedOut));
-    data.put("truncated", kept.cut);
-    data.put_some("handle", kept.handle);
-    data
+        cancelled: matches!(end, End::Stopped | End::TimedOut),
+        truncated: kept.cut,
+        handle: kept.handle,
+    }
 }
 
 /// The end of a text, short enough for an event.

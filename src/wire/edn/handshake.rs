@@ -27,7 +27,8 @@ impl Connection {
         };
         let features: Vec<&'static str> =
             FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
-        let mut server = self.api.server_info(&self.focused());
+        let facts = self.api.facts(&self.focused());
+        let mut server = facts.map(|facts| projection::server_info(&facts)).unwrap_or_default();
         server.put("name", env!("CARGO_PKG_NAME"));
         server.put("version", env!("CARGO_PKG_VERSION"));
         let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);

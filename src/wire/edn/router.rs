@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
 use crate::event::{ChoiceKind, Pick};
-use crate::facts::{JobFacts, ListedSession, SessionFacts};
+use crate::facts::{
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, ProviderName, SessionFacts,
+};
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
@@ -46,7 +48,9 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
             let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
             api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
         }
-        Op::GetSessionStats => api.stats(call, shape(reply, |stats| one("stats", Value::from(stats)))),
+        Op::GetSessionStats => {
+            api.stats(call, shape(reply, |stats| one("stats", projection::stats(&stats).into_owned())))
+        }
         Op::GetForkMessages => api.fork_messages(
             call,
             shape(reply, |messages: Vec<Arc<Message>>| {
@@ -57,10 +61,15 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
             api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
         }
         Op::GetCommands => {
-            api.commands(call, shape(reply, |commands| one("commands", Value::vector(commands))))
+            let command = |command: &CommandFacts| Value::from(projection::command(command).into_owned());
+            let commands =
+                move |all: Vec<CommandFacts>| one("commands", Value::vector(all.iter().map(command)));
+            api.commands(call, shape(reply, commands));
         }
         Op::GetAvailableModels => {
-            api.models(call, shape(reply, |models| one("models", Value::vector(models))))
+            let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
+            let models = move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
+            api.models(call, shape(reply, models));
         }
         Op::ListSessions => {
             let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
@@ -221,15 +230,22 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
         }
         Op::LoginBegin => {
             let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
-            api.login_begin(call, provider, reply);
+            let begun = |login: LoginFacts| projection::login(&login).into_owned();
+            api.login_begin(call, provider, shape(reply, begun));
         }
-        Op::LoginComplete => api.login_complete(call, p.optional("input"), reply),
+        Op::LoginComplete => {
+            let done = |provider: ProviderName| {
+                Map::new().with("provider", projection::provider(&provider).into_owned()).with("logged-in", true)
+            };
+            api.login_complete(call, p.optional("input"), shape(reply, done));
+        }
         Op::Logout => {
             api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
         }
         Op::Bash => {
             let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
-            api.bash(call, p.owned("command"), timeout, reply);
+            let output = |output: BashOutput| projection::bash(&output).into_owned();
+            api.bash(call, p.owned("command"), timeout, shape(reply, output));
         }
         Op::AbortBash => api.abort_bash(call, shape(reply, accepted)),
         Op::ListBackgroundJobs => {
