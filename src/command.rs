@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use crate::catalogue::COMMANDS;
 use crate::message::ThinkingLevel;
+use crate::similar;
 
 /// A person's input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +108,7 @@ pub fn read(text: &str) -> Line<'_> {
             None => Line::Unknown {
                 name,
                 arguments: rest.trim(),
-                nearest: nearest(name, COMMANDS.iter().map(|spec| spec.name)),
+                nearest: similar::names(name, COMMANDS.iter().map(|spec| spec.name)),
             },
         },
     }
@@ -179,18 +180,6 @@ fn command<'a>(name: &str, arguments: &'a str) -> Option<Command<'a>> {
         "abort" => alone(Command::Abort),
         _ => None,
     }
-}
-
-/// Up to three names that are similar to `name`, most similar first.
-pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
-    let mut found: Vec<(usize, &str)> = names
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        // With more than half of its letters wrong it is a different name.
-        .filter(|(distance, candidate)| *distance <= candidate.len().max(name.len()) / 2)
-        .collect();
-    found.sort();
-    found.truncate(3);
-    found.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 #[cfg(test)]

@@ -5,36 +5,22 @@
 //! only harmless schemes, and the page itself forbids everything except its own style. Does not know live
 //! sessions.
 
+mod escape;
 mod highlight;
 mod html;
 mod markdown;
+mod transcript;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::edn;
 use crate::files::{Place, ReplaceError, Rights};
 use crate::limits::JOURNAL_BYTES;
-use crate::message::{Message, SessionId};
 use crate::value::{Map, Value};
 
 pub use html::MARK;
-
-/// The exported content.
-#[derive(Debug, Clone)]
-pub struct Transcript {
-    /// The session.
-    pub session: SessionId,
-    /// Its name, or the start of its first message.
-    pub title: String,
-    /// When it was opened, RFC 3339 in UTC.
-    pub created_at: Arc<str>,
-    /// Its working folder.
-    pub cwd: Arc<str>,
-    /// The messages, oldest first.
-    pub messages: Vec<Arc<Message>>,
-}
+pub use transcript::Transcript;
 
 /// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@ pub mod runner;
 pub mod runtime;
 pub mod secret;
 pub mod session;
+pub mod similar;
 pub mod store;
 pub mod tool;
 pub mod visible;

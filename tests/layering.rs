@@ -21,51 +21,6 @@ const KNOWN_CIRCLES: &[&[&str]] = &[
     &["contract/checks/events.rs", "contract/checks/sessions.rs"],
     &["contract/checks/logins.rs", "contract/checks/questions.rs", "contract/checks/tools.rs"],
     &["contract/rules.rs", "contract/rules/shapes.rs"],
-    &["export.rs", "export/highlight.rs", "export/html.rs", "export/markdown.rs"],
-    &[
-        "provider/hosted/anthropic.rs",
-        "provider/hosted/calls.rs",
-        "provider/hosted/gemini.rs",
-        "provider/hosted/openai.rs",
-        "provider/hosted/protocol.rs",
-        "provider/hosted/responses.rs",
-    ],
-    &[
-        "query.rs",
-        "query/compile.rs",
-        "query/explain.rs",
-        "query/graph.rs",
-        "query/plan.rs",
-        "query/resolvers.rs",
-        "query/resolvers/catalogue.rs",
-        "query/resolvers/config.rs",
-        "query/resolvers/connection.rs",
-        "query/resolvers/context.rs",
-        "query/resolvers/entry.rs",
-        "query/resolvers/git.rs",
-        "query/resolvers/interaction.rs",
-        "query/resolvers/introspection.rs",
-        "query/resolvers/job.rs",
-        "query/resolvers/memory.rs",
-        "query/resolvers/message.rs",
-        "query/resolvers/model.rs",
-        "query/resolvers/mutations.rs",
-        "query/resolvers/process.rs",
-        "query/resolvers/queue.rs",
-        "query/resolvers/session.rs",
-        "query/resolvers/session_list.rs",
-        "query/resolvers/stage.rs",
-        "query/resolvers/store.rs",
-        "query/resolvers/tool.rs",
-        "query/resolvers/turn.rs",
-        "query/resolvers/ui.rs",
-        "query/resolvers/workflow.rs",
-        "query/run.rs",
-        "query/run/entity.rs",
-        "query/run/find.rs",
-        "query/run/held.rs",
-        "query/world.rs",
-    ],
     &[
         "store.rs",
         "store/commit.rs",
@@ -95,6 +50,7 @@ const TABLE: &[(&str, &[&str])] = &[
     // What the wire takes is what the codec reads.
     ("limits", &["edn"]),
     ("visible", &[]),
+    ("similar", &[]),
     ("clock", &[]),
     ("descriptors", &["limits"]),
     ("heap", &["limits"]),
@@ -200,6 +156,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "descriptors",
             "private",
             "files",
+            "similar",
             "visible",
             "runner",
         ],
@@ -227,7 +184,7 @@ const SHOWING: &[&str] = &[
 
 /// What the rooms that keep things may use: the codec, the session API and below.
 const BELOW_SESSION: &[&str] =
-    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock"];
+    &["edn", "session", "event", "catalogue", "message", "value", "limits", "clock", "similar"];
 
 /// The same, and how facts are laid out as data.
 const QUERYING: &[&str] = &[
@@ -242,6 +199,7 @@ const QUERYING: &[&str] = &[
     "limits",
     "clock",
     "files",
+    "similar",
     // The rooms whose facts the graph shows.
     "context",
     "hook",
@@ -270,6 +228,7 @@ const KEEPING: &[&str] = &[
     "project",
     "descriptors",
     "files",
+    "facts",
 ];
 
 #[test]

@@ -3,7 +3,7 @@
 //! Knows words, not grammars: one scanner serves all languages, and a table holds their differences. In an
 //! unknown language it marks only strings and numbers, which look alike almost everywhere.
 
-use super::html::shown;
+use super::escape::shown;
 
 /// What the scanner needs to know about a language.
 struct Language {

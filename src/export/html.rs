@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::{Transcript, highlight, markdown};
+use super::escape::{escape, shown};
+use super::highlight;
+use super::transcript::{Transcript, heading};
 use crate::message::{Block, Message, Role, Usage};
 use crate::visible;
 
@@ -75,7 +77,7 @@ fn message(message: &Message, out: &mut String) {
     out.push_str("\">\n<header><a href=\"#");
     escape(message.id.as_str(), out);
     out.push_str("\">");
-    shown(&markdown::heading(message), out);
+    shown(&heading(message), out);
     out.push_str("</a> <time>");
     shown(&message.timestamp, out);
     out.push_str("</time></header>\n<div class=\"body\">\n");
@@ -318,35 +320,5 @@ fn below(level: HeadingLevel) -> u8 {
         HeadingLevel::H1 => 2,
         HeadingLevel::H2 => 3,
         _ => 4,
-    }
-}
-
-/// Appends text for the content of elements, with a marked code for each hidden character. Characters that
-/// change the direction of a line, or are invisible, could make a transcript read differently from what ran.
-pub(super) fn shown(text: &str, out: &mut String) {
-    let mut from = 0usize;
-    for (at, c, _) in visible::hidden(text) {
-        escape(text.get(from..at).unwrap_or_default(), out);
-        out.push_str("<span class=\"x\">");
-        visible::push_code(c, out);
-        out.push_str("</span>");
-        from = at.saturating_add(c.len_utf8());
-    }
-    escape(text.get(from..).unwrap_or_default(), out);
-}
-
-/// Appends text, escaped for the content of elements and for quoted attributes.
-pub(super) fn escape(text: &str, out: &mut String) {
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // Not permitted in a page, whatever a terminal makes of it.
-            c if c.is_control() && !matches!(c, '\n' | '\t' | '\r') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::Transcript;
-use crate::message::{Block, Message, Role};
+use super::transcript::{Transcript, heading};
+use crate::message::{Block, Role};
 use crate::visible;
 
 /// The whole transcript.
@@ -43,20 +43,6 @@ pub(super) fn document(transcript: &Transcript) -> String {
         }
     }
     visible::text(&out).into_owned()
-}
-
-/// The author of a message.
-pub(super) fn heading(message: &Message) -> String {
-    match (message.role, &message.tool_name) {
-        (Role::User, _) => "You".to_owned(),
-        (Role::Assistant, _) => "Assistant".to_owned(),
-        (Role::System, _) => "System".to_owned(),
-        (Role::Tool, Some(name)) if message.is_error == Some(true) => {
-            format!("Tool {} (failed)", visible::line(name))
-        }
-        (Role::Tool, Some(name)) => format!("Tool {}", visible::line(name)),
-        (Role::Tool, None) => "Tool".to_owned(),
-    }
 }
 
 /// A code block whose fence is longer than any in the text, so that the text cannot end it.

@@ -19,6 +19,7 @@ mod anthropic;
 mod calls;
 mod conversation;
 mod failure;
+mod formats;
 mod gemini;
 mod json;
 mod openai;

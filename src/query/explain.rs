@@ -4,6 +4,7 @@
 use crate::query::ast::{Ask, Key, Query, Sub};
 use crate::query::graph::Graph;
 use crate::query::number::{Bits, ResolverId};
+use crate::similar;
 use crate::value::{Map, Value};
 
 /// Explains a query for the given known attributes.
@@ -117,36 +118,8 @@ fn steps(graph: &Graph, name: &str, known: &Bits, map: &mut Map<'static>) -> Bit
     bits(graph, sub.map(|known| known.name))
 }
 
-/// The existing names that are most similar to an unknown one, for an error message.
-pub fn nearest(graph: &Graph, name: &str) -> Vec<&'static str> {
-    let last = name.rsplit('/').next().unwrap_or(name);
-    let mut near: Vec<(usize, &'static str)> = graph
-        .attributes()
-        .filter_map(|(_, known, _)| {
-            let known_last = known.rsplit('/').next().unwrap_or(known);
-            let distance = distance(last, known_last);
-            (distance * 2 <= last.len().max(2)).then_some((distance, known))
-        })
-        .collect();
-    near.sort_unstable();
-    near.into_iter().take(5).map(|(_, name)| name).collect()
-}
-
-/// The number of letters to change, add or remove.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, c) in one.chars().take(64).enumerate() {
-        let mut above = at;
-        let mut left = at + 1;
-        for (cell, o) in row.iter_mut().skip(1).zip(&other) {
-            let new = (above + usize::from(c != *o)).min(left + 1).min(*cell + 1);
-            above = std::mem::replace(cell, new);
-            left = new;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = at + 1;
-        }
-    }
-    row.last().copied().unwrap_or(usize::MAX)
+/// The existing names that are most similar to an unknown one. The last part of a name counts.
+fn nearest(graph: &Graph, name: &str) -> Vec<&'static str> {
+    let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+    similar::nearest(&last(name), 5, graph.attributes().map(|(_, known, _)| (last(known), known)))
 }

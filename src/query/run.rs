@@ -7,17 +7,20 @@
 
 use std::time::{Duration, Instant};
 
+mod bounds;
 mod entity;
 mod find;
 mod held;
+mod state;
 
+pub use bounds::{Bounds, Stop};
 use entity::{Entity, Span, everything, kinds, plain, spread};
 use find::seeded;
 pub use held::{Held, let_go_of_much};
+pub use state::Outcomes;
+use state::{Column, Left, Row, Running, Via};
 
-use crate::limits::{
-    MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERIES_BYTES, QUERY_BYTES, QUERY_FAILURES, QUERY_MILLIS,
-};
+use crate::limits::{MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERY_MILLIS};
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
 use crate::query::datum::Datum;
 use crate::query::graph::Graph;
@@ -25,10 +28,7 @@ use crate::query::number::Bits;
 use crate::query::plan::Plan;
 use crate::query::world::World;
 use crate::session::ApiError;
-use crate::value::{Map, Text, Value};
-
-/// The results of mutations, by the place of their ask in the query.
-pub type Outcomes = Vec<(usize, Result<Map<'static>, ApiError>)>;
+use crate::value::{Map, Value};
 
 /// An answer, and what is missing from it.
 #[derive(Debug)]
@@ -41,22 +41,6 @@ pub struct Answered {
     pub errors: Map<'static>,
     /// What the answer takes, to be kept until it was sent.
     pub held: Held,
-}
-
-/// A bound was reached.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
-    /// The answer is too large.
-    #[error(
-        "The answer holds more than {MAX_QUERY_VALUES} values or {QUERY_BYTES} bytes; ask for less, or with :limit."
-    )]
-    TooLarge,
-    /// All answers together are too large.
-    #[error("Answers to other queries hold nearly {QUERIES_BYTES} bytes; ask again.")]
-    Crowded,
-    /// The answer takes too long.
-    #[error("The answer takes more than {QUERY_MILLIS} ms; ask for less.")]
-    TooLong,
 }
 
 /// Answers a query.
@@ -72,15 +56,6 @@ pub fn run(
 ) -> Result<Answered, Stop> {
     let deadline = Instant::now().checked_add(Duration::from_millis(QUERY_MILLIS));
     run_within(Bounds { values: MAX_QUERY_VALUES, deadline }, graph, world, level, entity, outcomes)
-}
-
-/// The bounds of an answer.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// The maximum of values.
-    pub values: usize,
-    /// The deadline; `None` for none.
-    pub deadline: Option<Instant>,
 }
 
 /// Answers a query within bounds.
@@ -115,56 +90,7 @@ pub fn run_within(
     Ok(Answered { result, missing: run.missing, errors: run.errors, held: run.held })
 }
 
-struct Running<'a> {
-    graph: &'a Graph,
-    world: &'a dyn World,
-    root: Map<'static>,
-    outcomes: Outcomes,
-    missing: Vec<Value<'static>>,
-    errors: Map<'static>,
-    /// The enclosing joins, outermost first.
-    way: Vec<Value<'static>>,
-    /// The attributes that are being resolved, to cut cycles of resolvers.
-    demanding: Bits,
-    values: usize,
-    ticks: u32,
-    held: Held,
-    bounds: Bounds,
-}
-
-/// The join that led to a level, for recursive asks.
-#[derive(Clone, Copy)]
-enum Via<'l> {
-    Level(&'l Level),
-    Union(&'l [(Name, Level)]),
-}
-
-/// How far a recursive ask may still descend: its place in the level, and the number of levels.
-type Left = Option<(usize, u32)>;
-
-/// The answers of one ask, one per entity of the group.
-type Column = Vec<Option<Value<'static>>>;
-
-/// The answers of a level, one per entity of the group.
-type Row = Vec<Value<'static>>;
-
 impl Running<'_> {
-    fn tick(&mut self, values: usize) -> Result<(), Stop> {
-        self.values = self.values.saturating_add(values);
-        if self.values > self.bounds.values {
-            return Err(Stop::TooLarge);
-        }
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(256) { self.in_time() } else { Ok(()) }
-    }
-
-    fn in_time(&self) -> Result<(), Stop> {
-        if self.bounds.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            return Err(Stop::TooLong);
-        }
-        Ok(())
-    }
-
     /// Answers a level for a group of entities, each with a map.
     fn level(&mut self, level: &Level, via: Via<'_>, left: Left, group: &mut [Entity]) -> Result<Row, Stop> {
         let mut results = vec![Value::Nil; group.len()];
@@ -444,26 +370,6 @@ impl Running<'_> {
             }
         }
         Ok(results)
-    }
-
-    fn here(&self, last: &Value<'static>) -> Value<'static> {
-        if self.way.is_empty() {
-            return last.clone();
-        }
-        Value::vector(self.way.iter().chain([last]).cloned())
-    }
-
-    fn note_missing(&mut self, name: &Text<'static>) {
-        let way = self.here(&Value::Keyword(name.clone()));
-        if self.missing.len() < QUERY_FAILURES && !self.missing.contains(&way) {
-            self.missing.push(way);
-        }
-    }
-
-    fn note_error(&mut self, key: &Value<'static>, why: Map<'static>) {
-        if self.errors.len() < QUERY_FAILURES {
-            self.errors.insert(self.here(key), Value::from(why));
-        }
     }
 }
 

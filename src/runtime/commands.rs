@@ -23,7 +23,6 @@ use crate::session::{
     ApiError, Call, Jobs as _, Logins as _, Opened, Prompt, Prompted, Reach, Reply, Sessions as _,
     Settings as _, SwitchTarget, Turns as _,
 };
-use crate::value::{Map, Value};
 
 impl Runtime {
     /// Runs a line: a command, or text for the model.

@@ -1,9 +1,9 @@
 //! Expands the prompt template or the skill that a line names. Does not know sessions.
 
 use crate::catalogue::{COMMANDS, ErrorCode};
-use crate::command;
 use crate::context::Project;
 use crate::session::ApiError;
+use crate::similar;
 use crate::value::Value;
 
 /// The text of the template or skill of that name.
@@ -23,7 +23,7 @@ pub fn expand(project: &Project, name: &str, arguments: &str) -> Result<String, 
 /// `request/unknown-command`, with the most similar names.
 fn unknown_command(name: &str, project: &Project) -> ApiError {
     let own = project.templates.keys().chain(project.skills.keys()).map(String::as_str);
-    let nearest = command::nearest(name, COMMANDS.iter().map(|spec| spec.name).chain(own));
+    let nearest = similar::names(name, COMMANDS.iter().map(|spec| spec.name).chain(own));
     let hint = match nearest.first() {
         Some(name) => format!(" Did you mean /{name}?"),
         None => " /help lists them.".to_owned(),

@@ -6,9 +6,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::sse::Event;
-use super::{anthropic, gemini, openai, responses};
 use crate::http::header::HeaderValue;
-use crate::provider::{Chunk, Request};
+use crate::provider::Chunk;
 use crate::secret::Secret;
 
 /// The protocol of a server.
@@ -93,26 +92,6 @@ impl Protocol {
             Self::OpenAi => "openai",
             Self::Responses => "openai-responses",
             Self::Gemini => "gemini",
-        }
-    }
-
-    /// Writes a call.
-    pub fn write(self, provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
-        match self {
-            Self::Anthropic => anthropic::write(provider, request),
-            Self::OpenAi => openai::write(provider, request, quirks),
-            Self::Responses => responses::write(provider, request, quirks),
-            Self::Gemini => gemini::write(provider, request),
-        }
-    }
-
-    /// The decoder for the answer to a call.
-    pub fn decoder(self, request: &Request) -> Box<dyn Decoder> {
-        match self {
-            Self::Anthropic => Box::new(anthropic::Answer::new(request)),
-            Self::OpenAi => Box::new(openai::Answer::new(request)),
-            Self::Responses => Box::new(responses::Answer::new(request)),
-            Self::Gemini => Box::new(gemini::Answer::new(request)),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Runs the resolvers of missing inputs first. Knows nothing of joins.
 
+use super::bounds::Stop;
 use super::entity::{Entity, Span, spread};
-use super::{Running, Stop, Via};
+use super::state::{Running, Via};
 use crate::query::compile::{Level, Name};
 use crate::query::datum::Datum;
 use crate::query::graph::{Answer, Env, Given, Graph, Inputs, Node, NodeInput, Run};

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::Stop;
+use super::bounds::Stop;
 use crate::limits::{LARGE_LINE_BYTES, QUERIES_BYTES, QUERY_BYTES};
 use crate::value::Value;
 

@@ -10,14 +10,13 @@ use super::Live;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::event::{Body, Level};
-use crate::facts::{JobFacts, JobStatus};
+use crate::facts::{BashOutput, JobFacts, JobStatus};
 use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
 use crate::message::TurnId;
 use crate::runtime::change::Change;
 use crate::session::{ApiError, Reply};
 use crate::tool::output::{Kept, Outputs};
 use crate::tool::process::{self, End};
-use crate::value::{Map, Value};
 
 impl Live {
     pub(super) fn start_job(

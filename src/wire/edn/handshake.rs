@@ -2,6 +2,7 @@
 
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
 use crate::limits::CLIENT_NAME_BYTES;
+use crate::projection;
 use crate::session::{Agreed, ApiError, Client as _};
 use crate::value::{Map, Value};
 use crate::wire::connection::Connection;

@@ -1,0 +1,27 @@
+//! The format of each protocol: how a call is written and its answer read.
+
+use super::protocol::{Decoder, Outgoing, Protocol, Quirks};
+use super::{anthropic, gemini, openai, responses};
+use crate::provider::Request;
+
+impl Protocol {
+    /// Writes a call.
+    pub fn write(self, provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
+        match self {
+            Self::Anthropic => anthropic::write(provider, request),
+            Self::OpenAi => openai::write(provider, request, quirks),
+            Self::Responses => responses::write(provider, request, quirks),
+            Self::Gemini => gemini::write(provider, request),
+        }
+    }
+
+    /// The decoder for the answer to a call.
+    pub fn decoder(self, request: &Request) -> Box<dyn Decoder> {
+        match self {
+            Self::Anthropic => Box::new(anthropic::Answer::new(request)),
+            Self::OpenAi => Box::new(openai::Answer::new(request)),
+            Self::Responses => Box::new(responses::Answer::new(request)),
+            Self::Gemini => Box::new(gemini::Answer::new(request)),
+        }
+    }
+}

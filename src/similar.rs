@@ -1,0 +1,23 @@
+//! "Did you mean": the names that are most similar to an unknown one.
+
+/// Up to `most` of those whose name is similar to `name`, most similar first, then by name.
+pub fn nearest<N: AsRef<str> + Ord, T>(
+    name: &str,
+    most: usize,
+    all: impl IntoIterator<Item = (N, T)>,
+) -> Vec<T> {
+    let distance = |other: &N| strsim::damerau_levenshtein(name, other.as_ref());
+    let mut found: Vec<(usize, N, T)> = all
+        .into_iter()
+        .map(|(other, it)| (distance(&other), other, it))
+        // With more than half of its letters wrong it is a different name.
+        .filter(|(distance, other, _)| *distance <= other.as_ref().len().max(name.len()) / 2)
+        .collect();
+    found.sort_by(|(distance, name, _), (other, other_name, _)| (distance, name).cmp(&(other, other_name)));
+    found.into_iter().take(most).map(|(.., it)| it).collect()
+}
+
+/// Up to three names that are similar to `name`.
+pub fn names<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
+    nearest(name, 3, names.into_iter().map(|name| (name, name)))
+}
