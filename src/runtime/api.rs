@@ -6,8 +6,8 @@ use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{
-    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, ProviderName, SessionFacts,
-    SessionStats,
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
+    SessionFacts, SessionStats,
 };
 use crate::heap;
 use crate::limits::SEARCH_QUERY_BYTES;

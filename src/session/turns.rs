@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::event::{ChoiceKind, Pick};
-use crate::message::TurnId;
 use crate::facts::CommandFacts;
+use crate::message::TurnId;
 use crate::session::call::{Call, Reply};
 use crate::value::Map;
 

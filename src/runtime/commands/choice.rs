@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
-use crate::facts::ListedSession;
+use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::runtime::actions::PendingAction;
 use crate::runtime::host::Runtime;
@@ -13,7 +13,6 @@ use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, Sessions as _, Settings as _,
     SwitchTarget,
 };
-use crate::value::Value;
 
 impl Runtime {
     /// Asks the frontend to offer a choice to the person.
@@ -88,17 +87,13 @@ impl Runtime {
     pub(super) fn ask_model(&self, call: Call) {
         let runtime = self.clone();
         let asked = call.clone();
-        let reply = Reply::new(move |result: Result<Vec<Value<'static>>, ApiError>| match result {
+        let reply = Reply::new(move |result: Result<Vec<ModelFacts>, ApiError>| match result {
             Ok(models) => {
-                let items = models.iter().filter_map(|model| {
-                    let provider = model.get("provider")?.as_str()?;
-                    let id = model.get("id")?.as_str()?;
-                    Some(ChoiceItem {
-                        id: format!("{provider}/{id}"),
-                        label: format!("{provider} {id}"),
-                        pick: Pick::Model { provider: provider.to_owned(), id: id.to_owned() },
-                        about: About::default(),
-                    })
+                let items = models.iter().map(|model| ChoiceItem {
+                    id: format!("{}/{}", model.provider, model.id),
+                    label: format!("{} {}", model.provider, model.id),
+                    pick: Pick::Model { provider: model.provider.to_string(), id: model.id.to_string() },
+                    about: About::default(),
                 });
                 runtime.ask(&asked, ChoiceKind::Model, "Select a model", items.collect());
             }

@@ -68,7 +68,8 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
         }
         Op::GetAvailableModels => {
             let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
-            let models = move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
+            let models =
+                move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
             api.models(call, shape(reply, models));
         }
         Op::ListSessions => {
@@ -235,7 +236,9 @@ pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply
         }
         Op::LoginComplete => {
             let done = |provider: ProviderName| {
-                Map::new().with("provider", projection::provider(&provider).into_owned()).with("logged-in", true)
+                Map::new()
+                    .with("provider", projection::provider(&provider).into_owned())
+                    .with("logged-in", true)
             };
             api.login_complete(call, p.optional("input"), shape(reply, done));
         }
