@@ -116,6 +116,8 @@ The fringe's background sets them off in any theme."
   (language nil :documentation "Language of the open code block, or nil.")
   (block nil :documentation "Marker at the first line of the open code block.")
   (table nil :documentation "Marker at the first line of the open table, or nil.")
+  (fences 0 :documentation "How many fences the piece has so far.")
+  (cells 0 :documentation "How many cells the tables of the piece have so far.")
   (size 0 :documentation "How many characters the piece has so far."))
 
 (defvar-local edn-bridge-markdown-hidden nil
@@ -321,6 +323,15 @@ one is nil, the text is."
 (defconst edn-bridge-markdown--fence "[ \t]*\\(```+\\|~~~+\\)[ \t]*\\([^ \t\n`]*\\)"
   "Matches the line that opens or closes a code block.")
 
+(defconst edn-bridge-markdown--fence-limit 400
+  "How many fences of one piece of markdown are hidden.
+Each costs time whenever a line behind it is shown.")
+
+(defun edn-bridge-markdown--few-fences-p (state)
+  "Count a fence of STATE's piece; return non-nil while there are few."
+  (<= (cl-incf (edn-bridge-markdown-fences state))
+      edn-bridge-markdown--fence-limit))
+
 (defun edn-bridge-markdown--line (state start end &optional next)
   "Put faces on the complete line between START and END of STATE's piece.
 NEXT is where the next line of the piece begins, or nil if this is the last."
@@ -334,7 +345,8 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
         (progn
           (edn-bridge-markdown--close-block state start)
           (edn-bridge-markdown--face start end 'edn-bridge-markdown-markup)
-          (edn-bridge-markdown--hide start (or next end)))
+          (when (edn-bridge-markdown--few-fences-p state)
+            (edn-bridge-markdown--hide start (or next end))))
       (edn-bridge-markdown--face start (or next end)
                                  'edn-bridge-markdown-block)))
    ((looking-at edn-bridge-markdown--fence)
@@ -344,9 +356,12 @@ NEXT is where the next line of the piece begins, or nil if this is the last."
                            (list 'keymap edn-bridge-markdown-fence-map
                                  'mouse-face 'highlight
                                  'help-echo "RET, mouse-2: copy this code")))
-    (if (= (match-beginning 2) (match-end 2))
-        (edn-bridge-markdown--display (match-beginning 1) (match-end 1) "code")
-      (edn-bridge-markdown--hide start (match-beginning 2)))
+    (cond ((not (edn-bridge-markdown--few-fences-p state)))
+          ((= (match-beginning 2) (match-end 2))
+           (edn-bridge-markdown--display (match-beginning 1) (match-end 1)
+                                         "code"))
+          (t
+           (edn-bridge-markdown--hide start (match-beginning 2))))
     (setf (edn-bridge-markdown-fence state) (match-string-no-properties 1)
           (edn-bridge-markdown-language state) (match-string-no-properties 2)
           (edn-bridge-markdown-block state)
@@ -597,13 +612,25 @@ Of such a link the target is always shown."
 (defconst edn-bridge-markdown--table-limit 40000
   "Longest table, in characters, that is laid out.")
 
+(defconst edn-bridge-markdown--cell-limit 4000
+  "How many cells of one piece of markdown are laid out.
+Each takes its time, however small it is.")
+
+(defun edn-bridge-markdown--room-p (state start end)
+  "Count the cells between START and END; return non-nil if STATE has room."
+  (<= (cl-incf (edn-bridge-markdown-cells state)
+               (save-excursion
+                 (save-match-data (how-many "|" start end))))
+      edn-bridge-markdown--cell-limit))
+
 (defun edn-bridge-markdown--close-table (state end)
   "Lay out the table of STATE, if one is open; it ends before END."
   (when-let ((table (edn-bridge-markdown-table state)))
     (let ((start (marker-position table)))
       (set-marker table nil)
       (setf (edn-bridge-markdown-table state) nil)
-      (when (< start end (+ start edn-bridge-markdown--table-limit))
+      (when (and (< start end (+ start edn-bridge-markdown--table-limit))
+                 (edn-bridge-markdown--room-p state start end))
         (save-excursion
           (goto-char start)
           (forward-line)
@@ -1019,12 +1046,31 @@ later."
                                   (point-min) (1- (point-max)))))
           (let ((inhibit-read-only t))
             (erase-buffer)
-            (insert text " ")
-            (setq edn-bridge-markdown--reached (point-min))))
-        (let ((done (edn-bridge-markdown--fontify-parts target start deadline)))
+            (setq edn-bridge-markdown--reached
+                  (and (edn-bridge-markdown--insert-parts (concat text " "))
+                       (point-min)))))
+        (let ((done (or (null edn-bridge-markdown--reached)
+                        (edn-bridge-markdown--fontify-parts target start
+                                                            deadline))))
           (when done
             (setq edn-bridge-markdown--reached nil))
           done)))))
+
+(defun edn-bridge-markdown--insert-parts (text)
+  "Insert TEXT part by part; return nil where a part is slow, and stop.
+A mode may look at all that is inserted, whatever is asked of it later."
+  (let ((gc-cons-threshold (max gc-cons-threshold 50000000))
+        (from 0)
+        (size 250)
+        (slow nil))
+    (while (and (not slow) (< from (length text)))
+      (let ((begun (float-time))
+            (to (min (length text) (+ from size))))
+        (insert (substring text from to))
+        (setq slow (> (- (float-time) begun) edn-bridge-markdown--slow)
+              from to
+              size (min 2000 (* 2 size)))))
+    (not slow)))
 
 (defun edn-bridge-markdown--fontify-parts (target start deadline)
   "Have this buffer find out faces part by part until DEADLINE.

@@ -125,23 +125,36 @@ Emacs lays out a line as a whole: one of many thousands of characters can
 make it stand still.")
 
 (defconst edn-bridge-visible--rtl-line-limit 500
-  "The same for text with letters that are written from right to left.
+  "The same for text with letters from right to left, or that are composed.
 To put those in order costs more, and so do the codes of what is hidden.")
 
 (defconst edn-bridge-visible--rtl-regexp
-  (concat "[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFC"
+  (concat "[\u0300-\u036F\u0590-\u109F\u1100-\u11FF\u1780-\u18AF"
+          "\u1AB0-\u1AFF\u1DC0-\u1DFF\u20D0-\u20FF\uFB1D-\uFDFF"
+          "\uFE20-\uFE2F\uFE70-\uFEFC"
           (edn-bridge-visible--class edn-bridge-visible--ranges) "]")
   "Matches a character of text that costs more to lay out.")
+
+(defconst edn-bridge-visible--order-line-limit 150
+  "The same for text with characters that change the order of others.
+Each begins a level of its own; nobody writes them in long lines.")
+
+(defconst edn-bridge-visible--order-regexp "[\u202A-\u202E\u2066-\u2069]"
+  "Matches a character that changes the order of those behind it.")
 
 (defun edn-bridge-visible-break (text column)
   "Return TEXT with its long lines broken, where it is inserted at COLUMN.
 The breaks have the property `edn-bridge-visible-break'."
-  (if (< (+ column (length text)) edn-bridge-visible--rtl-line-limit)
+  (if (< (+ column (length text)) edn-bridge-visible--order-line-limit)
       text
-    (let ((limit (if (and (/= (string-bytes text) (length text))
-                          (string-match-p edn-bridge-visible--rtl-regexp text))
-                     edn-bridge-visible--rtl-line-limit
-                   edn-bridge-visible-line-limit)))
+    (let ((limit (cond
+                  ((= (string-bytes text) (length text))
+                   edn-bridge-visible-line-limit)
+                  ((string-match-p edn-bridge-visible--order-regexp text)
+                   edn-bridge-visible--order-line-limit)
+                  ((string-match-p edn-bridge-visible--rtl-regexp text)
+                   edn-bridge-visible--rtl-line-limit)
+                  (t edn-bridge-visible-line-limit))))
       (if (< (+ column (length text)) limit)
           text
         (with-temp-buffer

@@ -122,7 +122,7 @@
     (should (< edn-bridge-markdown--steps (* 60 (+ 100 (length text)))))
     ;; Longer lines may be broken elsewhere, and of a piece with very many
     ;; hidden characters only the first are shown.
-    (when (and (< (length text) edn-bridge-visible--rtl-line-limit)
+    (when (and (< (length text) edn-bridge-visible--order-line-limit)
                (< (cl-count-if (lambda (char)
                                  (string-match-p edn-bridge-visible--regexp
                                                  (string char)))

@@ -196,6 +196,17 @@
       (edn-bridge-test-event conn "session/updated" :session-id "s1")
       (should (= (window-start) (point-min))))))
 
+(ert-deftest edn-bridge-looks-lines-that-reorder-text-are-short ()
+  (dolist (case `(("\u202Ea" . ,edn-bridge-visible--order-line-limit)
+                  ("\u2068\u05E9\u2069" . ,edn-bridge-visible--order-line-limit)
+                  ("\u05E9" . ,edn-bridge-visible--rtl-line-limit)
+                  ("\u0F62\u0F90" . ,edn-bridge-visible--rtl-line-limit)
+                  ("a" . ,edn-bridge-visible-line-limit)))
+    (let* ((text (apply #'concat (make-list 3000 (car case))))
+           (lines (split-string (edn-bridge-visible-break text 0) "\n")))
+      (should (<= (apply #'max (mapcar #'length lines)) (cdr case)))
+      (should (equal (apply #'concat lines) text)))))
+
 (provide 'edn-bridge-looks-tests)
 
 ;;; edn-bridge-looks-tests.el ends here

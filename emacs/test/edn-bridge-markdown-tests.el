@@ -397,6 +397,48 @@
     (should-not done)
     (should-not (bound-and-true-p server-process))))
 
+(ert-deftest edn-bridge-markdown-many-small-things-are-bounded ()
+  (cl-flet ((marked (text property)
+              (with-temp-buffer
+                (insert text)
+                (edn-bridge-markdown-region (point-min) (point-max))
+                (let ((count 0)
+                      (place (point-min)))
+                  (while (setq place (text-property-not-all
+                                      place (point-max) property nil))
+                    (setq count (1+ count)
+                          place (next-single-property-change
+                                 place property nil (point-max))))
+                  count)))
+            (many (count text)
+              (apply #'concat (make-list count text))))
+    ;; Some thousands of these take half a second to lay out or to show.
+    (should (< 100 (marked (many 4000 "```\n") 'display) 300))
+    (should (< 100 (marked (many 2000 "|a|b|\n|-|-|\n|x|y|\n\n") 'display)
+               4100))
+    (should (= 0 (marked (concat "|a|b|\n|-|-|\n" (many 1500 "|x|y|\n"))
+                         'display)))))
+
+(ert-deftest edn-bridge-markdown-code-that-is-slow-to-insert-gets-no-faces ()
+  (with-temp-buffer
+    (insert (apply #'concat (make-list 100 "(setq a 1)\n")))
+    (let ((text (buffer-string))
+          (inserted 0))
+      (with-temp-buffer
+        ;; As the modes for C do, which look at what is inserted.
+        (add-hook 'after-change-functions
+                  (lambda (from to _)
+                    (setq inserted (+ inserted (- to from)))
+                    (let ((begun (float-time)))
+                      (while (< (- (float-time) begun)
+                                (* 2 edn-bridge-markdown--slow)))))
+                  nil t)
+        (should-not (edn-bridge-markdown--insert-parts text))
+        (should (< 0 inserted 500)))
+      (with-temp-buffer
+        (should (edn-bridge-markdown--insert-parts text))
+        (should (equal (buffer-string) text))))))
+
 (provide 'edn-bridge-markdown-tests)
 
 ;;; edn-bridge-markdown-tests.el ends here
