@@ -254,12 +254,29 @@ That is a page, for the browser, or a file, perhaps with a line."
 (defconst edn-bridge-markdown--image-size (* 10 1024 1024)
   "Largest file, in bytes, that is shown as an image.")
 
+(defconst edn-bridge-markdown--image-types
+  '(("png" . png) ("jpg" . jpeg) ("jpeg" . jpeg) ("gif" . gif)
+    ("webp" . webp))
+  "Types of images by the ends of their files' names or MIME types.
+Drawings are not among them: those may name other files.")
+
+(defun edn-bridge-markdown-image (data name width)
+  "Return the image of DATA, bytes, at most WIDTH pixels wide, or nil.
+Its type is that of NAME, the end of a file's name or MIME type, whatever
+the bytes look like."
+  (let ((type (cdr (assoc (downcase (or name ""))
+                          edn-bridge-markdown--image-types))))
+    (and type
+         (display-images-p)
+         (image-type-available-p type)
+         (create-image data type t :max-width width))))
+
 (defun edn-bridge-markdown--image-p (target)
-  "Return non-nil if TARGET is an image file that can be shown here.
-Drawings are not among them: those may name other files."
+  "Return non-nil if TARGET is an image file that can be shown here."
   (and (display-images-p)
        (not (string-match-p "\\`[[:alpha:]][[:alnum:]+.-]+:" target))
-       (string-match-p "\\.\\(?:png\\|jpe?g\\|gif\\|webp\\)\\'" target)))
+       (assoc (downcase (or (file-name-extension target) ""))
+              edn-bridge-markdown--image-types)))
 
 (defun edn-bridge-markdown--toggle-image (target)
   "Show the image in the file TARGET in the place of its link, or the link."
@@ -283,11 +300,12 @@ Drawings are not among them: those may name other files."
     (unless (and (file-regular-p file) size
                  (<= size edn-bridge-markdown--image-size))
       (user-error "There is no image %s, or it is too large" file))
-    (create-image (with-temp-buffer
-                    (set-buffer-multibyte nil)
-                    (insert-file-contents-literally file)
-                    (buffer-string))
-                  nil t :max-width edn-bridge-markdown-image-width)))
+    (edn-bridge-markdown-image (with-temp-buffer
+                                 (set-buffer-multibyte nil)
+                                 (insert-file-contents-literally file)
+                                 (buffer-string))
+                               (file-name-extension file)
+                               edn-bridge-markdown-image-width)))
 
 ;;;; Lines
 

@@ -368,12 +368,13 @@ Where they cannot be shown, they are named."
          (name (format "[%s, %s]" type
                        (file-size-human-readable (/ (* 3 (length data)) 4))))
          (image (and (> edn-bridge-messages-image-width 0)
-                     (display-images-p)
+                     (string-prefix-p "image/" type)
                      ;; What is no image is named.
                      (ignore-errors
-                       (create-image
+                       (edn-bridge-markdown-image
                         (base64-decode-string data)
-                        nil t :max-width edn-bridge-messages-image-width)))))
+                        (string-remove-prefix "image/" type)
+                        edn-bridge-messages-image-width)))))
     (propertize name
                 'face 'edn-bridge-chat-notice
                 'display image)))

@@ -396,12 +396,21 @@ Interactively, the bridge chooses the file; with a prefix argument, ask."
    (list (and current-prefix-arg
               (read-file-name "Export to: " nil nil nil "session.html")))
    edn-bridge-chat-mode)
-  (edn-bridge-rpc-request
-   (edn-bridge-chat-current) "export_html"
-   (and file (list :path (file-local-name (expand-file-name file))))
-   :on-success
-   (lambda (data)
-     (message "Exported to %s" (plist-get data :path)))))
+  (let ((conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "export_html"
+     (and file (list :path (file-local-name (expand-file-name file))))
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (let ((path (plist-get data :path)))
+           (edn-bridge-chat-notice
+            (format "Exported to %s" path) nil
+            (list "Open it"
+                  (lambda ()
+                    (interactive)
+                    (browse-url-of-file
+                     (edn-bridge-transcript-file path)))))))))))
 
 (defun edn-bridge-sessions-copy-transcript ()
   "Put the transcript of this chat, as it is shown, on the kill ring."

@@ -536,7 +536,14 @@
     (search-forward "[image")
     (should-not (get-text-property (point) 'display))
     (cl-letf (((symbol-function 'display-images-p) (lambda (&rest _) t))
-              ((symbol-function 'create-image) (lambda (data &rest _) data)))
+              ((symbol-function 'image-type-available-p) (lambda (_) t))
+              ((symbol-function 'create-image)
+               (lambda (data type &rest _) (and (eq type 'png) data))))
+      ;; A drawing may name other files.
+      (should-not (get-text-property
+                   0 'display
+                   (edn-bridge-messages--image
+                    '(:mime-type "image/svg+xml" :data "PHN2Zz4="))))
       (should (equal (get-text-property
                       0 'display
                       (edn-bridge-messages--image

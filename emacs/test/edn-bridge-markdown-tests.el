@@ -149,8 +149,13 @@
          (read nil))
     (unwind-protect
         (cl-letf (((symbol-function 'display-images-p) (lambda (&rest _) t))
+                  ((symbol-function 'image-type-available-p) (lambda (_) t))
                   ((symbol-function 'create-image)
-                   (lambda (data &rest _) (push data read) '(image))))
+                   (lambda (data type &rest _)
+                     ;; Not found out by what the bytes look like.
+                     (should (eq type 'png))
+                     (push data read)
+                     '(image))))
           (write-region "bytes" nil "a.png" nil 'quiet)
           (edn-bridge-markdown-tests-with "x ![a](a.png) ![b](/ssh:h:/b.png)"
             (should-not read)
