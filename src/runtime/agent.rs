@@ -17,7 +17,7 @@ use crate::message::TurnId;
 use crate::runtime::change::Change;
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
-use crate::runtime::mailbox::Handle;
+use crate::runtime::handle::Handle;
 
 /// A turn to answer. The user's message is in the session's journal.
 pub struct TurnTask {

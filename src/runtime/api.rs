@@ -15,9 +15,10 @@ use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::provider::models::{Model, Models};
 use crate::query;
 use crate::runtime::change::Change;
-use crate::runtime::commands;
+use crate::runtime::commands::{self, Commands};
+use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
-use crate::runtime::mailbox::Handle;
+use crate::runtime::login::LoginDesk;
 use crate::runtime::moment::Moment;
 use crate::runtime::open::{history, show};
 use crate::runtime::queue::Until;
@@ -64,11 +65,11 @@ impl Clients for Runtime {
         self.shared.hub.attach(connection, client);
         let _executor = self.shared.executor.enter();
         let cwd = self.shared.settings.cwd.to_string_lossy().into();
-        self.shared.tree.primary.get_or_init(|| self.sessions.create(None, cwd).id).clone()
+        self.shared.tree.primary.get_or_init(|| self.opener.create(None, cwd).id).clone()
     }
 
     fn detach(&self, connection: u64, reply: Reply<()>) {
-        self.forget_connection(connection);
+        LoginDesk(&self.shared).forget_connection(connection);
         if !self.shared.hub.is_last(connection) {
             self.shared.hub.detach(connection);
             self.shared.board.left(connection);
@@ -217,18 +218,18 @@ impl Sessions for Runtime {
             if let Err(error) = self.shared.tree.check_room() {
                 return reply.fail(error);
             }
-            let handle = self.sessions.create(parent, source.snapshot().facts.cwd.clone());
-            self.sessions.enter(&call, &handle, reply);
+            let handle = self.opener.create(parent, source.snapshot().facts.cwd.clone());
+            self.opener.enter(&call, &handle, reply);
         });
     }
 
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
         let _executor = self.shared.executor.enter();
-        self.sessions.switch(call, target, reply);
+        self.opener.switch(call, target, reply);
     }
 
     fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
-        self.with(&call.clone(), reply, |handle, reply| self.sessions.fork(call, &handle, entry, reply));
+        self.with(&call.clone(), reply, |handle, reply| self.opener.fork(call, &handle, entry, reply));
     }
 
     fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
@@ -262,7 +263,7 @@ impl Sessions for Runtime {
 
 impl Turns for Runtime {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        self.line(call, prompt, reply);
+        Commands(self).line(call, prompt, reply);
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
@@ -316,7 +317,7 @@ impl Turns for Runtime {
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
         let prompt = Prompt { message: text, ..Prompt::default() };
-        self.line(
+        Commands(self).line(
             call,
             prompt,
             Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
@@ -324,7 +325,7 @@ impl Turns for Runtime {
     }
 
     fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        self.chosen(call, result, reply);
+        Commands(self).chosen(call, result, reply);
     }
 
     fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
@@ -488,15 +489,15 @@ impl Settings for Runtime {
 
 impl Logins for Runtime {
     fn login_begin(&self, call: Call, provider: Option<String>, reply: Reply<LoginFacts>) {
-        self.begin_login(&call, provider, reply);
+        LoginDesk(&self.shared).begin(&call, provider, reply);
     }
 
     fn login_complete(&self, call: Call, input: Option<String>, reply: Reply<ProviderName>) {
-        self.complete_login(&call, input, reply);
+        LoginDesk(&self.shared).complete(&call, input, reply);
     }
 
     fn logout(&self, call: Call, provider: String, reply: Reply<bool>) {
-        self.forget_login(&call, provider, reply);
+        LoginDesk(&self.shared).forget(&call, provider, reply);
     }
 }
 

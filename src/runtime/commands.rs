@@ -12,26 +12,30 @@ use std::sync::Arc;
 use crate::catalogue::COMMANDS;
 use crate::command::{self, Command, Line};
 use crate::context::Project;
-use crate::event::{Body, CommandOutcome};
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
 use crate::runtime::change::{Change, Claim, HeldRun};
+use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
-use crate::runtime::mailbox::Handle;
+use crate::runtime::login::LoginDesk;
+use crate::runtime::remember;
 use crate::runtime::workflow;
 use crate::session::{
     ApiError, Call, Jobs as _, Logins as _, Opened, Prompt, Prompted, Reach, Reply, Sessions as _,
     Settings as _, SwitchTarget, Turns as _,
 };
 
-impl Runtime {
+/// The slash commands of a runtime.
+pub struct Commands<'r>(pub &'r Runtime);
+
+impl Commands<'_> {
     /// Runs a line: a command, or text for the model.
     pub(super) fn line(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         let text = prompt.message.clone();
         match command::read(&text) {
             Line::Text(text) => {
                 let prompt = Prompt { message: text.into_owned(), ..prompt };
-                self.begin_turn(call, prompt, reply);
+                self.0.begin_turn(call, prompt, reply);
             }
             Line::Unknown { name, arguments, .. } => {
                 let (name, arguments) = (name.to_owned(), arguments.to_owned());
@@ -39,14 +43,14 @@ impl Runtime {
             }
             Line::Usage(usage) => {
                 reply.ok(Prompted { turn: None });
-                self.tell(&call, "text", format!("Usage: {usage}"));
+                self.0.shared.tell(&call, "text", format!("Usage: {usage}"));
             }
-            Line::Command(command) => match (prompt.idempotency_key, self.shared.tree.get(&call.session)) {
+            Line::Command(command) => match (prompt.idempotency_key, self.0.shared.tree.get(&call.session)) {
                 (Some(key), _) => self.run_once(call, key, text, reply),
                 (None, Err(error)) => reply.fail(error),
                 (None, Ok(handle)) => {
                     reply.ok(Prompted { turn: None });
-                    let _executor = self.shared.executor.enter();
+                    let _executor = self.0.shared.executor.enter();
                     self.run_command(call, &handle, command);
                 }
             },
@@ -62,7 +66,7 @@ impl Runtime {
         prompt: Prompt,
         reply: Reply<Prompted>,
     ) {
-        let handle = match self.shared.tree.get(&call.session) {
+        let handle = match self.0.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
@@ -72,17 +76,17 @@ impl Runtime {
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
     fn run_once(&self, call: Call, key: String, line: String, reply: Reply<Prompted>) {
-        let handle = match self.shared.tree.get(&call.session) {
+        let handle = match self.0.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
-        let (runtime, session) = (self.clone(), handle.clone());
+        let (runtime, session) = (self.0.clone(), handle.clone());
         let claimed = Reply::new(move |claim: Result<Claim, ApiError>| match claim {
             Ok(Claim::Answered(turn)) => reply.ok(Prompted { turn }),
             Ok(Claim::New) => {
                 reply.ok(Prompted { turn: None });
                 if let Line::Command(command) = command::read(&line) {
-                    runtime.run_command(call, &session, command);
+                    Commands(&runtime).run_command(call, &session, command);
                 }
             }
             Err(error) => reply.fail(error),
@@ -93,43 +97,49 @@ impl Runtime {
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
         let snapshot = handle.snapshot();
         match command {
-            Command::Help => self.tell(&call, "text", text::help()),
+            Command::Help => self.0.shared.tell(&call, "text", text::help()),
             Command::Quit => {
-                self.tell(&call, "quit", String::new());
-                if let Some(client) = self.shared.hub.client(call.connection) {
+                self.0.shared.tell(&call, "quit", String::new());
+                if let Some(client) = self.0.shared.hub.client(call.connection) {
                     client.close();
                 }
             }
-            Command::New => self.new_session(call.clone(), None, self.opened(&call, "new_session")),
+            Command::New => self.0.new_session(call.clone(), None, self.opened(&call, "new_session")),
             Command::Resume(text) => self.ask_resume(call, text),
             Command::Tree(None) | Command::Fork => {
                 self.ask_session(&call, &snapshot, command == Command::Fork)
             }
             Command::Tree(Some(id)) => {
                 let target = SwitchTarget::Id(SessionId::from(id));
-                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+                self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
-            Command::Mode(None) => self.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode)),
+            Command::Mode(None) => {
+                self.0.shared.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode))
+            }
             Command::Mode(Some(mode)) => {
                 let Some(mode) = Mode::parse(mode) else {
-                    return self.tell(&call, "text", format!("Usage: /mode {}", Mode::NAMES.join("|")));
+                    return self.0.shared.tell(
+                        &call,
+                        "text",
+                        format!("Usage: /mode {}", Mode::NAMES.join("|")),
+                    );
                 };
                 let reply = self.text(&call, |mode| format!("Mode set to {mode}"));
-                self.set_mode(call.clone(), mode, reply);
+                self.0.set_mode(call.clone(), mode, reply);
             }
             Command::Trust => {
                 let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
-                self.trust_project(call.clone(), true, reply);
+                self.0.trust_project(call.clone(), true, reply);
             }
             Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
             Command::Reload => self.reload(call, handle),
-            Command::Status => self.tell(&call, "text", text::status(&snapshot)),
-            Command::History => self.tell(&call, "text", text::history(&snapshot)),
+            Command::Status => self.0.shared.tell(&call, "text", text::status(&snapshot)),
+            Command::History => self.0.shared.tell(&call, "text", text::history(&snapshot)),
             Command::Model(None) => self.ask_model(call),
             Command::Model(Some((provider, id))) => {
                 let reply = self
                     .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
-                self.set_model(call.clone(), provider.to_owned(), id.to_owned(), Reach::Session, reply);
+                self.0.set_model(call.clone(), provider.to_owned(), id.to_owned(), Reach::Session, reply);
             }
             Command::Thinking(None) => self.ask_thinking(&call),
             Command::Thinking(Some(level)) => self.set_thinking(call, level),
@@ -137,50 +147,54 @@ impl Runtime {
                 let reply = self.text(&call, |summary: Option<String>| {
                     format!("The conversation was compacted.\n\n{}", summary.unwrap_or_default())
                 });
-                self.compact(call.clone(), text.map(str::to_owned), reply);
+                self.0.compact(call.clone(), text.map(str::to_owned), reply);
             }
             Command::Name(name) => {
                 let reply = self.text(&call, |name| format!("Session named {name}"));
-                self.set_name(call.clone(), name.to_owned(), reply);
+                self.0.set_name(call.clone(), name.to_owned(), reply);
             }
             Command::Prompts => self.tell_project(call, handle, text::templates),
             Command::Skills => self.tell_project(call, handle, text::skills),
-            Command::Remember(text) => self.remember(&call, handle, text),
-            Command::Login(provider) => self.login_command(call, provider),
+            Command::Remember(text) => remember::command(&self.0.shared, &call, handle, text),
+            Command::Login(provider) => LoginDesk(&self.0.shared).command(call, provider),
             Command::Logout(provider) => {
                 let provider =
                     provider.map_or_else(|| snapshot.facts.model_provider.to_string(), str::to_owned);
                 let reply = self.outcome(&call, "logout", |done: bool| {
                     if done { "Logged out." } else { "There was no login." }.to_owned()
                 });
-                self.logout(call.clone(), provider, reply);
+                self.0.logout(call.clone(), provider, reply);
             }
-            Command::Worktree => self.tell(&call, "text", text::worktree(&snapshot)),
+            Command::Worktree => self.0.shared.tell(&call, "text", text::worktree(&snapshot)),
             Command::Jobs => {
                 let reply = self.text(&call, |jobs: Vec<Arc<JobFacts>>| match jobs.len() {
                     0 => "There are no background jobs.".to_owned(),
                     _ => jobs.iter().map(|job| text::job_line(job)).collect::<Vec<_>>().join("\n"),
                 });
-                self.jobs(call.clone(), None, reply);
+                self.0.jobs(call.clone(), None, reply);
             }
             Command::Job(id) => {
-                self.job(call.clone(), id.to_owned(), self.text(&call, |job: Arc<JobFacts>| text::job(&job)));
+                self.0.job(
+                    call.clone(),
+                    id.to_owned(),
+                    self.text(&call, |job: Arc<JobFacts>| text::job(&job)),
+                );
             }
             Command::CancelJob(id) => {
                 let reply = self.text(&call, |_: Arc<JobFacts>| "The job was told to end.".to_owned());
-                self.cancel_job(call.clone(), id.to_owned(), reply);
+                self.0.cancel_job(call.clone(), id.to_owned(), reply);
             }
             Command::Tools => {
                 let facts = &snapshot.facts;
                 let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
-                self.tell(&call, "text", text::tools(model.tools, &facts.model_id));
+                self.0.shared.tell(&call, "text", text::tools(model.tools, &facts.model_id));
             }
             Command::Export(path) => {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));
-                self.export_html(call.clone(), path.map(str::to_owned), reply);
+                self.0.export_html(call.clone(), path.map(str::to_owned), reply);
             }
             Command::Abort => {
-                self.abort(call.clone(), self.text(&call, |()| "The turn was told to end.".to_owned()));
+                self.0.abort(call.clone(), self.text(&call, |()| "The turn was told to end.".to_owned()));
             }
         }
     }
@@ -190,7 +204,7 @@ impl Runtime {
         let manifest = handle.manifest();
         match manifest.workflows.get(name) {
             Some(Ok(workflow)) => {
-                let (runtime, session) = (self.clone(), handle.clone());
+                let (runtime, session) = (self.0.clone(), handle.clone());
                 let (asked, found) = (call.clone(), workflow.clone());
                 let reply = Reply::new(move |held: Result<HeldRun, ApiError>| match held {
                     Ok(held) => {
@@ -199,37 +213,39 @@ impl Runtime {
                             None => format!("Workflow {name} began."),
                             Some(run) => format!("Workflow {name} goes on with the stage {}.", run.step),
                         };
-                        runtime.tell(&asked, "text", began);
-                        workflow::start(runtime.sessions.clone(), session, found, asked.cause(), held);
+                        runtime.shared.tell(&asked, "text", began);
+                        workflow::start(runtime.opener.clone(), session, found, asked.cause(), held);
                     }
-                    Err(error) => runtime.tell(&asked, "error", error.message),
+                    Err(error) => runtime.shared.tell(&asked, "error", error.message),
                 });
                 let (workflow, arguments) = (workflow.name.clone(), arguments.to_owned());
                 handle.tell(Change::BeginWorkflow { call, workflow, arguments, reply });
             }
-            Some(Err(wrong)) => self.tell(&call, "error", format!("The workflow cannot be used: {wrong}")),
+            Some(Err(wrong)) => {
+                self.0.shared.tell(&call, "error", format!("The workflow cannot be used: {wrong}"))
+            }
             None => {
                 let names: Vec<&str> = manifest.workflows.keys().map(String::as_str).collect();
                 let message = format!("There is no workflow {name:?}; there are {}.", names.join(", "));
-                self.tell(&call, "error", message);
+                self.0.shared.tell(&call, "error", message);
             }
         }
     }
 
     /// Reports on the session's folder, after a new search.
     fn tell_project(&self, call: Call, handle: &Handle, say: fn(&Project) -> String) {
-        let (runtime, cwd) = (self.clone(), handle.snapshot().facts.cwd.clone());
+        let (runtime, cwd) = (self.0.clone(), handle.snapshot().facts.cwd.clone());
         let look = move || {
             let project = runtime.shared.search_folder(&cwd);
-            runtime.tell(&call, "text", say(&project));
+            runtime.shared.tell(&call, "text", say(&project));
         };
-        self.shared.tasks.spawn_blocking_on(look, &self.shared.executor);
+        self.0.shared.tasks.spawn_blocking_on(look, &self.0.shared.executor);
     }
 
     /// Reloads the configuration, and reports when this session uses it: a running stage keeps the old one.
     fn reload(&self, call: Call, handle: &Handle) {
-        let (runtime, handle) = (self.clone(), handle.clone());
-        self.shared.tasks.spawn(async move {
+        let (runtime, handle) = (self.0.clone(), handle.clone());
+        self.0.shared.tasks.spawn(async move {
             let shared = runtime.shared.clone();
             let read = tokio::task::spawn_blocking(move || shared.reload()).await;
             match read.unwrap_or_else(|_| Err(ApiError::failed("The configuration could not be read."))) {
@@ -242,17 +258,19 @@ impl Runtime {
                         message.push_str(&format!("; not usable: {problem}"));
                     }
                     message.push('.');
-                    message.push_str(&runtime.look_again(&handle).await);
-                    runtime.tell(&call, "text", message);
+                    message.push_str(&Commands(&runtime).look_again(&handle).await);
+                    runtime.shared.tell(&call, "text", message);
                 }
-                Err(error) => runtime.tell(&call, "error", format!("Nothing was changed: {}", error.message)),
+                Err(error) => {
+                    runtime.shared.tell(&call, "error", format!("Nothing was changed: {}", error.message))
+                }
             }
         });
     }
 
     /// Searches the session's folder again, and reports the result.
     async fn look_again(&self, handle: &Handle) -> String {
-        let (shared, session) = (self.shared.clone(), handle.clone());
+        let (shared, session) = (self.0.shared.clone(), handle.clone());
         let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
         let Ok(project) = looked.await else { return String::new() };
         let found = project.instructions.len().saturating_add(project.skills.len());
@@ -275,16 +293,7 @@ impl Runtime {
         let reply = self.outcome(&call, "thinking_set", |level: ThinkingLevel| {
             format!("Thinking level set to {}", level.as_str())
         });
-        self.set_thinking_level(call, Some(level), reply);
-    }
-
-    /// Sends a command's outcome to the connection that gave it.
-    pub(super) fn tell(&self, call: &Call, kind: &'static str, message: String) {
-        let Some(client) = self.shared.hub.client(call.connection) else { return };
-        // After a switch the outcome belongs to the person's current session.
-        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
-        let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
-        let _ = client.deliver(&handle.event(body, Some(call.cause())));
+        self.0.set_thinking_level(call, Some(level), reply);
     }
 
     /// A reply that reports a success with its own type, and a failure as an error.
@@ -294,11 +303,11 @@ impl Runtime {
         kind: &'static str,
         say: impl FnOnce(T) -> String + Send + 'static,
     ) -> Reply<T> {
-        let runtime = self.clone();
+        let runtime = self.0.clone();
         let call = call.clone();
         Reply::new(move |result| match result {
-            Ok(value) => runtime.tell(&call, kind, say(value)),
-            Err(error) => runtime.tell(&call, "error", error.message),
+            Ok(value) => runtime.shared.tell(&call, kind, say(value)),
+            Err(error) => runtime.shared.tell(&call, "error", error.message),
         })
     }
 

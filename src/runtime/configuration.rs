@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::config::{ConfigError, Files, Settings};
 use crate::context::Places;
 use crate::message::Mode;
-use crate::runtime::manifest::Manifest;
 use crate::runtime::providers::Providers;
+use crate::runtime::revision::ConfigRevision;
 use crate::session::{ApiError, Reach};
 use crate::tool::permission::Ground;
 
@@ -21,9 +21,9 @@ pub struct Configuration {
     clock: Arc<dyn Clock>,
     /// What the process was started with.
     settings: Arc<Settings>,
-    newest: ArcSwap<Manifest>,
+    newest: ArcSwap<ConfigRevision>,
     /// The same revision for sessions of other folders.
-    others: Mutex<HashMap<Arc<str>, Arc<Manifest>>>,
+    others: Mutex<HashMap<Arc<str>, Arc<ConfigRevision>>>,
     /// It is read by one at a time, so that revisions have an order.
     reading: Mutex<()>,
     /// The provider and model of new sessions.
@@ -38,7 +38,7 @@ impl Configuration {
     pub fn new(clock: Arc<dyn Clock>, settings: Arc<Settings>, providers: Providers) -> Result<Self, String> {
         let layers = settings.files.read().map_err(|error| error.to_string())?;
         let own = Settings::clone(&settings);
-        let (first, problems) = Manifest::new(1, clock.now(), own, &layers, providers)?;
+        let (first, problems) = ConfigRevision::new(1, clock.now(), own, &layers, providers)?;
         for problem in problems {
             tracing::warn!("{problem}");
         }
@@ -53,7 +53,7 @@ impl Configuration {
     }
 
     /// The newest revision, for the process's own folder.
-    pub fn newest(&self) -> Arc<Manifest> {
+    pub fn newest(&self) -> Arc<ConfigRevision> {
         self.newest.load_full()
     }
 
@@ -86,7 +86,7 @@ impl Configuration {
 
     /// The newest configuration for sessions of a folder: that of the process, or for another folder the
     /// user's with that folder's own. A project's rules, modes and hooks apply only in the project.
-    pub fn for_folder(&self, cwd: &str) -> Arc<Manifest> {
+    pub fn for_folder(&self, cwd: &str) -> Arc<ConfigRevision> {
         let newest = self.newest.load_full();
         if Path::new(cwd) == self.settings.cwd {
             return newest;
@@ -102,7 +102,7 @@ impl Configuration {
                 Settings { cwd: cwd.into(), files, ..Settings::clone(&self.settings) }.with(&layers);
             settings.mode = settings.mode.min(most);
             let providers = newest.providers.again(&settings, &self.clock);
-            Manifest::new(newest.revision, self.clock.now(), settings, &layers, providers)
+            ConfigRevision::new(newest.revision, self.clock.now(), settings, &layers, providers)
         };
         let read = read(self.files_of(cwd), Mode::Yolo).or_else(|wrong| {
             // An invalid guard of the project guards nothing, so a person is asked instead.
@@ -128,7 +128,7 @@ impl Configuration {
     ///
     /// # Errors
     /// The error in it; nothing has changed then.
-    pub fn read_again(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
+    pub fn read_again(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
         let before = self.newest.load_full();
         let layers = self.settings.files.read().map_err(|error| ApiError::failed(error.to_string()))?;
         // A typing error must not remove the rules and guards of a trusted project.
@@ -139,8 +139,9 @@ impl Configuration {
         let providers = before.providers.again(&settings, &self.clock);
         let usual = (settings.provider.clone(), settings.model.clone());
         let revision = before.revision.saturating_add(1);
-        let (manifest, problems) = Manifest::new(revision, self.clock.now(), settings, &layers, providers)
-            .map_err(ApiError::failed)?;
+        let (manifest, problems) =
+            ConfigRevision::new(revision, self.clock.now(), settings, &layers, providers)
+                .map_err(ApiError::failed)?;
         let manifest = Arc::new(manifest);
         // The person's choice in the program stays, unless the files contain a new value.
         if usual != (before.settings.provider.clone(), before.settings.model.clone()) {

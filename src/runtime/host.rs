@@ -15,18 +15,18 @@ use crate::runtime::change::Change;
 use crate::runtime::configuration::Configuration;
 use crate::runtime::hub::Hub;
 use crate::runtime::native::NativeAgent;
-use crate::runtime::open::Sessions;
+use crate::runtime::open::Opener;
 use crate::runtime::providers::Providers;
-use crate::runtime::services::Shared;
-use crate::runtime::tree::SessionTree;
+use crate::runtime::services::Services;
+use crate::runtime::session_tree::SessionTree;
 use crate::session::Reply;
 use crate::store::Store;
 
 /// The runtime of a process.
 #[derive(Clone)]
 pub struct Runtime {
-    pub(super) shared: Arc<Shared>,
-    pub(super) sessions: Sessions,
+    pub(super) shared: Arc<Services>,
+    pub(super) opener: Opener,
     pub(super) actions: Arc<PendingActions>,
 }
 
@@ -50,7 +50,7 @@ impl Runtime {
         let tree = Arc::new(SessionTree::new(hub.clone()));
         let board = Board::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
         board.set_orphan_grace(configuration.newest().settings.orphan_grace);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Services {
             board,
             configuration,
             started,
@@ -67,8 +67,8 @@ impl Runtime {
             executor,
         });
         let agent = Arc::new(NativeAgent::new(shared.clone()));
-        let sessions = Sessions { shared: shared.clone(), agent };
-        Ok(Self { shared, sessions, actions: Arc::default() })
+        let opener = Opener { shared: shared.clone(), agent };
+        Ok(Self { shared, opener, actions: Arc::default() })
     }
 
     /// Ends everything that runs in all sessions, and replies once every session is idle. Attached

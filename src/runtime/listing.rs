@@ -8,11 +8,11 @@ use crate::clock::rfc3339;
 use crate::facts::{ListedSession, SessionFacts, Slot};
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::SessionId;
-use crate::runtime::services::{Shared, refused};
+use crate::runtime::services::{Services, refused};
 use crate::session::{ApiError, Scope};
 use crate::store::SessionInfo;
 
-impl Shared {
+impl Services {
     /// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
     /// ends of their files.
     ///
@@ -48,7 +48,7 @@ impl Shared {
     /// The sessions with a text in a message or in their name, best first, each with an `excerpt`.
     ///
     /// # Errors
-    /// Those of [`Shared::list`].
+    /// Those of [`Services::list`].
     pub(super) fn search(
         &self,
         asking: &SessionFacts,

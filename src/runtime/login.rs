@@ -13,22 +13,25 @@ use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::facts::{LoginFacts, ProviderName};
 use crate::interaction::{Kind, Origin, Question, Resolution};
-use crate::runtime::host::Runtime;
+use crate::runtime::services::Services;
 use crate::secret::Secret;
 use crate::session::{ApiError, Call, Reply};
 use crate::value::{Map, Value};
 
-impl Runtime {
+/// Begins and ends the logins of connections.
+pub struct LoginDesk<'s>(pub &'s Arc<Services>);
+
+impl LoginDesk<'_> {
     /// Starts a login of the connection, with the named provider or the default one.
-    pub(super) fn begin_login(&self, call: &Call, provider: Option<String>, reply: Reply<LoginFacts>) {
+    pub(super) fn begin(&self, call: &Call, provider: Option<String>, reply: Reply<LoginFacts>) {
         let (Some(logins), Ok(handle)) =
-            (self.shared.configuration.newest().providers.logins(), self.shared.tree.get(&call.session))
+            (self.0.configuration.newest().providers.logins(), self.0.tree.get(&call.session))
         else {
             return reply.fail(ApiError::failed("There are no logins here."));
         };
         let using = handle.snapshot().facts.model_provider.clone();
         let connection = call.connection;
-        self.shared.tasks.spawn_on(
+        self.0.tasks.spawn_on(
             async move {
                 let begun = match meant(&logins, provider, &using) {
                     Ok(provider) => logins.begin(connection, &provider).await,
@@ -36,13 +39,13 @@ impl Runtime {
                 };
                 reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
             },
-            &self.shared.executor,
+            &self.0.executor,
         );
     }
 
     /// Completes the connection's login.
-    pub(super) fn complete_login(&self, call: &Call, input: Option<String>, reply: Reply<ProviderName>) {
-        let Some(logins) = self.shared.configuration.newest().providers.logins() else {
+    pub(super) fn complete(&self, call: &Call, input: Option<String>, reply: Reply<ProviderName>) {
+        let Some(logins) = self.0.configuration.newest().providers.logins() else {
             return reply.fail(refused(LoginError::NonePending));
         };
         let connection = call.connection;
@@ -52,39 +55,39 @@ impl Runtime {
             Ok(pending) => pending,
             Err(error) => return reply.fail(refused(error)),
         };
-        self.shared.tasks.spawn_on(
+        self.0.tasks.spawn_on(
             async move {
                 let done = logins.complete(connection, pending, input).await;
                 reply.send(done.map(|(id, name)| ProviderName { id, name }).map_err(refused));
             },
-            &self.shared.executor,
+            &self.0.executor,
         );
     }
 
     /// Deletes a provider's login.
-    pub(super) fn forget_login(&self, _: &Call, provider: String, reply: Reply<bool>) {
-        let Some(logins) = self.shared.configuration.newest().providers.logins() else {
+    pub(super) fn forget(&self, _: &Call, provider: String, reply: Reply<bool>) {
+        let Some(logins) = self.0.configuration.newest().providers.logins() else {
             return reply.ok(false);
         };
-        self.shared.tasks.spawn_on(
+        self.0.tasks.spawn_on(
             async move { reply.send(logins.logout(&provider).await.map_err(refused)) },
-            &self.shared.executor,
+            &self.0.executor,
         );
     }
 
     /// Gives up the pending login of a connection that has ended.
     pub(super) fn forget_connection(&self, connection: u64) {
-        if let Some(logins) = self.shared.configuration.newest().providers.logins() {
+        if let Some(logins) = self.0.configuration.newest().providers.logins() {
             logins.gone(connection);
         }
     }
 
     /// `/login [provider]`: starts a login, and waits for its end.
-    pub(super) fn login_command(&self, call: Call, provider: Option<&str>) {
+    pub(super) fn command(&self, call: Call, provider: Option<&str>) {
         let (Some(logins), Ok(handle)) =
-            (self.shared.configuration.newest().providers.logins(), self.shared.tree.get(&call.session))
+            (self.0.configuration.newest().providers.logins(), self.0.tree.get(&call.session))
         else {
-            return self.tell(&call, "error", "There are no logins here.".to_owned());
+            return self.0.tell(&call, "error", "There are no logins here.".to_owned());
         };
         let snapshot = handle.snapshot();
         let provider = provider.map(str::to_owned);
@@ -93,11 +96,11 @@ impl Runtime {
             session: handle.id.clone(),
             offset: snapshot.offset,
             turn: None,
-            correlation: self.shared.clock.id("login-").into(),
+            correlation: self.0.clock.id("login-").into(),
             child_of: None,
         };
-        let runtime = self.clone();
-        self.shared.tasks.spawn_on(
+        let shared = self.0.clone();
+        self.0.tasks.spawn_on(
             async move {
                 let begun = match meant(&logins, provider, &using) {
                     Ok(provider) => logins.begin(call.connection, &provider).await,
@@ -105,19 +108,19 @@ impl Runtime {
                 };
                 let begun = match begun {
                     Ok(begun) => begun,
-                    Err(error) => return runtime.tell(&call, "error", error.to_string()),
+                    Err(error) => return shared.tell(&call, "error", error.to_string()),
                 };
-                runtime.tell(&call, "login_start", invitation(&begun));
-                match runtime.see_through(&logins, &call, &begun, origin).await {
+                shared.tell(&call, "login_start", invitation(&begun));
+                match LoginDesk(&shared).see_through(&logins, &call, &begun, origin).await {
                     Ok(Some(_)) => {
-                        runtime.tell(&call, "text", format!("You are logged in at {}.", begun.name))
+                        shared.tell(&call, "text", format!("You are logged in at {}.", begun.name))
                     }
                     // The login continues with the frontend.
                     Ok(None) => {}
-                    Err(error) => runtime.tell(&call, "error", error.to_string()),
+                    Err(error) => shared.tell(&call, "error", error.to_string()),
                 }
             },
-            &self.shared.executor,
+            &self.0.executor,
         );
     }
 
@@ -137,7 +140,7 @@ impl Runtime {
             async move { logins.complete(call.connection, pending?, input).await }
         };
         let ask = |kind, payload| {
-            self.shared.board.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
+            self.0.board.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
         };
         if let (Some(code), Some(ends)) = (&begun.code, begun.ends) {
             let payload = Map::new()

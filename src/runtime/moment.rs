@@ -27,12 +27,12 @@ use crate::query::world::{
     ConnectionFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading, SessionInfo,
     SessionView, Setting, Shown, StoreFacts, Walk, World,
 };
+use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
-use crate::runtime::services::Shared;
+use crate::runtime::revision::ConfigRevision;
+use crate::runtime::services::Services;
 use crate::runtime::snapshot::Snapshot;
 use crate::runtime::{commands, conversation};
 use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
@@ -59,8 +59,8 @@ struct View {
     handle: Handle,
     snapshot: Arc<Snapshot>,
     stage: Option<Arc<StagePassed>>,
-    manifest: Arc<Manifest>,
-    shared: Arc<Shared>,
+    manifest: Arc<ConfigRevision>,
+    shared: Arc<Services>,
 }
 
 impl Moment {
@@ -184,7 +184,7 @@ impl World for Moment {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let Shared { configuration, store, .. } = &*self.runtime.shared;
+        let Services { configuration, store, .. } = &*self.runtime.shared;
         let manifest = configuration.newest();
         let settings = &manifest.settings;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());

@@ -16,28 +16,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runtime::agent::{Agent, TurnTask};
 use crate::runtime::control::TurnEnd;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::open::Sessions;
-use crate::runtime::services::Shared;
+use crate::runtime::handle::Handle;
+use crate::runtime::open::Opener;
+use crate::runtime::services::Services;
 use compaction::Why;
+use rounds::Rounds;
 use turn::Turn;
 
 /// See the module.
 pub struct NativeAgent {
-    shared: Arc<Shared>,
+    shared: Arc<Services>,
 }
 
 impl NativeAgent {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<Services>) -> Self {
         Self { shared }
     }
 }
 
 impl Agent for NativeAgent {
     fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {
-        let sessions = Sessions { shared: self.shared.clone(), agent: self };
-        let turn = Turn::new(sessions, task);
-        Box::pin(async move { turn.rounds().await })
+        let opener = Opener { shared: self.shared.clone(), agent: self };
+        let turn = Turn::new(opener, task);
+        Box::pin(async move { Rounds(&turn).run().await })
     }
 
     fn compact(

@@ -7,24 +7,24 @@ use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::LET_GO_TRIES;
 use crate::message::{EntryId, SessionId};
+use crate::runtime::actor::SessionActor;
 use crate::runtime::agent::Agent;
 use crate::runtime::change::Change;
-use crate::runtime::live::Live;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::services::{Shared, refused};
+use crate::runtime::handle::Handle;
+use crate::runtime::services::{Services, refused};
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
 use crate::store::{Header, Loaded, Parent, StoreError};
 
 /// Opens sessions.
 #[derive(Clone)]
-pub struct Sessions {
-    pub shared: Arc<Shared>,
+pub struct Opener {
+    pub shared: Arc<Services>,
     /// What answers their turns.
     pub agent: Arc<dyn Agent>,
 }
 
-impl Sessions {
+impl Opener {
     /// An empty session. Its first entry creates its file.
     pub(super) fn create(&self, parent: Option<Parent>, cwd: Arc<str>) -> Handle {
         let header = Header {
@@ -34,7 +34,7 @@ impl Sessions {
             parent,
         };
         let journal = self.shared.store.create(header.clone());
-        let handle = Live::start(&self.shared, &self.agent, journal, header, Vec::new());
+        let handle = SessionActor::start(&self.shared, &self.agent, journal, header, Vec::new());
         self.shared.tree.admit(&handle);
         handle
     }
@@ -46,13 +46,13 @@ impl Sessions {
         {
             return self.enter(&call, &handle, reply);
         }
-        let sessions = self.clone();
+        let opener = self.clone();
         self.shared.tasks.spawn_on(
             async move {
-                match sessions.open(target).await {
+                match opener.open(target).await {
                     Ok((handle, repairs)) => {
-                        sessions.enter(&call, &handle, reply);
-                        sessions.tell_repairs(&handle, repairs, &call);
+                        opener.enter(&call, &handle, reply);
+                        opener.tell_repairs(&handle, repairs, &call);
                     }
                     Err(error) => reply.fail(error),
                 }
@@ -85,20 +85,20 @@ impl Sessions {
 
     async fn open_now(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
         let _one_at_a_time = self.shared.tree.opening.lock().await;
-        let sessions = self.clone();
+        let opener = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
             let path = match &target {
                 SwitchTarget::Path(path) => PathBuf::from(path),
                 SwitchTarget::Id(id) => {
-                    let found = sessions.shared.store.look_up(id).map_err(|error| refused(&error))?;
+                    let found = opener.shared.store.look_up(id).map_err(|error| refused(&error))?;
                     found.ok_or_else(|| ApiError::not_found("session", id.as_str()))?
                 }
             };
-            if let Some(handle) = sessions.shared.tree.at_path(&path) {
+            if let Some(handle) = opener.shared.tree.at_path(&path) {
                 return Ok(Err(handle));
             }
-            match sessions.shared.store.open(&path) {
-                Ok(loaded) => sessions.not_live(loaded).map(Ok),
+            match opener.shared.store.open(&path) {
+                Ok(loaded) => opener.not_live(loaded).map(Ok),
                 Err(StoreError::Missing { path }) => {
                     Err(ApiError::not_found("session file", &path.to_string_lossy()))
                 }
@@ -109,9 +109,9 @@ impl Sessions {
             Err(handle) => Ok((handle, Vec::new())),
             Ok(loaded) => {
                 // A long history is assembled off the tasks.
-                let sessions = self.clone();
+                let opener = self.clone();
                 let started = tokio::task::spawn_blocking(move || {
-                    Live::start_loaded(&sessions.shared, &sessions.agent, loaded)
+                    SessionActor::start_loaded(&opener.shared, &opener.agent, loaded)
                 });
                 let (handle, faults) =
                     started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
@@ -135,12 +135,12 @@ impl Sessions {
 
     /// A session with the history up to an entry, in its own file.
     pub(super) fn fork(&self, call: Call, source: &Handle, entry: EntryId, reply: Reply<Opened>) {
-        let sessions = self.clone();
+        let opener = self.clone();
         let source = source.clone();
         self.shared.tasks.spawn_on(
             async move {
-                match sessions.write_fork(&source, entry).await {
-                    Ok(handle) => sessions.enter(&call, &handle, reply),
+                match opener.write_fork(&source, entry).await {
+                    Ok(handle) => opener.enter(&call, &handle, reply),
                     Err(error) => reply.fail(error),
                 }
             },
@@ -170,13 +170,13 @@ impl Sessions {
         };
         let mut tries = 0..LET_GO_TRIES;
         let handle = loop {
-            let (sessions, header, entries) = (self.clone(), header.clone(), entries.clone());
+            let (opener, header, entries) = (self.clone(), header.clone(), entries.clone());
             let written = tokio::task::spawn_blocking(move || {
-                let journal = sessions.shared.store.create_with(&header, entries.iter().cloned());
+                let journal = opener.shared.store.create_with(&header, entries.iter().cloned());
                 let journal = journal.map_err(|error| refused(&error))?;
-                Ok::<_, ApiError>(Live::start(
-                    &sessions.shared,
-                    &sessions.agent,
+                Ok::<_, ApiError>(SessionActor::start(
+                    &opener.shared,
+                    &opener.agent,
                     journal,
                     header,
                     entries.into_iter().collect(),

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::memory::{MemoryError, Note};
-use crate::runtime::host::Runtime;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::services::Shared;
+use crate::runtime::handle::Handle;
+use crate::runtime::services::Services;
 use crate::session::{ApiError, Call, Reply};
 
-impl Shared {
+impl Services {
     /// Keeps a note for the session's project, off the session's task.
     pub(super) fn keep_note(self: &Arc<Self>, handle: &Handle, text: String, reply: Reply<Note>) {
         let (shared, session) = (self.clone(), handle.clone());
@@ -44,44 +43,40 @@ fn refused(error: MemoryError) -> ApiError {
     ApiError::new(code, error.to_string())
 }
 
-impl Runtime {
-    /// `/remember text` keeps a note, `/remember --forget id` removes it, `/remember` lists them.
-    pub(super) fn remember(&self, call: &Call, handle: &Handle, text: Option<&str>) {
-        let runtime = self.clone();
-        let call = call.clone();
-        let session = handle.id.clone();
-        let cwd = PathBuf::from(handle.snapshot().facts.cwd.as_ref());
-        let text: Arc<str> = text.unwrap_or_default().trim().into();
-        self.shared.tasks.spawn_blocking_on(
-            move || {
-                let shared = &runtime.shared;
-                let ts = rfc3339(shared.clock.now());
-                let done = match (text.strip_prefix("--forget "), text.is_empty()) {
-                    (_, true) => shared.memory.notes(&cwd).map(|notes| list(&notes)),
-                    (Some(id), _) => shared.memory.forget(&cwd, id.trim(), &ts).map(|was_there| {
-                        if was_there {
-                            "Forgotten.".to_owned()
-                        } else {
-                            format!("There is no note {:?}.", id.trim())
-                        }
-                    }),
-                    (None, _) => {
-                        let note =
-                            Note { id: shared.clock.id("m-").into(), ts, text, session: Some(session) };
-                        shared.memory.remember(&cwd, &note).map(|()| "Remembered.".to_owned())
+/// `/remember text` keeps a note, `/remember --forget id` removes it, `/remember` lists them.
+pub fn command(services: &Arc<Services>, call: &Call, handle: &Handle, text: Option<&str>) {
+    let shared = services.clone();
+    let call = call.clone();
+    let session = handle.id.clone();
+    let cwd = PathBuf::from(handle.snapshot().facts.cwd.as_ref());
+    let text: Arc<str> = text.unwrap_or_default().trim().into();
+    services.tasks.spawn_blocking_on(
+        move || {
+            let ts = rfc3339(shared.clock.now());
+            let done = match (text.strip_prefix("--forget "), text.is_empty()) {
+                (_, true) => shared.memory.notes(&cwd).map(|notes| list(&notes)),
+                (Some(id), _) => shared.memory.forget(&cwd, id.trim(), &ts).map(|was_there| {
+                    if was_there {
+                        "Forgotten.".to_owned()
+                    } else {
+                        format!("There is no note {:?}.", id.trim())
                     }
-                };
-                match done {
-                    Ok(message) => runtime.tell(&call, "text", message),
-                    Err(error @ (MemoryError::Io { .. } | MemoryError::TooMany)) => {
-                        runtime.tell(&call, "error", error.to_string());
-                    }
-                    Err(error) => runtime.tell(&call, "text", error.to_string()),
+                }),
+                (None, _) => {
+                    let note = Note { id: shared.clock.id("m-").into(), ts, text, session: Some(session) };
+                    shared.memory.remember(&cwd, &note).map(|()| "Remembered.".to_owned())
                 }
-            },
-            &self.shared.executor,
-        );
-    }
+            };
+            match done {
+                Ok(message) => shared.tell(&call, "text", message),
+                Err(error @ (MemoryError::Io { .. } | MemoryError::TooMany)) => {
+                    shared.tell(&call, "error", error.to_string());
+                }
+                Err(error) => shared.tell(&call, "text", error.to_string()),
+            }
+        },
+        &services.executor,
+    );
 }
 
 fn list(notes: &[Note]) -> String {

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::{Library, Project, Scope};
+use crate::event::{Body, CommandOutcome};
 use crate::facts::SessionFacts;
 use crate::heap;
 use crate::interaction::Board;
@@ -18,18 +19,18 @@ use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
 use crate::runtime::change::Change;
 use crate::runtime::configuration::Configuration;
+use crate::runtime::handle::Handle;
 use crate::runtime::hub::Hub;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
 use crate::runtime::prompt::{self, Part};
-use crate::runtime::tree::SessionTree;
-use crate::session::{ApiError, Tally};
+use crate::runtime::revision::ConfigRevision;
+use crate::runtime::session_tree::SessionTree;
+use crate::session::{ApiError, Call, Tally};
 use crate::store::{Store, StoreError};
 use crate::tool::glob;
 use crate::tool::permission::{Decision, Rule};
 
 /// What all sessions share.
-pub struct Shared {
+pub struct Services {
     pub clock: Arc<dyn Clock>,
     /// When the process was started.
     pub started: jiff::Timestamp,
@@ -51,7 +52,7 @@ pub struct Shared {
     pub executor: tokio::runtime::Handle,
 }
 
-impl Shared {
+impl Services {
     /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
     /// read the files of the user's own skills.
     pub fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
@@ -71,7 +72,7 @@ impl Shared {
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
     /// was not searched yet.
-    pub fn prompt_parts(&self, manifest: &Manifest, facts: &SessionFacts) -> Vec<Part> {
+    pub fn prompt_parts(&self, manifest: &ConfigRevision, facts: &SessionFacts) -> Vec<Part> {
         let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
         // A small window is mostly for the conversation.
@@ -108,7 +109,7 @@ impl Shared {
     ///
     /// # Errors
     /// The error in it; nothing has changed then.
-    pub fn reload(&self) -> Result<(Arc<Manifest>, Vec<String>), ApiError> {
+    pub fn reload(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
         let _one_at_a_time = self.configuration.one_at_a_time();
         let (manifest, problems) = self.configuration.read_again()?;
         self.board.set_orphan_grace(manifest.settings.orphan_grace);
@@ -132,6 +133,15 @@ impl Shared {
     pub fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
         self.configuration.trust(cwd, yes)?;
         self.reload().map(drop)
+    }
+
+    /// Sends a command's outcome to the connection that gave it.
+    pub fn tell(&self, call: &Call, kind: &'static str, message: String) {
+        let Some(client) = self.hub.client(call.connection) else { return };
+        // After a switch the outcome belongs to the person's current session.
+        let Ok(handle) = self.tree.get(&client.focused()) else { return };
+        let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
+        let _ = client.deliver(&handle.event(body, Some(call.cause())));
     }
 
     /// Searches a folder again for instructions, skills and templates.

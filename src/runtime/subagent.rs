@@ -1,4 +1,4 @@
-//! Sessions that work for another: those of `delegate`, and the siblings of a parallel group.
+//! Opener that work for another: those of `delegate`, and the siblings of a parallel group.
 //!
 //! A child has its own journal, is below its parent in the tree, and works with tools that were agreed on
 //! before it started. Its questions go to the same people, with a label, one at a time with those of its
@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::rfc3339;
 use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};
+use crate::runtime::actor::SessionActor;
 use crate::runtime::change::Change;
 use crate::runtime::control::TurnEnd;
 use crate::runtime::execution::Execution;
-use crate::runtime::live::Live;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::open::Sessions;
+use crate::runtime::handle::Handle;
+use crate::runtime::open::Opener;
 use crate::runtime::parentage::Parentage;
 use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
@@ -48,7 +48,7 @@ pub struct Worked {
     pub usage: Usage,
 }
 
-impl Sessions {
+impl Opener {
     /// Opens a child of a session, in the same folder and mode.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Sessions {
             over: AtomicBool::new(false),
         };
         let journal = self.shared.store.create(header.clone());
-        let handle = Live::start_child(&self.shared, &self.agent, journal, header, link, parent);
+        let handle = SessionActor::start_child(&self.shared, &self.agent, journal, header, link, parent);
         self.shared.tree.admit(&handle);
         let setting = |key: &str, value: &str| EntryBody::Setting {
             key: key.into(),

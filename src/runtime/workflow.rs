@@ -25,41 +25,31 @@ use crate::runtime::agent::{self, TurnTask};
 use crate::runtime::change::{Change, HeldRun};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::{Completed, Execution};
-use crate::runtime::mailbox::Handle;
-use crate::runtime::open::Sessions;
+use crate::runtime::handle::Handle;
+use crate::runtime::open::Opener;
 use crate::runtime::progress::notification;
 use crate::runtime::run_record::RunRecord;
-use crate::runtime::services::Shared;
+use crate::runtime::services::Services;
 use crate::runtime::subagent::Child;
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
 use progress::{Lines, SPEC};
 
 /// Starts a run in the session that waits for it.
-pub fn start(sessions: Sessions, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
+pub fn start(opener: Opener, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
     let HeldRun { id, arguments, stop, control, from } = held;
-    let (shared, cause, turn) = (sessions.shared.clone(), Some(cause), TurnId::from(&*id));
+    let (shared, cause, turn) = (opener.shared.clone(), Some(cause), TurnId::from(&*id));
     let tasks = shared.tasks.clone();
-    let run = Run {
-        shared,
-        sessions,
-        session: session.clone(),
-        id,
-        workflow,
-        arguments,
-        cause,
-        stop,
-        control,
-        from,
-    };
+    let run =
+        Run { shared, opener, session: session.clone(), id, workflow, arguments, cause, stop, control, from };
     agent::spawn(&tasks, session, turn, run.run());
 }
 
 /// A run.
 struct Run {
-    shared: Arc<Shared>,
+    shared: Arc<Services>,
     /// Opens the sessions of a group, and knows what answers the turns.
-    sessions: Sessions,
+    opener: Opener,
     session: Handle,
     id: Arc<str>,
     workflow: Arc<Workflow>,
@@ -270,7 +260,7 @@ impl Run {
         if let Some(child) = child {
             let interrupt = &self.control.interrupt;
             let worked = self
-                .sessions
+                .opener
                 .work(child, message, Some(run.clone()), self.cause.clone(), stop, interrupt)
                 .await;
             return match worked {
@@ -298,7 +288,7 @@ impl Run {
             control: self.control.clone(),
             execution: Some(run.clone()),
         };
-        let end = self.sessions.agent.clone().answer(task).await;
+        let end = self.opener.agent.clone().answer(task).await;
         if stop.is_cancelled() || self.control.interrupt.is_cancelled() {
             return Err(Stopped);
         }
@@ -394,11 +384,11 @@ impl Run {
             envelope: stage.tools.clone(),
             model: (facts.model_provider.clone(), facts.model_id.clone()),
         };
-        let ended = match self.sessions.open_child(&self.session, child).await {
+        let ended = match self.opener.open_child(&self.session, child).await {
             Err(error) => Ok(Ended::bad(FAILED, 0, error.message)),
             Ok(child) => {
                 let ended = self.stage(stage, Some(&child), results, stop).await;
-                self.sessions.retire_child(&child);
+                self.opener.retire_child(&child);
                 ended
             }
         };

@@ -3,28 +3,28 @@
 
 use std::sync::Arc;
 
+use super::Commands;
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
 use crate::facts::{ListedSession, ModelFacts};
 use crate::message::{Role, ThinkingLevel};
 use crate::runtime::actions::PendingAction;
-use crate::runtime::host::Runtime;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
     ActionResult, ActionStatus, ApiError, Call, Reach, Reply, Scope, Sessions as _, Settings as _,
     SwitchTarget,
 };
 
-impl Runtime {
+impl Commands<'_> {
     /// Asks the frontend to offer a choice to the person.
     fn ask(&self, call: &Call, kind: ChoiceKind, prompt: &'static str, items: Vec<ChoiceItem>) {
         if items.is_empty() {
-            return self.tell(call, "text", "There is nothing to choose from.".to_owned());
+            return self.0.shared.tell(call, "text", "There is nothing to choose from.".to_owned());
         }
-        let Some(client) = self.shared.hub.client(call.connection) else { return };
+        let Some(client) = self.0.shared.hub.client(call.connection) else { return };
         // The person at this connection chooses, whatever the current session.
-        let Ok(handle) = self.shared.tree.get(&client.focused()) else { return };
-        let request = self.shared.clock.id("a-");
-        self.actions.add(PendingAction {
+        let Ok(handle) = self.0.shared.tree.get(&client.focused()) else { return };
+        let request = self.0.shared.clock.id("a-");
+        self.0.actions.add(PendingAction {
             request: request.clone(),
             connection: call.connection,
             session: call.session.clone(),
@@ -37,7 +37,7 @@ impl Runtime {
 
     /// Offers the sessions of all projects, or the results of a search.
     pub(super) fn ask_resume(&self, call: Call, text: Option<&str>) {
-        let runtime = self.clone();
+        let runtime = self.0.clone();
         let asked = call.clone();
         let reply = Reply::new(move |result: Result<Vec<ListedSession>, ApiError>| match result {
             Ok(listed) => {
@@ -53,17 +53,22 @@ impl Runtime {
                     Some(ChoiceItem { id, label, pick: Pick::Journal(path), about })
                 });
                 let items = items.collect();
-                runtime.ask(&asked, ChoiceKind::ResumeSession, "Select a session to resume", items);
+                Commands(&runtime).ask(
+                    &asked,
+                    ChoiceKind::ResumeSession,
+                    "Select a session to resume",
+                    items,
+                );
             }
-            Err(error) => runtime.tell(&asked, "error", error.message),
+            Err(error) => runtime.shared.tell(&asked, "error", error.message),
         });
-        self.list_sessions(call, text.map(str::to_owned), None, Scope::All, reply);
+        self.0.list_sessions(call, text.map(str::to_owned), None, Scope::All, reply);
     }
 
     pub(super) fn ask_session(&self, call: &Call, snapshot: &Snapshot, forks_only: bool) {
         let mut items = Vec::new();
         if !forks_only {
-            for handle in self.shared.tree.all() {
+            for handle in self.0.shared.tree.all() {
                 let facts = handle.snapshot().facts.clone();
                 let about = About {
                     is_active: Some(facts.id == call.session),
@@ -85,7 +90,7 @@ impl Runtime {
     }
 
     pub(super) fn ask_model(&self, call: Call) {
-        let runtime = self.clone();
+        let runtime = self.0.clone();
         let asked = call.clone();
         let reply = Reply::new(move |result: Result<Vec<ModelFacts>, ApiError>| match result {
             Ok(models) => {
@@ -95,11 +100,11 @@ impl Runtime {
                     pick: Pick::Model { provider: model.provider.to_string(), id: model.id.to_string() },
                     about: About::default(),
                 });
-                runtime.ask(&asked, ChoiceKind::Model, "Select a model", items.collect());
+                Commands(&runtime).ask(&asked, ChoiceKind::Model, "Select a model", items.collect());
             }
-            Err(error) => runtime.tell(&asked, "error", error.message),
+            Err(error) => runtime.shared.tell(&asked, "error", error.message),
         });
-        self.models(call, reply);
+        self.0.models(call, reply);
     }
 
     pub(super) fn ask_thinking(&self, call: &Call) {
@@ -112,7 +117,7 @@ impl Runtime {
 
     /// Applies the person's choice.
     pub(in crate::runtime) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        let action = match self.actions.take(&result.request_id, call.connection, result.kind) {
+        let action = match self.0.actions.take(&result.request_id, call.connection, result.kind) {
             Ok(action) => action,
             Err(Some(kind)) => {
                 let expected = format!("{:?}, the name of that action", kind.as_str());
@@ -123,29 +128,31 @@ impl Runtime {
         reply.ok(());
         let call = Call { session: action.session, ..call };
         match result.status {
-            ActionStatus::Cancelled => return self.tell(&call, "text", "Nothing was chosen.".to_owned()),
+            ActionStatus::Cancelled => {
+                return self.0.shared.tell(&call, "text", "Nothing was chosen.".to_owned());
+            }
             ActionStatus::Failed => {
                 let why = result.error_message.unwrap_or_else(|| "The frontend could not ask.".to_owned());
-                return self.tell(&call, "error", why);
+                return self.0.shared.tell(&call, "error", why);
             }
             ActionStatus::Submitted => {}
         }
         match result.pick {
             Some(Pick::Journal(path)) => {
                 let target = SwitchTarget::Path(path);
-                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+                self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
             Some(Pick::Session(id)) => {
                 let target = SwitchTarget::Id(id);
-                self.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+                self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
             Some(Pick::Entry(entry)) => {
-                self.fork(call.clone(), entry, self.opened(&call, "session_switch"));
+                self.0.fork(call.clone(), entry, self.opened(&call, "session_switch"));
             }
             Some(Pick::Model { provider, id }) => {
                 let reply = self
                     .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
-                self.set_model(call.clone(), provider, id, Reach::Session, reply);
+                self.0.set_model(call.clone(), provider, id, Reach::Session, reply);
             }
             Some(Pick::Thinking(level)) => self.set_thinking(call, level),
             None => self.no_choice(&call),
@@ -153,6 +160,10 @@ impl Runtime {
     }
 
     fn no_choice(&self, call: &Call) {
-        self.tell(call, "error", "The choice has another shape than the items that were offered.".to_owned());
+        self.0.shared.tell(
+            call,
+            "error",
+            "The choice has another shape than the items that were offered.".to_owned(),
+        );
     }
 }

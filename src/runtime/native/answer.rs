@@ -9,15 +9,16 @@ use crate::event::{Body, ToolCall};
 use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
 use crate::message::{StopReason, Timing, Usage};
 use crate::provider::{Chunk, ChunkStream, Provider, ProviderError, Request};
-use crate::runtime::native::hooks::{Denied, text_of};
+use crate::runtime::native::hooks::{Boundaries, Denied, text_of};
 use crate::runtime::native::proposal::proposed;
+use crate::runtime::native::request::Composer;
 use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{Point, Stage};
 use crate::value::{Map, Value};
 
 /// The outcome of one model call.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct ModelAnswer {
     pub(super) text: String,
     pub(super) thinking: String,
     pub(super) calls: Vec<ToolCall>,
@@ -29,7 +30,7 @@ pub(super) struct Answer {
     pub(super) error: Option<String>,
 }
 
-impl Answer {
+impl ModelAnswer {
     pub(super) fn failed(error: String) -> Self {
         Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
     }
@@ -64,26 +65,25 @@ impl Waited {
     }
 }
 
-impl Turn {
+/// A model call of a turn.
+pub struct ModelCall<'t>(pub &'t Turn);
+
+impl ModelCall<'_> {
     /// Calls the model and streams its answer.
-    pub(super) async fn ask_model(
-        &self,
-        provider: &dyn Provider,
-        mut request: Request,
-    ) -> Result<Answer, Denied> {
+    pub async fn send(&self, provider: &dyn Provider, mut request: Request) -> Result<ModelAnswer, Denied> {
         let sending = || {
-            let mut payload = self.about_model();
+            let mut payload = Composer(self.0).about_model();
             payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));
             payload
         };
-        if let Some(payload) = self.enter(Stage::SendRequest, sending).await?
+        if let Some(payload) = Boundaries(self.0).enter(Stage::SendRequest, sending).await?
             && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
         {
             request.max_output_tokens = u32::try_from(tokens).ok();
         }
         let chunks = provider.stream(request);
-        self.leave(Stage::SendRequest, || self.about_model()).await;
-        self.enter(Stage::StreamResponse, || self.about_model()).await?;
+        Boundaries(self.0).leave(Stage::SendRequest, || Composer(self.0).about_model()).await;
+        Boundaries(self.0).enter(Stage::StreamResponse, || Composer(self.0).about_model()).await?;
         let mut waited = Waited::default();
         let mut answer = self.read_answer(chunks, &mut waited).await;
         answer.timing = Some(waited.timing());
@@ -91,8 +91,8 @@ impl Turn {
     }
 
     /// Runs the hooks after the model's answer. The boundary is reported once the answer is written.
-    pub(super) async fn streamed(&self, answer: &mut Answer) {
-        if !self.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
+    pub async fn streamed(&self, answer: &mut ModelAnswer) {
+        if !self.0.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
             return;
         }
         let payload = {
@@ -109,26 +109,26 @@ impl Turn {
             payload.put("tool-calls", Value::vector(calls));
             payload
         };
-        let changed = self.rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
+        let changed = Boundaries(self.0).rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
         if let Some(text) = text_of(&changed, "text") {
             answer.text = text.to_owned();
         }
     }
 
     /// Reads the model's answer and measures the wait for it.
-    async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> Answer {
-        let mut answer = Answer::default();
+    async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> ModelAnswer {
+        let mut answer = ModelAnswer::default();
         let mut started: Vec<Arc<str>> = Vec::new();
         let mut arguments = 0usize;
         loop {
-            let before = self.shared.clock.passed();
+            let before = self.0.shared.clock.passed();
             let next = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => Err(StopReason::Aborted),
-                () = self.control.interrupt.cancelled() => Err(StopReason::Interrupted),
+                () = self.0.stop.cancelled() => Err(StopReason::Aborted),
+                () = self.0.control.interrupt.cancelled() => Err(StopReason::Interrupted),
                 chunk = chunks.next() => Ok(chunk),
             };
-            let passed = self.shared.clock.passed().saturating_sub(before);
+            let passed = self.0.shared.clock.passed().saturating_sub(before);
             waited.whole = waited.whole.saturating_add(passed);
             let chunk = match next {
                 Ok(chunk) => chunk,
@@ -143,25 +143,25 @@ impl Turn {
             match chunk {
                 Some(Ok(Chunk::Text(text))) => {
                     answer.text.push_str(&text);
-                    self.publish(Body::AssistantDelta(text.into())).await;
+                    self.0.publish(Body::AssistantDelta(text.into())).await;
                 }
                 Some(Ok(Chunk::Thinking(text))) => {
                     answer.thinking.push_str(&text);
-                    self.publish(Body::ThinkingDelta(text.into())).await;
+                    self.0.publish(Body::ThinkingDelta(text.into())).await;
                 }
                 Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
                     arguments = arguments.saturating_add(delta.len());
                     if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
                         started.push(id.clone());
-                        self.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
+                        self.0.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
                     }
-                    self.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
+                    self.0.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
                 }
                 Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
                     let call = proposed(id, name, arguments);
                     if !started.contains(&call.id) {
                         started.push(call.id.clone());
-                        self.publish(Body::ToolStart(Arc::new(call.clone()))).await;
+                        self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;
                     }
                     answer.calls.push(call);
                 }

@@ -22,6 +22,7 @@ use crate::message::{Block, EntryId, Message, Mode, Role};
 use crate::runner::sandbox::Sandbox;
 use crate::runtime::change::Change;
 use crate::runtime::execution;
+use crate::runtime::native::hooks::Boundaries;
 use crate::runtime::native::proposal::proposed;
 use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{Point, Stage};
@@ -176,7 +177,8 @@ impl Batch<'_> {
         if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
             return call;
         }
-        let payload = self.turn.transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
+        let payload =
+            Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
         match payload.get_keyword("arguments") {
             Some(arguments) if *arguments != call.parsed => proposed(call.id, call.name, arguments.clone()),
             _ => call,
@@ -189,9 +191,9 @@ impl Batch<'_> {
             return Ok(());
         }
         let payload = about(call);
-        match self.turn.guards(Stage::ToolCall, Some(call), &payload).await {
+        match Boundaries(self.turn).guards(Stage::ToolCall, Some(call), &payload).await {
             Ok(()) => {
-                self.turn.observers(Stage::ToolCall, Point::Pre, Some(call), &payload).await;
+                Boundaries(self.turn).observers(Stage::ToolCall, Point::Pre, Some(call), &payload).await;
                 Ok(())
             }
             Err(_) if self.turn.stop.is_cancelled() => Err(self.not_run()),
@@ -209,7 +211,7 @@ impl Batch<'_> {
             return outcome;
         }
         let payload = about(call).with("result", outcome.text.clone()).with("is-error", outcome.is_error);
-        let payload = self.turn.rewrite(Stage::ToolCall, Point::Post, Some(call), payload).await;
+        let payload = Boundaries(self.turn).rewrite(Stage::ToolCall, Point::Post, Some(call), payload).await;
         if let Some(text) = payload.get_keyword("result").and_then(Value::as_str) {
             outcome.text = text.to_owned();
         }
@@ -327,7 +329,7 @@ impl Batch<'_> {
         });
         let event = turn.event(Body::ToolExecuting(call.clone()));
         turn.deliver(event.clone()).await;
-        let _running = Running::new(&turn.control.running_tools);
+        let _running = RunningTool::new(&turn.control.running_tools);
         if call.name.as_ref() == tool::BASH
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
             && let Access::Run(command) = &plan.access
@@ -410,16 +412,16 @@ async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
 }
 
 /// Counts a running tool for as long as it lives.
-pub(super) struct Running<'c>(&'c AtomicUsize);
+pub(super) struct RunningTool<'c>(&'c AtomicUsize);
 
-impl<'c> Running<'c> {
+impl<'c> RunningTool<'c> {
     pub(super) fn new(count: &'c AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningTool<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

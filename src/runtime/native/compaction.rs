@@ -12,7 +12,7 @@ use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::provider::{Chunk, Request};
 use crate::runtime::change::Change;
 use crate::runtime::conversation::{self, Compaction};
-use crate::runtime::mailbox::Handle;
+use crate::runtime::handle::Handle;
 use crate::store::EntryBody;
 
 /// The instructions for the model.

@@ -33,16 +33,19 @@ impl std::fmt::Display for Denied {
     }
 }
 
-impl Turn {
+/// The boundaries of a turn's stages, with the hooks that run there.
+pub struct Boundaries<'t>(pub &'t Turn);
+
+impl Boundaries<'_> {
     /// Passes the boundary before a stage: guards may block it, and transforms may change `payload`, which is
     /// built only if there is a hook.
-    pub(super) async fn enter(
+    pub async fn enter(
         &self,
         stage: Stage,
         payload: impl FnOnce() -> Map<'static>,
     ) -> Result<Option<Map<'static>>, Denied> {
-        self.adopt_configuration().await;
-        let payload = match self.manifest().hooks.any_at(stage, Point::Pre) {
+        self.0.adopt_configuration().await;
+        let payload = match self.0.manifest().hooks.any_at(stage, Point::Pre) {
             false => None,
             true => {
                 let payload = payload();
@@ -50,7 +53,7 @@ impl Turn {
                 Some(payload)
             }
         };
-        self.publish(stage::passed(stage, Point::Pre)).await;
+        self.0.publish(stage::passed(stage, Point::Pre)).await;
         Ok(match payload {
             Some(payload) => Some(self.rewrite(stage, Point::Pre, None, payload).await),
             None => None,
@@ -58,29 +61,25 @@ impl Turn {
     }
 
     /// Passes the boundary after a stage that has run: transforms may change `payload`.
-    pub(super) async fn leave(
-        &self,
-        stage: Stage,
-        payload: impl FnOnce() -> Map<'static>,
-    ) -> Option<Map<'static>> {
-        let changed = match self.manifest().hooks.any_at(stage, Point::Post) {
+    pub async fn leave(&self, stage: Stage, payload: impl FnOnce() -> Map<'static>) -> Option<Map<'static>> {
+        let changed = match self.0.manifest().hooks.any_at(stage, Point::Post) {
             false => None,
             true => Some(self.rewrite(stage, Point::Post, None, payload()).await),
         };
-        self.publish(stage::passed(stage, Point::Post)).await;
+        self.0.publish(stage::passed(stage, Point::Post)).await;
         changed
     }
 
     /// Asks the guards of a stage in order; the first deny ends the vote.
-    pub(super) async fn guards(
+    pub async fn guards(
         &self,
         stage: Stage,
         call: Option<&crate::event::ToolCall>,
         payload: &Map<'static>,
     ) -> Result<(), Denied> {
         let tool = call.map(|call| &*call.name);
-        for hook in self.manifest().hooks.at(stage, Point::Pre, Kind::Guard, tool) {
-            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.stop).await;
+        for hook in self.0.manifest().hooks.at(stage, Point::Pre, Kind::Guard, tool) {
+            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.0.stop).await;
             let reason = match answer {
                 Ok(answer) => match decision(&answer) {
                     Some(Ok(())) => None,
@@ -103,7 +102,7 @@ impl Turn {
             };
             let id = call.map(|call| &*call.id);
             let outcome = if reason.is_some() { "denied" } else { "allowed" };
-            self.publish(stage::hooked(&hook, outcome, reason.as_deref(), id)).await;
+            self.0.publish(stage::hooked(&hook, outcome, reason.as_deref(), id)).await;
             if let Some(reason) = reason {
                 return Err(Denied { hook: hook.id.clone(), stage, reason });
             }
@@ -112,7 +111,7 @@ impl Turn {
     }
 
     /// Runs transforms in order, each on the output of the previous one, then the observers in parallel.
-    pub(super) async fn rewrite(
+    pub async fn rewrite(
         &self,
         stage: Stage,
         point: Point,
@@ -125,7 +124,7 @@ impl Turn {
     }
 
     /// Runs transforms in order, each on the output of the previous one.
-    pub(super) async fn transforms(
+    pub async fn transforms(
         &self,
         stage: Stage,
         point: Point,
@@ -133,8 +132,8 @@ impl Turn {
         mut payload: Map<'static>,
     ) -> Map<'static> {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
-        for hook in self.manifest().hooks.at(stage, point, Kind::Transform, tool) {
-            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.stop).await;
+        for hook in self.0.manifest().hooks.at(stage, point, Kind::Transform, tool) {
+            let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.0.stop).await;
             let changed = match answer {
                 Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
                 Err(Failure::Stopped) => return payload,
@@ -151,13 +150,13 @@ impl Turn {
                     "failed"
                 }
             };
-            self.publish(stage::hooked(&hook, outcome, None, id)).await;
+            self.0.publish(stage::hooked(&hook, outcome, None, id)).await;
         }
         payload
     }
 
     /// Runs observers in parallel. Their output has no effect.
-    pub(super) async fn observers(
+    pub async fn observers(
         &self,
         stage: Stage,
         point: Point,
@@ -166,8 +165,8 @@ impl Turn {
     ) {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
         let folder = self.folder();
-        let told = self.manifest().hooks.at(stage, point, Kind::Observer, tool).into_iter().map(|hook| {
-            let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.stop);
+        let told = self.0.manifest().hooks.at(stage, point, Kind::Observer, tool).into_iter().map(|hook| {
+            let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
             async move {
                 let told = hook::command::tell(&hook, &folder, &input, stop).await;
                 (hook, told)
@@ -183,20 +182,20 @@ impl Turn {
                     "failed"
                 }
             };
-            self.publish(stage::hooked(&hook, outcome, None, id)).await;
+            self.0.publish(stage::hooked(&hook, outcome, None, id)).await;
         }
     }
 
     /// The input of a hook.
     fn input(&self, hook: &Hook, payload: &Map<'static>) -> Map<'static> {
-        let facts = self.session.snapshot().facts.clone();
+        let facts = self.0.session.snapshot().facts.clone();
         let mut input = Map::new();
         input.put("hook", hook.id.to_string());
         input.put("kind", Value::keyword(hook.kind.as_str()));
         input.put("stage", Value::keyword(hook.stage.as_str()));
         input.put("point", Value::keyword(hook.point.as_str()));
         input.put("session-id", facts.id.to_value());
-        input.put("turn-id", self.id.to_value());
+        input.put("turn-id", self.0.id.to_value());
         input.put("cwd", facts.cwd.to_string());
         input.put("mode", facts.mode.to_string());
         input.put("payload", Value::from(payload.clone()));
@@ -204,7 +203,7 @@ impl Turn {
     }
 
     fn folder(&self) -> Arc<Path> {
-        Path::new(&*self.session.snapshot().facts.cwd).into()
+        Path::new(&*self.0.session.snapshot().facts.cwd).into()
     }
 
     /// Reports a hook's failure.
@@ -221,7 +220,7 @@ impl Turn {
             point: hook.point,
             message: format!("The hook {:?} failed and {what}: {wrong}.", hook.id),
         };
-        self.publish(Body::Diagnostic(Arc::new(failed))).await;
+        self.0.publish(Body::Diagnostic(Arc::new(failed))).await;
     }
 }
 

@@ -12,10 +12,13 @@ use crate::runtime::prompt;
 use crate::tool;
 use crate::value::{Map, Value};
 
-impl Turn {
+/// Composes the requests of a turn.
+pub struct Composer<'t>(pub &'t Turn);
+
+impl Composer<'_> {
     /// The facts for hooks about the model.
-    pub(super) fn about_model(&self) -> Map<'static> {
-        let facts = self.session.snapshot().facts.clone();
+    pub fn about_model(&self) -> Map<'static> {
+        let facts = self.0.session.snapshot().facts.clone();
         let mut model = Map::new();
         model.put("provider", facts.model_provider.to_string());
         model.put("id", facts.model_id.to_string());
@@ -23,7 +26,7 @@ impl Turn {
     }
 
     /// The facts for hooks about a composed request.
-    pub(super) fn about_request(&self, request: &Request) -> Map<'static> {
+    pub fn about_request(&self, request: &Request) -> Map<'static> {
         let mut payload = self.about_model();
         payload.put("system", request.system.clone());
         payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
@@ -31,20 +34,20 @@ impl Turn {
     }
 
     /// The next request, and its provider.
-    pub(super) fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
-        let snapshot = self.session.snapshot();
+    pub fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
+        let snapshot = self.0.session.snapshot();
         let facts = &snapshot.facts;
-        let manifest = self.manifest();
+        let manifest = self.0.manifest();
         let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
             format!(
                 "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
                 facts.model_provider
             )
         })?;
-        let model = self.model();
-        let mut system = prompt::text(&self.shared.prompt_parts(&manifest, facts));
+        let model = self.0.model();
+        let mut system = prompt::text(&self.0.shared.prompt_parts(&manifest, facts));
         let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
-        if let Some(execution) = &self.execution {
+        if let Some(execution) = &self.0.execution {
             system.push_str("\n\n");
             system.push_str(&execution.prompt);
             if model.tools {
@@ -65,9 +68,9 @@ impl Turn {
 
     /// The tools for the model: those of its stage or envelope, or else all.
     fn tools_on_offer(&self) -> Vec<ToolSpec> {
-        let deepest = self.session.depth() >= SUBAGENT_DEPTH;
+        let deepest = self.0.session.depth() >= SUBAGENT_DEPTH;
         let mut tools = tool::specs();
-        tools.retain(|tool| match (&self.execution, self.session.working_for()) {
+        tools.retain(|tool| match (&self.0.execution, self.0.session.working_for()) {
             _ if tool.name == tool::DELEGATE && deepest => false,
             (Some(execution), _) => execution.allows(&tool.name),
             (None, Some(link)) => link.covers(&tool.name),
@@ -77,13 +80,13 @@ impl Turn {
     }
 
     /// Their names.
-    pub(super) fn tool_names(&self) -> Vec<String> {
+    pub fn tool_names(&self) -> Vec<String> {
         self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
     }
 
     /// Whether the window is so full that the next answer may not fit.
-    pub(super) fn is_nearly_full(&self) -> bool {
-        let facts = &self.session.snapshot().facts;
+    pub fn is_nearly_full(&self) -> bool {
+        let facts = &self.0.session.snapshot().facts;
         let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
         facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
     }

@@ -14,11 +14,11 @@ use crate::provider::{ErrorKind, ProviderError};
 use crate::runtime::change::Change;
 use crate::runtime::control::TurnEnd;
 use crate::runtime::conversation;
-use crate::runtime::native::answer::Answer;
+use crate::runtime::native::answer::{ModelAnswer, ModelCall};
 use crate::runtime::native::call::{self, Calls};
 use crate::runtime::native::compaction::{self, CompactionError, Why};
-use crate::runtime::native::hooks::{Denied, text_of};
-use crate::runtime::native::request::recompose;
+use crate::runtime::native::hooks::{Boundaries, Denied, text_of};
+use crate::runtime::native::request::{Composer, recompose};
 use crate::runtime::native::turn::Turn;
 use crate::runtime::retry;
 use crate::runtime::stage::{self, Point, Stage};
@@ -31,14 +31,17 @@ enum Next {
     End(TurnEnd),
 }
 
-impl Turn {
+/// Runs a turn, round by round.
+pub struct Rounds<'t>(pub &'t Turn);
+
+impl Rounds<'_> {
     /// Runs the turn to its end. Does not free the session.
-    pub async fn rounds(&self) -> TurnEnd {
+    pub async fn run(&self) -> TurnEnd {
         if let Err(answer) = self.receive().await {
             return self.finish(answer).await;
         }
-        let mut state = Rounds { attempt: 0, compacted: false };
-        let most = self.execution.as_ref().map_or(TURN_ROUNDS, |execution| execution.stage.turn_cap);
+        let mut state = Tries { attempt: 0, compacted: false };
+        let most = self.0.execution.as_ref().map_or(TURN_ROUNDS, |execution| execution.stage.turn_cap);
         let mut made = 0u32;
         while made < most {
             if let Next::End(end) = self.round(&mut state).await {
@@ -49,69 +52,74 @@ impl Turn {
                 made = made.saturating_add(1);
             }
         }
-        if let Some(execution) = &self.execution {
+        if let Some(execution) = &self.0.execution {
             // Reaching the cap is a normal end.
             execution.hit_cap();
-            return self.finish(Answer::ended(StopReason::EndTurn)).await;
+            return self.finish(ModelAnswer::ended(StopReason::EndTurn)).await;
         }
-        self.finish(Answer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended."))).await
+        self.finish(ModelAnswer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended.")))
+            .await
     }
 
     /// Applies the hooks to the user's message, which is already on disk.
-    async fn receive(&self) -> Result<(), Answer> {
-        let snapshot = self.session.snapshot();
-        let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.id);
+    async fn receive(&self) -> Result<(), ModelAnswer> {
+        let snapshot = self.0.session.snapshot();
+        let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.0.id);
         let said = snapshot.messages().rev().take_while(of_turn).find(|said| said.role == Role::User);
         let text = said.map(|said| said.text()).unwrap_or_default();
         let payload = || Map::new().with("message", text.clone());
-        let changed =
-            self.enter(Stage::ReceiveInput, payload).await.map_err(|denied| self.blocked(&denied))?;
+        let changed = Boundaries(self.0)
+            .enter(Stage::ReceiveInput, payload)
+            .await
+            .map_err(|denied| self.blocked(&denied))?;
         let new = changed.as_ref().and_then(|payload| text_of(payload, "message"));
         if let (Some(new), Some(said)) = (new.filter(|new| **new != *text), said) {
-            self.write(vec![conversation::rewritten(&said.id, new)]).await.map_err(Answer::failed)?;
+            self.0.write(vec![conversation::rewritten(&said.id, new)]).await.map_err(ModelAnswer::failed)?;
         }
         self.look_around().await;
-        self.leave(Stage::ReceiveInput, Map::new).await;
+        Boundaries(self.0).leave(Stage::ReceiveInput, Map::new).await;
         Ok(())
     }
 
     /// Searches the folder again: a turn uses the context at its start.
     async fn look_around(&self) {
-        let (shared, session) = (self.shared.clone(), self.session.clone());
+        let (shared, session) = (self.0.shared.clone(), self.0.session.clone());
         let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
         if let Ok(project) = looked.await {
-            let _ = self.session.ask(|ack| Change::ContextFound { project, ack: Some(ack) }).await;
+            let _ = self.0.session.ask(|ack| Change::ContextFound { project, ack: Some(ack) }).await;
         }
     }
 
     /// One model call and its tool calls.
-    async fn round(&self, state: &mut Rounds) -> Next {
-        if let Some(reason) = self.ended() {
-            return Next::End(self.finish(Answer::ended(reason)).await);
+    async fn round(&self, state: &mut Tries) -> Next {
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
-        let composing = || self.about_model();
-        if let Err(denied) = self.enter(Stage::ComposeRequest, composing).await {
+        let composing = || Composer(self.0).about_model();
+        if let Err(denied) = Boundaries(self.0).enter(Stage::ComposeRequest, composing).await {
             return Next::End(self.finish(self.blocked(&denied)).await);
         }
         if let Err(error) = self.deliver_steering().await {
-            return Next::End(self.finish(Answer::failed(error)).await);
+            return Next::End(self.finish(ModelAnswer::failed(error)).await);
         }
-        if self.is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
+        if Composer(self.0).is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
             // If the window is too full, the call itself reports it; a failed summary is not the end.
-            let _ = compaction::compact(&self.session, &self.stop, Why::NoRoom).await;
+            let _ = compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await;
         }
-        let (provider, mut request) = match self.request() {
+        let (provider, mut request) = match Composer(self.0).request() {
             Ok(ready) => ready,
-            Err(error) => return Next::End(self.finish(Answer::failed(error)).await),
+            Err(error) => return Next::End(self.finish(ModelAnswer::failed(error)).await),
         };
-        let composed = self.leave(Stage::ComposeRequest, || self.about_request(&request)).await;
+        let composed = Boundaries(self.0)
+            .leave(Stage::ComposeRequest, || Composer(self.0).about_request(&request))
+            .await;
         if let Some(composed) = composed {
             recompose(&mut request, &composed);
         }
-        if let Some(reason) = self.ended() {
-            return Next::End(self.finish(Answer::ended(reason)).await);
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
-        let mut answer = match self.ask_model(provider.as_ref(), request).await {
+        let mut answer = match ModelCall(self.0).send(provider.as_ref(), request).await {
             Ok(answer) => answer,
             Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
         };
@@ -133,111 +141,116 @@ impl Turn {
         let broken =
             matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         if !broken {
-            self.streamed(&mut answer).await;
+            ModelCall(self.0).streamed(&mut answer).await;
         }
         if answer.asks_for_tools() {
             return self.tools(answer, state).await;
         }
         answer.calls.clear();
         if !broken {
-            self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+            self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         }
         if !broken && self.has_steering().await {
             // The user sent more during the answer: the turn continues with that.
             return match self.say(answer).await {
                 Ok(()) => Next::Round,
-                Err(error) => Next::End(self.finish(Answer::failed(error)).await),
+                Err(error) => Next::End(self.finish(ModelAnswer::failed(error)).await),
             };
         }
         Next::End(self.finish(answer).await)
     }
 
     /// Runs the calls of an answer.
-    async fn tools(&self, mut answer: Answer, state: &mut Rounds) -> Next {
+    async fn tools(&self, mut answer: ModelAnswer, state: &mut Tries) -> Next {
         let calls = std::mem::take(&mut answer.calls);
         answer.stop = Some(StopReason::ToolUse);
         answer.calls = calls.clone();
         if let Err(error) = self.say(answer).await {
-            return Next::End(self.finish(Answer::failed(error)).await);
+            return Next::End(self.finish(ModelAnswer::failed(error)).await);
         }
-        self.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
         // Hooks at tool calls run before and after each call; this is the boundary of all of them.
-        self.adopt_configuration().await;
-        self.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
-        let ended = call::run(self, calls).await;
+        self.0.adopt_configuration().await;
+        self.0.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
+        let ended = call::run(self.0, calls).await;
         state.compacted = false;
         match ended {
             Calls::Answered => {}
             Calls::Halted(why) | Calls::Lost(why) => {
-                return Next::End(self.finish(Answer::failed(why)).await);
+                return Next::End(self.finish(ModelAnswer::failed(why)).await);
             }
         }
-        if let Some(reason) = self.ended() {
-            return Next::End(self.finish(Answer::ended(reason)).await);
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
-        self.publish(stage::passed(Stage::ToolCall, Point::Post)).await;
-        if self.execution.as_ref().is_some_and(|execution| execution.completed().is_some()) {
-            return Next::End(self.finish(Answer::ended(StopReason::EndTurn)).await);
+        self.0.publish(stage::passed(Stage::ToolCall, Point::Post)).await;
+        if self.0.execution.as_ref().is_some_and(|execution| execution.completed().is_some()) {
+            return Next::End(self.finish(ModelAnswer::ended(StopReason::EndTurn)).await);
         }
         Next::Round
     }
 
     /// Handles a failed model call: waits and retries, or compacts. `None` if neither helps.
-    async fn recover(&self, failure: &ProviderError, answer: &Answer, state: &mut Rounds) -> Option<Next> {
+    async fn recover(
+        &self,
+        failure: &ProviderError,
+        answer: &ModelAnswer,
+        state: &mut Tries,
+    ) -> Option<Next> {
         if !answer.is_empty() {
             return None;
         }
         if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
-            return match compaction::compact(&self.session, &self.stop, Why::NoRoom).await {
+            return match compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await {
                 Ok(_) => Some(Next::Round),
                 Err(CompactionError::Aborted) => {
-                    Some(Next::End(self.finish(Answer::ended(StopReason::Aborted)).await))
+                    Some(Next::End(self.finish(ModelAnswer::ended(StopReason::Aborted)).await))
                 }
                 Err(_) => None,
             };
         }
-        if !self.session.snapshot().facts.auto_retry {
+        if !self.0.session.snapshot().facts.auto_retry {
             return None;
         }
         state.attempt = state.attempt.saturating_add(1);
-        let pause = retry::pause(failure, state.attempt, &self.id)?;
+        let pause = retry::pause(failure, state.attempt, &self.0.id)?;
         let attempt = state.attempt;
-        let _ = self.session.ask(|ack| Change::Retrying { attempt, pause, ack }).await;
+        let _ = self.0.session.ask(|ack| Change::Retrying { attempt, pause, ack }).await;
         let waited = tokio::select! {
             biased;
-            () = self.stop.cancelled() => Some(StopReason::Aborted),
-            () = self.control.interrupt.cancelled() => Some(StopReason::Interrupted),
-            () = self.control.give_up.cancelled() => Some(StopReason::Error),
+            () = self.0.stop.cancelled() => Some(StopReason::Aborted),
+            () = self.0.control.interrupt.cancelled() => Some(StopReason::Interrupted),
+            () = self.0.control.give_up.cancelled() => Some(StopReason::Error),
             () = tokio::time::sleep(pause) => None,
         };
-        let _ = self.session.ask(|ack| Change::RetryOver { ack }).await;
+        let _ = self.0.session.ask(|ack| Change::RetryOver { ack }).await;
         match waited {
             None => Some(Next::Round),
             Some(StopReason::Error) => None,
-            Some(reason) => Some(Next::End(self.finish(Answer::ended(reason)).await)),
+            Some(reason) => Some(Next::End(self.finish(ModelAnswer::ended(reason)).await)),
         }
     }
 
     /// The end of a turn that a guard blocked, unless it was ended meanwhile.
-    fn blocked(&self, denied: &Denied) -> Answer {
-        self.ended().map_or_else(|| Answer::failed(denied.to_string()), Answer::ended)
+    fn blocked(&self, denied: &Denied) -> ModelAnswer {
+        self.0.ended().map_or_else(|| ModelAnswer::failed(denied.to_string()), ModelAnswer::ended)
     }
 
     async fn has_steering(&self) -> bool {
-        self.session.ask(|ack| Change::HasSteering { ack }).await.unwrap_or(false)
+        self.0.session.ask(|ack| Change::HasSteering { ack }).await.unwrap_or(false)
     }
 
     /// Puts the user's steering messages into the conversation.
     async fn deliver_steering(&self) -> Result<(), String> {
-        let turn = self.id.clone();
-        let delivered = self.session.request(|ack| Change::DeliverSteering { turn, ack }).await;
+        let turn = self.0.id.clone();
+        let delivered = self.0.session.request(|ack| Change::DeliverSteering { turn, ack }).await;
         delivered.map_err(|error| error.message)
     }
 
     /// Writes an answer that is not the last, then shows it.
-    async fn say(&self, answer: Answer) -> Result<(), String> {
+    async fn say(&self, answer: ModelAnswer) -> Result<(), String> {
         let message = self.message(answer);
-        let entries = self.write(vec![EntryBody::Message(Arc::new(message))]).await?;
+        let entries = self.0.write(vec![EntryBody::Message(Arc::new(message))]).await?;
         for entry in entries {
             self.show(&entry).await;
         }
@@ -245,14 +258,14 @@ impl Turn {
     }
 
     /// Writes and shows the turn's last answer.
-    async fn finish(&self, answer: Answer) -> TurnEnd {
+    async fn finish(&self, answer: ModelAnswer) -> TurnEnd {
         let mut well =
             !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
         let mut answer = answer;
         answer.calls.clear();
         if well {
             let payload = || Map::new().with("text", answer.text.clone());
-            match self.enter(Stage::Render, payload).await {
+            match Boundaries(self.0).enter(Stage::Render, payload).await {
                 Ok(changed) => {
                     if let Some(text) = changed.as_ref().and_then(|payload| text_of(payload, "text")) {
                         answer.text = text.to_owned();
@@ -261,15 +274,16 @@ impl Turn {
                 Err(denied) => {
                     // Text that must not be shown is not stored either.
                     well = false;
-                    answer = Answer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
+                    answer =
+                        ModelAnswer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
                 }
             }
         }
         let shown = answer.text.clone();
         let mut message = self.message(answer);
         let entries = vec![EntryBody::Message(Arc::new(message.clone()))];
-        let turn = self.id.clone();
-        match self.session.request(|ack| Change::AppendLast { turn, entries, ack }).await {
+        let turn = self.0.id.clone();
+        match self.0.session.request(|ack| Change::AppendLast { turn, entries, ack }).await {
             Ok(entries) => {
                 for entry in entries {
                     self.show(&entry).await;
@@ -279,18 +293,18 @@ impl Turn {
                 // The answer is not on disk and reports that; the streamed text stays readable.
                 message.stop_reason = Some(StopReason::Error);
                 message.error_message = Some(format!("The answer could not be saved: {error}").into());
-                self.publish(Body::AssistantMessage(Arc::new(message))).await;
+                self.0.publish(Body::AssistantMessage(Arc::new(message))).await;
                 return TurnEnd::Stopped;
             }
         }
         if !well {
             return TurnEnd::Stopped;
         }
-        self.leave(Stage::Render, || Map::new().with("text", shown)).await;
+        Boundaries(self.0).leave(Stage::Render, || Map::new().with("text", shown)).await;
         TurnEnd::Finished
     }
 
-    fn message(&self, answer: Answer) -> Message {
+    fn message(&self, answer: ModelAnswer) -> Message {
         let mut content = Vec::new();
         if !answer.thinking.is_empty() {
             content.push(Block::Thinking(answer.thinking.into()));
@@ -304,9 +318,9 @@ impl Turn {
             arguments: call.parsed,
         }));
         let mut message = Message::new(EntryId::from(""), Role::Assistant, content, Arc::from(""));
-        message.turn_id = Some(self.id.clone());
+        message.turn_id = Some(self.0.id.clone());
         message.usage = answer.usage.map(|mut usage| {
-            if let (Some(price), true) = (self.model().price, usage.cost == 0.0) {
+            if let (Some(price), true) = (self.0.model().price, usage.cost == 0.0) {
                 usage.cost = price.of(&usage);
             }
             usage
@@ -320,15 +334,15 @@ impl Turn {
 
     async fn show(&self, entry: &Arc<Entry>) {
         if let EntryBody::Message(message) = &entry.body {
-            let mut event = self.event(Body::AssistantMessage(message.clone()));
+            let mut event = self.0.event(Body::AssistantMessage(message.clone()));
             event.entry = Some(entry.id.clone());
-            self.deliver(event).await;
+            self.0.deliver(event).await;
         }
     }
 }
 
 /// The state that is kept between rounds.
-struct Rounds {
+struct Tries {
     /// Failed tries of the current model call.
     attempt: u32,
     /// Whether the conversation was compacted for it.

@@ -11,17 +11,17 @@ use crate::runtime::agent::TurnTask;
 use crate::runtime::change::Change;
 use crate::runtime::control::Control;
 use crate::runtime::execution::Execution;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
-use crate::runtime::open::Sessions;
-use crate::runtime::services::Shared;
+use crate::runtime::handle::Handle;
+use crate::runtime::open::Opener;
+use crate::runtime::revision::ConfigRevision;
+use crate::runtime::services::Services;
 use crate::store::{Entry, EntryBody};
 
 /// A turn that runs.
 pub struct Turn {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<Services>,
     /// Opens the sessions of its subagents.
-    pub sessions: Sessions,
+    pub opener: Opener,
     pub session: Handle,
     pub id: TurnId,
     pub cause: Option<Cause>,
@@ -32,9 +32,9 @@ pub struct Turn {
 }
 
 impl Turn {
-    pub fn new(sessions: Sessions, task: TurnTask) -> Self {
+    pub fn new(opener: Opener, task: TurnTask) -> Self {
         let TurnTask { session, id, cause, stop, control, execution } = task;
-        Self { shared: sessions.shared.clone(), sessions, session, id, cause, stop, control, execution }
+        Self { shared: opener.shared.clone(), opener, session, id, cause, stop, control, execution }
     }
 
     /// Why the turn must end, if it must.
@@ -52,7 +52,7 @@ impl Turn {
     }
 
     /// The configuration of the turn.
-    pub fn manifest(&self) -> Arc<Manifest> {
+    pub fn manifest(&self) -> Arc<ConfigRevision> {
         self.session.manifest()
     }
 

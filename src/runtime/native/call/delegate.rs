@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Place, Running, denied};
+use super::{Batch, Place, RunningTool, denied};
 use crate::event::{Body, ToolCall};
 use crate::interaction::{Kind, Resolution, warning};
 use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::SessionId;
 use crate::runtime::control::TurnEnd;
+use crate::runtime::native::request::Composer;
 use crate::runtime::native::turn::Turn;
 use crate::runtime::subagent::Child;
 use crate::secret;
@@ -75,18 +76,17 @@ impl Batch<'_> {
         *place = None;
         let Some(_running_place) = self.place().await else { return self.not_run() };
         turn.publish(Body::ToolExecuting(call.clone())).await;
-        let _running = Running::new(&turn.control.running_tools);
+        let _running = RunningTool::new(&turn.control.running_tools);
         let name = tool::one_line(&wanted.task, 60);
         let child = Child { id, name, envelope: wanted.tools, model: wanted.model };
-        let child = match turn.sessions.open_child(&turn.session, child).await {
+        let child = match turn.opener.open_child(&turn.session, child).await {
             Ok(child) => child,
             Err(error) => return Outcome::failed(format!("The subagent cannot be started: {error}")),
         };
         let cause = turn.cause.clone();
         let stop = turn.stop.child_token();
-        let worked =
-            turn.sessions.work(&child, wanted.task, None, cause, &stop, &turn.control.interrupt).await;
-        turn.sessions.retire_child(&child);
+        let worked = turn.opener.work(&child, wanted.task, None, cause, &stop, &turn.control.interrupt).await;
+        turn.opener.retire_child(&child);
         let mut outcome = match worked {
             Err(error) => Outcome::failed(format!("The subagent cannot be started: {error}")),
             Ok((TurnEnd::Finished, worked)) => {
@@ -123,7 +123,7 @@ fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
     }
     let listed = call.parsed.get("tools").and_then(Value::as_slice);
     let listed = listed.ok_or("tools must be a list of the names of your tools.")?;
-    let own = turn.tool_names();
+    let own = Composer(turn).tool_names();
     let mut tools: Vec<String> = Vec::new();
     for name in listed {
         let name = name.as_str().ok_or("tools must be a list of the names of your tools.")?;

@@ -20,8 +20,8 @@ use crate::interaction::Audience;
 use crate::limits::{LET_GO, LET_GO_WAIT, LIVE_SESSIONS, MAX_LIVE_SESSIONS};
 use crate::message::SessionId;
 use crate::runtime::change::{Change, Unload};
+use crate::runtime::handle::Handle;
 use crate::runtime::hub::Hub;
-use crate::runtime::mailbox::Handle;
 use crate::session::{ApiError, Client};
 
 /// The live sessions.

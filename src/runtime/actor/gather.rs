@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use super::{Live, user_message};
+use super::{SessionActor, user_message};
 use crate::context::Project;
 use crate::context::reference::{self, Reader};
 use crate::event::{Body, Cause, Level, Notification};
@@ -24,7 +24,7 @@ pub(super) struct Gathered {
     pub failures: Vec<Arc<str>>,
 }
 
-impl Live {
+impl SessionActor {
     /// Records the prompt templates; notifies frontends if they have changed.
     pub(super) fn found(&mut self, project: &Project) {
         self.look_at_branch();
@@ -40,7 +40,7 @@ impl Live {
         });
         let text = texts.collect::<Vec<_>>().join("\n");
         let message = EntryBody::Message(user_message(content, turn));
-        let editor = self.editor_to_tell();
+        let editor = self.editor.to_send();
         if editor.is_none() && !reference::may_refer(&text) {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         }

@@ -1,11 +1,11 @@
 //! Applies each change to the session. The order of the match is that of the list of changes.
 
-use super::Live;
-use crate::runtime::change::Change;
+use super::SessionActor;
+use crate::runtime::change::{Change, Claim};
 use crate::session::ApiError;
 use crate::value::Value;
 
-impl Live {
+impl SessionActor {
     /// Applies a change. The session's task does so, one at a time.
     pub(super) async fn apply(&mut self, change: Change) {
         match change {
@@ -14,7 +14,13 @@ impl Live {
             Change::Invoke { call, name, arguments, prompt, reply } => {
                 self.invoke(call, name, arguments, prompt, reply).await;
             }
-            Change::Claim { key, reply } => reply.ok(self.claim(key)),
+            Change::Claim { key, reply } => {
+                let claim = self.ledger.look_up(&key);
+                if claim == Claim::New {
+                    self.ledger.record(key, None);
+                }
+                reply.ok(claim);
+            }
             Change::BeginWorkflow { call, workflow, arguments, reply } => {
                 self.begin_workflow(call, workflow, arguments, reply);
             }
@@ -129,7 +135,7 @@ impl Live {
             Change::Stats { reply } => {
                 reply.ok(self.handle.snapshot().stats(self.journal.bytes()));
             }
-            Change::PathTo { entry, ack } => drop(ack.send(self.history(&entry))),
+            Change::PathTo { entry, ack } => drop(ack.send(self.entries.up_to(&entry))),
         }
     }
 }

@@ -8,22 +8,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{AfterTurn, Live, Running, user_message};
+use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
-use crate::event::{Body, Cause, Event, Sender, TurnEnded, TurnOutcome, UserMessage};
+use crate::event::{Body, Cause, Event, Sender, UserMessage};
 use crate::facts::Phase;
-use crate::limits::{IDEMPOTENCY_KEYS, QUEUED_MESSAGES};
-use crate::message::{Block, StopReason, TurnId, Usage};
+use crate::limits::QUEUED_MESSAGES;
+use crate::message::{Block, TurnId};
 use crate::runtime::agent::{self, TurnTask};
 use crate::runtime::change::{Begun, Change, Claim, HeldRun};
 use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
 use crate::runtime::invocation;
 use crate::runtime::queue::{self, Until, Waiting};
+use crate::runtime::running::RunningTurn;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody};
 
-impl Live {
+impl SessionActor {
     /// Starts a turn with the user's message. Replies once the message is on disk.
     pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         let Some(reply) = self.first_time(&prompt, reply) else { return };
@@ -90,24 +91,12 @@ impl Live {
 
     /// The reply, unless the same key was answered before: that answer is then repeated.
     fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
-        let key = prompt.idempotency_key.as_ref();
-        match key.and_then(|key| self.answered.iter().find(|(known, _)| known == key)) {
-            Some((_, turn)) => {
-                reply.ok(Prompted { turn: turn.clone() });
+        match prompt.idempotency_key.as_ref().map(|key| self.ledger.look_up(key)) {
+            Some(Claim::Answered(turn)) => {
+                reply.ok(Prompted { turn });
                 None
             }
-            None => Some(reply),
-        }
-    }
-
-    /// Whether an idempotency key is new; it is known from now on.
-    pub(super) fn claim(&mut self, key: String) -> Claim {
-        match self.answered.iter().find(|(known, _)| *known == key) {
-            Some((_, turn)) => Claim::Answered(turn.clone()),
-            None => {
-                self.remember(Some(key), None);
-                Claim::New
-            }
+            Some(Claim::New) | None => Some(reply),
         }
     }
 
@@ -131,10 +120,7 @@ impl Live {
 
     fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
         if let Some(key) = key {
-            self.answered.push_back((key, turn));
-            if self.answered.len() > IDEMPOTENCY_KEYS {
-                self.answered.pop_front();
-            }
+            self.ledger.record(key, turn);
         }
     }
 
@@ -170,18 +156,11 @@ impl Live {
 
     /// Occupies the session.
     fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
-        let stop = CancellationToken::new();
-        let control = Arc::new(Control::default());
+        let running = RunningTurn::new(id, cause.clone());
+        let (stop, control) = (running.stop.clone(), running.control.clone());
         self.handle.stop.store(Some(Arc::new(stop.clone())));
         self.facts.phase = phase;
-        self.turn = Some(Running {
-            id,
-            cause: cause.clone(),
-            stop: stop.clone(),
-            control: control.clone(),
-            is_ending: false,
-            last: None,
-        });
+        self.turn = Some(running);
         self.changed(cause.clone());
         self.shared.tree.announce(cause);
         (stop, control)
@@ -390,36 +369,9 @@ impl Live {
         }
     }
 
-    /// The sum over the model calls of the newest turn.
-    fn usage_of(&self, turn: &TurnId) -> Usage {
-        let mut usage = Usage::default();
-        let snapshot = self.handle.snapshot();
-        let of_turn = snapshot.messages().rev().take_while(|message| message.turn_id.as_ref() == Some(turn));
-        for each in of_turn.filter_map(|message| message.usage.as_ref()) {
-            usage.add(each);
-        }
-        usage
-    }
-
     /// Notifies everyone of the end of a turn or of a workflow's run.
-    fn tell_end(&self, running: &Running, end: TurnEnd) {
-        let last = running.last.as_ref().and_then(|entry| match &entry.body {
-            EntryBody::Message(message) => Some(message),
-            _ => None,
-        });
-        let stop = last.and_then(|message| message.stop_reason);
-        let outcome = match (stop, end) {
-            (Some(StopReason::Aborted), _) => TurnOutcome::Aborted,
-            (Some(StopReason::Interrupted), _) => TurnOutcome::Interrupted,
-            (Some(StopReason::Error), _) => TurnOutcome::Failed,
-            (_, TurnEnd::Finished) => TurnOutcome::Completed,
-            (_, TurnEnd::Stopped) if running.stop.is_cancelled() => TurnOutcome::Aborted,
-            (_, TurnEnd::Stopped) if running.control.interrupt.is_cancelled() => TurnOutcome::Interrupted,
-            (_, TurnEnd::Stopped) => TurnOutcome::Failed,
-        };
-        let usage = last.is_some().then(|| self.usage_of(&running.id));
-        let error = last.and_then(|message| message.error_message.clone());
-        let ended = TurnEnded { outcome, stop, error, usage };
+    fn tell_end(&self, running: &RunningTurn, end: TurnEnd) {
+        let ended = running.ended(end, self.handle.snapshot().messages().rev());
         let event = Event {
             turn: Some(running.id.clone()),
             entry: running.last.as_ref().map(|entry| entry.id.clone()),

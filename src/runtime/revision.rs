@@ -31,7 +31,7 @@ const MANIFEST: &str = "manifest";
 
 /// One reading of the configuration.
 #[derive(Default)]
-pub struct Manifest {
+pub struct ConfigRevision {
     /// 1 for the reading at the start of the process, then counted up.
     pub revision: u64,
     /// When it was read, RFC 3339 in UTC.
@@ -108,7 +108,7 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
     workflows
 }
 
-impl Manifest {
+impl ConfigRevision {
     /// The revision with that number and time, and the unusable models and servers, for a person.
     ///
     /// # Errors

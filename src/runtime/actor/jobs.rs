@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Live;
+use super::SessionActor;
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::event::{Body, Level};
@@ -18,7 +18,7 @@ use crate::session::{ApiError, Reply};
 use crate::tool::output::{Kept, Outputs};
 use crate::tool::process::{self, End};
 
-impl Live {
+impl SessionActor {
     pub(super) fn start_job(
         &mut self,
         id: Arc<str>,

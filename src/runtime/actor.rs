@@ -9,7 +9,6 @@ mod gather;
 mod jobs;
 mod turns;
 
-use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,16 +26,20 @@ use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId}
 use crate::runner::sandbox;
 use crate::runtime::agent::Agent;
 use crate::runtime::change::{Change, HeldRun};
-use crate::runtime::control::{Control, TurnEnd};
+use crate::runtime::control::TurnEnd;
 use crate::runtime::conversation::{self, Compaction, Told};
+use crate::runtime::editor_view::EditorView;
+use crate::runtime::entries::EntryTree;
+use crate::runtime::handle::Handle;
 use crate::runtime::jobs::Jobs;
-use crate::runtime::mailbox::Handle;
-use crate::runtime::manifest::Manifest;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::parentage::Parentage;
 use crate::runtime::progress::notification;
 use crate::runtime::queue::Queue;
+use crate::runtime::revision::ConfigRevision;
 use crate::runtime::run_record::{self, RunRecord};
-use crate::runtime::services::{Shared, refused};
+use crate::runtime::running::RunningTurn;
+use crate::runtime::services::{Services, refused};
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
@@ -44,33 +47,24 @@ use crate::value::Value;
 use crate::visible;
 
 /// A session's state.
-pub struct Live {
-    shared: Arc<Shared>,
+pub struct SessionActor {
+    shared: Arc<Services>,
     /// What answers its turns.
     agent: Arc<dyn Agent>,
     handle: Handle,
     journal: Journal,
-    /// All entries, in the order of the file.
-    entries: Vec<Arc<Entry>>,
-    /// Where each entry stands in `entries`.
-    places: HashMap<EntryId, usize>,
-    /// The entries from the first to the leaf.
-    branch: imbl::Vector<Arc<Entry>>,
+    entries: EntryTree,
     facts: SessionFacts,
-    turn: Option<Running>,
+    turn: Option<RunningTurn>,
     /// What came while the turn was about to end, and waits for its end.
     after_turn: Vec<AfterTurn>,
-    /// What the editor shows.
-    editor: Editor,
-    /// What of it the model was told last, on this branch.
-    told_editor: Option<Value<'static>>,
+    editor: EditorView,
     /// Messages that wait for the turn, or for its end.
     queue: Queue,
     jobs: Jobs,
     /// The command that runs for the user.
     bash: Option<CancellationToken>,
-    /// What prompts with an idempotency key were answered with, oldest first.
-    answered: VecDeque<(String, Option<TurnId>)>,
+    ledger: Ledger,
     /// Who waits for the session to be idle.
     until_idle: Vec<Reply<()>>,
     /// Who waits for the end of a turn that works for another session.
@@ -81,18 +75,6 @@ pub struct Live {
     adopted: Option<EntryBody>,
 }
 
-/// What holds the session: a turn, or a compaction that the user asked for.
-struct Running {
-    id: TurnId,
-    cause: Option<Cause>,
-    stop: CancellationToken,
-    control: Arc<Control>,
-    /// Its last message is written; the message and the last stage are about to be shown.
-    is_ending: bool,
-    /// Its last message, once it is written.
-    last: Option<Arc<Entry>>,
-}
-
 /// What waits for the end of a turn that is about to end.
 enum AfterTurn {
     Prompt(Call, Prompt, Reply<Prompted>),
@@ -100,10 +82,10 @@ enum AfterTurn {
     Workflow(Call, Arc<str>, String, Reply<HeldRun>),
 }
 
-impl Live {
+impl SessionActor {
     /// Starts the task of a session that was created or loaded.
     pub(super) fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<Services>,
         agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
@@ -114,7 +96,7 @@ impl Live {
 
     /// Starts the task of a session that works for another.
     pub(super) fn start_child(
-        shared: &Arc<Shared>,
+        shared: &Arc<Services>,
         agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
@@ -125,7 +107,7 @@ impl Live {
     }
 
     fn start_with(
-        shared: &Arc<Shared>,
+        shared: &Arc<Services>,
         agent: &Arc<dyn Agent>,
         journal: Journal,
         header: Header,
@@ -148,18 +130,15 @@ impl Live {
             agent: agent.clone(),
             handle: handle.clone(),
             journal,
-            entries: Vec::new(),
-            places: HashMap::new(),
-            branch: imbl::Vector::new(),
+            entries: EntryTree::default(),
             facts,
             turn: None,
             after_turn: Vec::new(),
-            editor: Editor::default(),
-            told_editor: None,
+            editor: EditorView::default(),
             queue: Queue::default(),
             jobs: Jobs::default(),
             bash: None,
-            answered: VecDeque::new(),
+            ledger: Ledger::default(),
             until_idle: Vec::new(),
             worked: None,
             cut_off: None,
@@ -176,7 +155,7 @@ impl Live {
 
     /// Starts the task of a session that was read from disk, and says what was repaired.
     pub(super) fn start_loaded(
-        shared: &Arc<Shared>,
+        shared: &Arc<Services>,
         agent: &Arc<dyn Agent>,
         loaded: Loaded,
     ) -> (Handle, Vec<String>) {
@@ -219,7 +198,7 @@ impl Live {
             && self.bash.is_none()
             && !self.jobs.any_running()
             && self.until_idle.is_empty()
-            && (self.queue.len() == 0 || self.answered.is_empty())
+            && (self.queue.len() == 0 || self.ledger.is_empty())
             && self.handle.working_for().is_none()
     }
 
@@ -239,7 +218,7 @@ impl Live {
 
     /// The newest run of a workflow here, or of any.
     fn newest_run(&self, named: Option<&str>) -> Option<RunRecord> {
-        run_record::newest(&self.entries, &self.handle.id, named)
+        run_record::newest(self.entries.all(), &self.handle.id, named)
     }
 
     /// Whether a turn runs.
@@ -249,7 +228,7 @@ impl Live {
 
     /// The journal's path, once there is a file.
     pub fn file(&self) -> Option<&Path> {
-        (!self.entries.is_empty()).then(|| self.journal.path())
+        (self.entries.offset() > 0).then(|| self.journal.path())
     }
 
     /// Appends entries as one, each following the one before, and waits until they are on disk.
@@ -258,7 +237,7 @@ impl Live {
     /// When they could not be written; nothing has changed then.
     pub async fn append(&mut self, bodies: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, ApiError> {
         let ts = rfc3339(self.shared.clock.now());
-        let mut parent = self.branch.last().map(|entry| entry.id.clone());
+        let mut parent = self.entries.last().cloned();
         let mut entries = Vec::with_capacity(bodies.len());
         for mut body in bodies {
             let id = EntryId::from(self.shared.clock.id("e-"));
@@ -300,19 +279,15 @@ impl Live {
 
     /// Takes an entry that is on disk into the state.
     fn take_in(&mut self, entry: Arc<Entry>) {
-        if self.branch.last().map(|last| &last.id) != entry.parent.as_ref() {
-            self.turn_to(entry.parent.as_ref());
-        }
-        self.places.insert(entry.id.clone(), self.entries.len());
-        self.entries.push(entry.clone());
-        if let EntryBody::Leaf(leaf) = &entry.body {
-            return self.turn_to(Some(leaf));
-        }
-        self.branch.push_back(entry.clone());
         let facts = &mut self.facts;
+        if self.entries.push(&entry) {
+            self.editor.forget_sent();
+            facts.message_count = self.entries.messages();
+        } else if matches!(entry.body, EntryBody::Message(_)) {
+            facts.message_count = facts.message_count.saturating_add(1);
+        }
         match &entry.body {
             EntryBody::Message(message) => {
-                facts.message_count = facts.message_count.saturating_add(1);
                 if let Some(usage) = &message.usage {
                     facts.usage.add(usage);
                     facts.context_tokens = usage.total();
@@ -336,17 +311,16 @@ impl Live {
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
                 _ => {}
             },
-            EntryBody::Leaf(_) => {}
+            EntryBody::Leaf(_) => return,
             EntryBody::Other { .. } => {
-                if let Some(told) = Told::read(&entry).and_then(|told| told.editor) {
-                    self.told_editor =
-                        Some(told).filter(|told| told.as_map().is_some_and(|map| !map.is_empty()));
+                if let Some(sent) = Told::read(&entry).and_then(|told| told.editor) {
+                    self.editor.set_sent(sent);
                 }
                 if Compaction::read(&entry).is_some() {
                     // It may be among what is no longer sent.
-                    self.told_editor = None;
+                    self.editor.forget_sent();
                     // Until the next call says so exactly.
-                    let left = conversation::messages(&self.branch);
+                    let left = conversation::messages(self.entries.branch());
                     self.facts.context_tokens =
                         left.iter().map(|message| conversation::tokens(message)).sum();
                 }
@@ -359,44 +333,12 @@ impl Live {
         }
     }
 
-    /// Goes on after another entry than the last one.
-    fn turn_to(&mut self, leaf: Option<&EntryId>) {
-        self.branch = self.path_to(leaf);
-        self.told_editor = None;
-        let messages = self.branch.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_)));
-        self.facts.message_count = messages.count();
-    }
-
-    /// The entries from the first to `leaf`. A parent that is not there ends the path: what can be
-    /// shown is shown.
-    fn path_to(&self, leaf: Option<&EntryId>) -> imbl::Vector<Arc<Entry>> {
-        let mut path = Vec::new();
-        let mut next = leaf.cloned();
-        while let Some(entry) =
-            next.and_then(|id| self.places.get(&id)).and_then(|place| self.entries.get(*place))
-        {
-            next = entry.parent.clone();
-            path.push(entry.clone());
-            // A damaged file could claim a cycle.
-            if path.len() > self.entries.len() {
-                break;
-            }
-        }
-        path.into_iter().rev().collect()
-    }
-
-    /// The entries up to and including one, on whichever branch it stands.
-    pub fn history(&self, entry: &EntryId) -> Option<imbl::Vector<Arc<Entry>>> {
-        self.places.contains_key(entry).then(|| self.path_to(Some(entry)))
-    }
-
     /// Makes the state visible to readers.
     fn publish(&self) {
-        let offset = u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
         let snapshot = Snapshot {
             facts: Arc::new(self.facts.clone()),
-            branch: self.branch.clone(),
-            offset,
+            branch: self.entries.branch().clone(),
+            offset: self.entries.offset(),
             queue: self.queue.clone(),
         };
         self.handle.publish(snapshot);
@@ -414,16 +356,9 @@ impl Live {
         }
     }
 
-    pub(super) fn set_editor(&mut self, editor: Editor) {
-        self.facts.editor = (!editor.is_empty()).then(|| Arc::new(editor.to_value()));
-        self.editor = editor;
+    fn set_editor(&mut self, editor: Editor) {
+        self.facts.editor = self.editor.show(editor);
         self.publish();
-    }
-
-    /// What the editor shows, where the model was told something else last.
-    pub(super) fn editor_to_tell(&self) -> Option<Editor> {
-        let now = (!self.editor.is_empty()).then(|| self.editor.to_value());
-        (now != self.told_editor).then(|| self.editor.clone())
     }
 
     /// Looks at the branch again.
@@ -456,7 +391,7 @@ impl Live {
     pub(super) fn event(&self, body: Body, cause: Option<Cause>) -> Event {
         Event {
             session: Some(self.handle.id.clone()),
-            offset: u64::try_from(self.entries.len()).unwrap_or(u64::MAX),
+            offset: self.entries.offset(),
             turn: None,
             entry: None,
             cause,
@@ -528,8 +463,8 @@ pub(super) fn user_message(content: Vec<Block>, turn: &TurnId) -> Arc<Message> {
 }
 
 fn initial_facts(
-    shared: &Shared,
-    manifest: &Manifest,
+    shared: &Services,
+    manifest: &ConfigRevision,
     journal: &Journal,
     header: &Header,
     written: bool,

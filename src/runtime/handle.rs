@@ -14,9 +14,9 @@ use crate::event::{Body, Cause, Event, StagePassed};
 use crate::message::SessionId;
 use crate::runtime::change::{Ack, Change};
 use crate::runtime::hub::{Full, Hub};
-use crate::runtime::manifest::Manifest;
 use crate::runtime::parentage::Parentage;
 use crate::runtime::progress::Progress;
+use crate::runtime::revision::ConfigRevision;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::ApiError;
 use crate::tool::permission::Rule;
@@ -41,7 +41,7 @@ pub struct Handle {
     /// it ends.
     pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
     /// The configuration of the session.
-    manifest: watch::Sender<Arc<Manifest>>,
+    manifest: watch::Sender<Arc<ConfigRevision>>,
     /// The time of its last lookup, as a number that grows with each lookup of any session.
     used: Arc<AtomicU64>,
     /// The latest boundary of the latest turn.
@@ -61,7 +61,7 @@ impl Handle {
         id: SessionId,
         mailbox: mpsc::Sender<Change>,
         snapshot: Snapshot,
-        manifest: Arc<Manifest>,
+        manifest: Arc<ConfigRevision>,
     ) -> Self {
         Self {
             id,
@@ -119,11 +119,11 @@ impl Handle {
     }
 
     /// The configuration of the session.
-    pub(super) fn manifest(&self) -> Arc<Manifest> {
+    pub(super) fn manifest(&self) -> Arc<ConfigRevision> {
         self.manifest.borrow().clone()
     }
 
-    pub(super) fn set_manifest(&self, manifest: Arc<Manifest>) {
+    pub(super) fn set_manifest(&self, manifest: Arc<ConfigRevision>) {
         self.manifest.send_replace(manifest);
     }
 

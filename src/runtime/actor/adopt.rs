@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::Live;
+use super::SessionActor;
 
-impl Live {
+impl SessionActor {
     /// Switches to the newest configuration, unless a turn runs, which does that itself.
     pub(super) async fn adopt_between_turns(&mut self) {
         if !self.is_running() && self.handle.parent.is_none() {

@@ -1,0 +1,38 @@
+//! What the editor shows, and what of it the model knows. Pure.
+
+use std::sync::Arc;
+
+use crate::context::editor::Editor;
+use crate::value::Value;
+
+/// The editor's context in a session.
+#[derive(Default)]
+pub struct EditorView {
+    now: Editor,
+    /// What the model was sent last, on this branch.
+    sent: Option<Value<'static>>,
+}
+
+impl EditorView {
+    /// The editor shows something else. Returns it as data, unless it is nothing.
+    pub fn show(&mut self, editor: Editor) -> Option<Arc<Value<'static>>> {
+        self.now = editor;
+        (!self.now.is_empty()).then(|| Arc::new(self.now.to_value()))
+    }
+
+    /// What the editor shows, if the model was sent something else last.
+    pub fn to_send(&self) -> Option<Editor> {
+        let now = (!self.now.is_empty()).then(|| self.now.to_value());
+        (now != self.sent).then(|| self.now.clone())
+    }
+
+    /// The model is sent this from now on.
+    pub fn set_sent(&mut self, editor: Value<'static>) {
+        self.sent = Some(editor).filter(|sent| sent.as_map().is_some_and(|map| !map.is_empty()));
+    }
+
+    /// What the model was sent is not among its messages any more, or may not be.
+    pub fn forget_sent(&mut self) {
+        self.sent = None;
+    }
+}
