@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::READ_LINES;
 use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::runner::sandbox::Sandbox;
@@ -30,10 +29,13 @@ pub mod process;
 mod read;
 mod search;
 pub mod shell;
+pub mod toolbox;
 pub mod walk;
 mod write;
 
 pub use error::CallError;
+pub use read::read_file;
+
 use output::{Kept, Outputs};
 use permission::Access;
 
@@ -44,7 +46,7 @@ pub const ASK_USER: &str = "ask-user";
 pub const DELEGATE: &str = "delegate";
 
 /// The name of the tool that runs commands.
-pub const BASH: &str = bash::NAME;
+pub const BASH: &str = "bash";
 
 /// Where and for whom a call runs.
 #[derive(Clone)]
@@ -130,65 +132,6 @@ pub trait Tool: Send + Sync {
 
     /// Runs a call that was allowed to touch what its plan says.
     fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a>;
-}
-
-/// All tools that run by themselves, in the order in which a model is told of them.
-pub fn all() -> &'static [&'static dyn Tool] {
-    &[&read::Read, &write::Write, &edit::Edit, &bash::Bash, &search::Search, &find::Find]
-}
-
-/// The tool of that name.
-pub fn find(name: &str) -> Option<&'static dyn Tool> {
-    all().iter().copied().find(|tool| tool.spec().name == name)
-}
-
-/// What the model is told of every tool.
-pub fn specs() -> Vec<ToolSpec> {
-    let mut specs: Vec<ToolSpec> = all().iter().map(|tool| tool.spec()).collect();
-    specs.push(spec(
-        ASK_USER,
-        "Asks the user a question and waits for the answer. Only for what the user alone can decide.",
-        &[
-            ("question", "string", "The question.", true),
-            ("options", "strings", "Answers to choose from; without them the user writes one.", false),
-        ],
-    ));
-    specs.push(spec(
-        DELEGATE,
-        "Gives a task to a subagent: a model with a conversation of its own and only the tools that you name. \
-         It knows nothing of this conversation, so the task must say everything. Returns what it says last. \
-         Several in one answer work side by side. The user is asked once before it starts.",
-        &[
-            ("task", "string", "What it is to do, and what it is to report.", true),
-            ("tools", "strings", "Names of your tools that it may use: only those that it needs.", true),
-            ("model", "string", "Another model, as provider/id; yours without it.", false),
-        ],
-    ));
-    specs
-}
-
-/// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image; of a folder the names
-/// that are not barred.
-pub fn read_file(path: &Path, first: usize, limit: Option<usize>, barred: &walk::Barred) -> Outcome {
-    read::read(path, first, limit.unwrap_or(READ_LINES), barred).unwrap_or_else(|error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            _ => error.to_string(),
-        };
-        Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
-    })
-}
-
-/// What a call does, in one line, whether or not there is such a tool.
-pub fn summary(name: &str, arguments: &Value<'_>) -> String {
-    let text = match find(name) {
-        Some(tool) => tool.summary(arguments),
-        None => match arguments.get("question").or(arguments.get("task")).and_then(Value::as_str) {
-            Some(text) => format!("{name} {text}"),
-            None => name.to_owned(),
-        },
-    };
-    one_line(&text, 200)
 }
 
 /// A tool's description: name, what it does, and its parameters with type, meaning and whether they must

@@ -30,15 +30,6 @@ const KNOWN_CIRCLES: &[&[&str]] = &[
         "store/reading.rs",
         "store/verify.rs",
     ],
-    &[
-        "tool.rs",
-        "tool/bash.rs",
-        "tool/edit.rs",
-        "tool/find.rs",
-        "tool/read.rs",
-        "tool/search.rs",
-        "tool/write.rs",
-    ],
 ];
 
 /// Each room, and the rooms that it may use directly; the lowest first.

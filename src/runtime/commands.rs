@@ -187,7 +187,7 @@ impl Commands<'_> {
             Command::Tools => {
                 let facts = &snapshot.facts;
                 let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
-                self.0.shared.tell(&call, "text", text::tools(model.tools, &facts.model_id));
+                self.0.shared.tell(&call, "text", text::tools(&handle.tools, model.tools, &facts.model_id));
             }
             Command::Export(path) => {
                 let reply = self.text(&call, |path| format!("Exported to {path}"));

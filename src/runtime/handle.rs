@@ -20,6 +20,7 @@ use crate::runtime::revision::ConfigRevision;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::ApiError;
 use crate::tool::permission::Rule;
+use crate::tool::toolbox::Toolbox;
 
 /// The state of the order of a session's events.
 #[derive(Default)]
@@ -52,6 +53,8 @@ pub struct Handle {
     pub(super) asking: Arc<tokio::sync::Mutex<()>>,
     /// The parent's data, if it is a child.
     pub(super) parent: Option<Arc<Parentage>>,
+    /// The tools of its turns. A child has its parent's.
+    pub(super) tools: Toolbox,
     /// The progress of its newest workflow, for frontends.
     pub(super) progress: Arc<ArcSwapOption<Progress>>,
 }
@@ -75,6 +78,7 @@ impl Handle {
             rules: Arc::default(),
             asking: Arc::default(),
             parent: None,
+            tools: Toolbox::builtin(),
             progress: Arc::new(ArcSwapOption::empty()),
         }
     }
@@ -98,6 +102,7 @@ impl Handle {
     pub(super) fn below(mut self, parent: &Self, link: Parentage) -> Self {
         self.rules = parent.rules.clone();
         self.asking = parent.asking.clone();
+        self.tools = parent.tools.clone();
         self.manifest = watch::Sender::new(parent.manifest());
         self.parent = Some(Arc::new(link));
         self

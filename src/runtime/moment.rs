@@ -37,8 +37,8 @@ use crate::runtime::snapshot::Snapshot;
 use crate::runtime::{commands, conversation};
 use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
 use crate::store::Entry;
-use crate::tool;
 use crate::tool::permission::Rule;
+use crate::tool::toolbox::Toolbox;
 use crate::value::{Map, Value};
 use crate::workflow::Workflow;
 
@@ -253,7 +253,7 @@ impl World for Moment {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        tool::specs()
+        Toolbox::builtin().specs()
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {

@@ -8,19 +8,17 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::permission::Access;
 use super::process::{End, Job, run};
-use super::{Context, Outcome, Plan, Running, Tool, count, spec, text};
+use super::{BASH, Context, Outcome, Plan, Running, Tool, count, spec, text};
 use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
-
-pub(super) const NAME: &str = "bash";
 
 pub(super) struct Bash;
 
 impl Tool for Bash {
     fn spec(&self) -> ToolSpec {
         spec(
-            NAME,
+            BASH,
             "Runs a command with bash in the session's folder and returns its output. What it leaves in the \
              background ends with it; for what is to go on, set background.",
             &[

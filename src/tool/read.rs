@@ -47,12 +47,24 @@ impl Tool for Read {
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
             let limit = count(arguments, "limit").ok().flatten();
             let barred = context.barred.clone();
-            super::blocking(&context.stop, move || super::read_file(&path, first, limit, &barred)).await
+            super::blocking(&context.stop, move || read_file(&path, first, limit, &barred)).await
         })
     }
 }
 
-pub(super) fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Result<Outcome> {
+/// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image; of a folder the names
+/// that are not barred.
+pub fn read_file(path: &Path, first: usize, limit: Option<usize>, barred: &Barred) -> Outcome {
+    read(path, first, limit.unwrap_or(READ_LINES), barred).unwrap_or_else(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            _ => error.to_string(),
+        };
+        Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
+    })
+}
+
+fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Result<Outcome> {
     let file = files::open(path)?;
     let found = file.metadata()?;
     if found.is_dir() {

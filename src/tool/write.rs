@@ -189,7 +189,8 @@ mod tests {
     /// A call as the runtime makes it: planned, then run.
     async fn call(name: &str, cwd: &Path, arguments: Value<'static>) -> Outcome {
         let stop = CancellationToken::new();
-        let tool = crate::tool::find(name).unwrap();
+        let toolbox = crate::tool::toolbox::Toolbox::builtin();
+        let tool = toolbox.find(name).unwrap();
         let plan = match tool.plan(cwd, &arguments, &stop) {
             Ok(plan) => plan,
             Err(error) => return Outcome::failed(error),
@@ -273,7 +274,8 @@ mod tests {
                 read += usize::from(shown.text.contains("no such file"));
                 // The whole way: what is resolved and judged now may be exchanged before it is opened.
                 let arguments = writing("door/sub/whole", "whole");
-                let write = crate::tool::find("write").unwrap();
+                let toolbox = crate::tool::toolbox::Toolbox::builtin();
+                let write = toolbox.find("write").unwrap();
                 if let Ok(Plan { access: Access::Write(path), .. }) =
                     write.plan(&inside, &arguments, &CancellationToken::new())
                     && path.starts_with(&inside)

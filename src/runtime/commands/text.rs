@@ -7,6 +7,7 @@ use crate::limits::HISTORY_MESSAGES;
 use crate::projection;
 use crate::runtime::snapshot::Snapshot;
 use crate::tool;
+use crate::tool::toolbox::Toolbox;
 use crate::value::Value;
 
 pub(super) fn help() -> String {
@@ -57,11 +58,11 @@ pub(super) fn problems(project: &Project) -> String {
     if lines.is_empty() { lines } else { format!("\n\nCannot be used:{lines}") }
 }
 
-pub(super) fn tools(offered: bool, model: &str) -> String {
+pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
     if !offered {
         return format!("The model {model} has no use for tools; it is offered none.");
     }
-    let specs = tool::specs();
+    let specs = tools.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default();
     let lines = specs.iter().map(|spec| format!("{:width$}  {}", spec.name, spec.description));
     lines.collect::<Vec<_>>().join("\n")

@@ -73,7 +73,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
     // Looked at all at once, so that it is known who has to ask before the first one does.
     let looked_at = calls.into_iter().map(|call| async {
         let call = Arc::new(batch.transformed(call).await);
-        let plan = match tool::find(&call.name) {
+        let plan = match turn.session.tools.find(&call.name) {
             Some(tool) => Some(batch.plan(tool, &call).await),
             None => None,
         };
@@ -180,7 +180,9 @@ impl Batch<'_> {
         let payload =
             Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
         match payload.get_keyword("arguments") {
-            Some(arguments) if *arguments != call.parsed => proposed(call.id, call.name, arguments.clone()),
+            Some(arguments) if *arguments != call.parsed => {
+                proposed(&self.turn.session.tools, call.id, call.name, arguments.clone())
+            }
             _ => call,
         }
     }
@@ -249,8 +251,9 @@ impl Batch<'_> {
             }
             _ => {}
         }
-        let (Some(tool), Some(plan)) = (tool::find(&call.name), plan) else {
-            let names: Vec<String> = tool::specs().into_iter().map(|spec| spec.name).collect();
+        let tools = &self.turn.session.tools;
+        let (Some(tool), Some(plan)) = (tools.find(&call.name), plan) else {
+            let names: Vec<String> = tools.specs().into_iter().map(|spec| spec.name).collect();
             return Outcome::failed(format!(
                 "There is no tool {:?}; there are {}.",
                 call.name,
@@ -307,8 +310,8 @@ impl Batch<'_> {
     }
 
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
-    async fn plan(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
-        let (cwd, call, stop) = (self.cwd.clone(), call.clone(), self.turn.stop.clone());
+    async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
+        let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
         let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed, &stop));
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
@@ -318,7 +321,7 @@ impl Batch<'_> {
         }
     }
 
-    async fn run(&self, tool: &'static dyn Tool, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
+    async fn run(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
         let manifest = turn.manifest();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::event::ToolCall;
-use crate::tool;
+use crate::tool::toolbox::Toolbox;
 use crate::value::Value;
 
 /// A call from the model.
-pub fn proposed(id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
-    let summary = tool::summary(&name, &arguments).into();
+pub fn proposed(tools: &Toolbox, id: Arc<str>, name: Arc<str>, arguments: Value<'static>) -> ToolCall {
+    let summary = tools.summary(&name, &arguments).into();
     ToolCall { id, name, summary, arguments: crate::edn::to_string(&arguments).into(), parsed: arguments }
 }

@@ -69,7 +69,7 @@ impl Composer<'_> {
     /// The tools for the model: those of its stage or envelope, or else all.
     fn tools_on_offer(&self) -> Vec<ToolSpec> {
         let deepest = self.0.session.depth() >= SUBAGENT_DEPTH;
-        let mut tools = tool::specs();
+        let mut tools = self.0.session.tools.specs();
         tools.retain(|tool| match (&self.0.execution, self.0.session.working_for()) {
             _ if tool.name == tool::DELEGATE && deepest => false,
             (Some(execution), _) => execution.allows(&tool.name),

@@ -111,7 +111,7 @@ impl Batch<'_> {
     /// Lets a call pass with the approved plan, or returns the text for the model in place of a result.
     pub(super) async fn allow(
         &self,
-        tool: &'static dyn Tool,
+        tool: &Arc<dyn Tool>,
         call: &Arc<ToolCall>,
         plan: Plan,
         place: &mut Option<Place>,
