@@ -376,7 +376,12 @@
          (insert-file-contents file)
          (search-forward "world" nil t)))
       (edn-bridge-sessions-copy-transcript)
-      (should (equal (current-kill 0) edn-bridge-live-tests-hello)))))
+      (should (string-prefix-p edn-bridge-live-tests-hello (current-kill 0)))
+      (let ((opened nil))
+        (cl-letf (((symbol-function 'browse-url-of-file)
+                   (lambda (page) (setq opened page))))
+          (edn-bridge-test-push "Open it"))
+        (should (equal (file-truename opened) (file-truename file)))))))
 
 (ert-deftest edn-bridge-live-keeps-the-frames-of-the-connection ()
   (edn-bridge-live-tests-with-chat "hello.edn"
