@@ -16,6 +16,7 @@ pub mod event;
 pub mod export;
 pub mod facts;
 pub mod files;
+pub mod git;
 pub mod heap;
 pub mod hook;
 pub mod http;

@@ -332,6 +332,9 @@ pub const RULES: usize = 1000;
 /// Bytes that are read of a repository's `HEAD` and of a file that names the repository.
 pub const GIT_FILE_BYTES: u64 = 4 * 1024;
 
+/// Bytes of a repository's `packed-refs` that are read. A branch beyond them shows no commit.
+pub const GIT_REFS_BYTES: u64 = 1024 * 1024;
+
 /// Symbolic links in one path, as in Linux.
 pub const PATH_LINKS: usize = 40;
 

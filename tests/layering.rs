@@ -47,6 +47,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("heap", &["limits"]),
     ("private", &[]),
     ("files", &["limits"]),
+    ("git", &["files", "limits"]),
     ("runner", &["limits", "descriptors"]),
     ("secret", &[]),
     ("http", &["limits"]),
@@ -116,6 +117,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "runtime",
         &[
+            "git",
             "heap",
             "limits",
             "value",
@@ -190,6 +192,7 @@ const QUERYING: &[&str] = &[
     "limits",
     "clock",
     "files",
+    "git",
     "similar",
     // The rooms whose facts the graph shows.
     "context",

@@ -19,9 +19,9 @@ use crate::clock::rfc3339;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::{SessionFacts, TemplateFacts};
-use crate::files;
+use crate::git;
 use crate::heap;
-use crate::limits::{GIT_FILE_BYTES, LET_GO_TRIES, MAILBOX};
+use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
 use crate::runtime::agent::Agent;
@@ -363,7 +363,7 @@ impl SessionActor {
 
     /// Looks at the branch again.
     pub(super) fn look_at_branch(&mut self) {
-        self.facts.git_branch = git_branch(Path::new(&*self.facts.cwd));
+        self.facts.git_branch = git::branch(Path::new(&*self.facts.cwd));
     }
 
     /// Looks again for what is known of the session's model, and tells everyone where that is something new.
@@ -472,7 +472,7 @@ fn initial_facts(
     let mut facts = SessionFacts {
         file: written.then(|| journal.path().to_string_lossy().into()),
         cwd: header.cwd.clone(),
-        git_branch: git_branch(Path::new(&*header.cwd)),
+        git_branch: git::branch(Path::new(&*header.cwd)),
         parent: header.parent.as_ref().map(|parent| parent.session.clone()),
         created_at: header.created_at.clone(),
         sandboxed: sandbox::state() == sandbox::State::Enforced,
@@ -482,39 +482,4 @@ fn initial_facts(
     let (provider, model) = shared.configuration.usual_model();
     manifest.describe_model(&mut facts, provider, model);
     facts
-}
-
-/// The branch that is checked out, read from the repository's `HEAD`: no process is started for it.
-fn git_branch(cwd: &Path) -> Option<Arc<str>> {
-    // The repository may be anybody's: only regular files are read, and their start.
-    let read = |path: &Path| Some(files::start(&path.canonicalize().ok()?, GIT_FILE_BYTES).ok()?.text);
-    let git = cwd.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
-    let folder = if git.is_file() {
-        // A worktree or a submodule points to its folder.
-        git.parent()?.join(read(&git)?.strip_prefix("gitdir:")?.trim())
-    } else {
-        git
-    };
-    read(&folder.join("HEAD"))?.trim().strip_prefix("ref: refs/heads/").map(Arc::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn head_that_is_no_regular_file_names_no_branch() {
-        let dir = tempfile::tempdir().unwrap();
-        let git = dir.path().join(".git");
-        std::fs::create_dir(&git).unwrap();
-        let head = git.join("HEAD");
-        std::fs::write(&head, "ref: refs/heads/main\n").unwrap();
-        assert_eq!(git_branch(dir.path()).as_deref(), Some("main"));
-        std::fs::remove_file(&head).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(&head).status().unwrap().success());
-        assert_eq!(git_branch(dir.path()), None);
-        std::fs::remove_file(&head).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", &head).unwrap();
-        assert_eq!(git_branch(dir.path()), None);
-    }
 }

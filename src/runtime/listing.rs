@@ -8,9 +8,16 @@ use crate::clock::rfc3339;
 use crate::facts::{ListedSession, SessionFacts, Slot};
 use crate::limits::{LISTED_SESSIONS, SEARCH_HITS};
 use crate::message::SessionId;
+use crate::runtime::handle::Handle;
 use crate::runtime::services::{Services, refused};
 use crate::session::{ApiError, Scope};
-use crate::store::SessionInfo;
+use crate::store::{SessionInfo, StoreError};
+
+/// A session of a list.
+pub(super) enum Listed {
+    Live(Handle),
+    Stored(SessionInfo),
+}
 
 impl Services {
     /// The sessions of a list, newest first: live ones with their state, stored ones with the facts from both
@@ -24,25 +31,32 @@ impl Services {
         limit: Option<usize>,
         scope: Scope,
     ) -> Result<Vec<ListedSession>, ApiError> {
-        let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
-        let mut slots: Vec<ListedSession> = Vec::new();
-        let live = self.tree.all();
-        for handle in live.iter().rev() {
-            let facts = handle.snapshot().facts.clone();
-            if scope == Scope::All || facts.cwd == asking.cwd {
-                slots.push(live_slot(&facts, asking));
-            }
-        }
-        let known: HashSet<&SessionId> = live.iter().map(|handle| &handle.id).collect();
+        let folder = (scope == Scope::Project).then_some(&*asking.cwd);
         let limit = limit.unwrap_or(LISTED_SESSIONS);
-        let room = limit.saturating_sub(slots.len());
-        if room > 0 {
-            let on_disk = self.read_store(|store| store.list(project)).map_err(|error| refused(&error))?;
-            let on_disk = on_disk.into_iter().filter(|info| !known.contains(&info.header.session));
-            slots.extend(on_disk.take(room).map(disk_slot));
+        let found = self.sessions(folder, limit).map_err(|error| refused(&error))?;
+        let slot = |listed| match listed {
+            Listed::Live(handle) => live_slot(&handle.snapshot().facts, asking),
+            Listed::Stored(info) => disk_slot(info),
+        };
+        Ok(found.into_iter().map(slot).collect())
+    }
+
+    /// The sessions of a folder, or all, at most `limit`: the live ones, newest first, then the stored ones.
+    ///
+    /// # Errors
+    /// If the list would be incomplete.
+    pub(super) fn sessions(&self, folder: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        let live = self.tree.all();
+        let known: HashSet<SessionId> = live.iter().map(|handle| handle.id.clone()).collect();
+        let here = |handle: &Handle| folder.is_none_or(|folder| *handle.snapshot().facts.cwd == *folder);
+        let here = live.into_iter().rev().filter(here);
+        let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
+        if listed.len() < limit {
+            let stored = self.read_store(|store| store.list(folder.map(Path::new)))?;
+            let stored = stored.into_iter().filter(|info| !known.contains(&info.header.session));
+            listed.extend(stored.take(limit.saturating_sub(listed.len())).map(Listed::Stored));
         }
-        slots.truncate(limit);
-        Ok(slots)
+        Ok(listed)
     }
 
     /// The sessions with a text in a message or in their name, best first, each with an `excerpt`.

@@ -5,7 +5,7 @@
 //! know queries.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -29,6 +29,7 @@ use crate::query::world::{
 };
 use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
+use crate::runtime::listing::Listed;
 use crate::runtime::prompt::{self, Part};
 use crate::runtime::queue::Waiting;
 use crate::runtime::revision::ConfigRevision;
@@ -118,27 +119,11 @@ impl World for Moment {
     }
 
     fn list(&self, all: bool, limit: usize) -> Result<Vec<SessionInfo>, Failure> {
-        let shared = &self.runtime.shared;
         let cwd = self.folder();
-        let live: Vec<Arc<View>> = shared.tree.all().into_iter().map(|handle| self.view(handle)).collect();
-        let mut infos: Vec<SessionInfo> = live
-            .iter()
-            .rev()
-            .filter(|view| all || view.snapshot.facts.cwd == cwd)
-            .map(|view| view.info())
-            .collect();
-        let project = (!all).then(|| std::path::Path::new(&*cwd));
-        let known: HashSet<&SessionId> = live.iter().map(|view| &view.handle.id).collect();
-        let on_disk = match infos.len() < limit {
-            true => shared.read_store(|store| store.list(project)),
-            false => Ok(Vec::new()),
-        };
-        let on_disk = on_disk.map_err(|error| Failure::new(error.to_string()))?;
-        for info in on_disk.into_iter().filter(|info| !known.contains(&info.header.session)) {
-            if infos.len() >= limit {
-                break;
-            }
-            infos.push(SessionInfo {
+        let found = self.runtime.shared.sessions((!all).then_some(&*cwd), limit);
+        let info = |listed| match listed {
+            Listed::Live(handle) => self.view(handle).info(),
+            Listed::Stored(info) => SessionInfo {
                 id: info.header.session.to_string(),
                 path: Some(info.path.to_string_lossy().into_owned()),
                 name: info.name,
@@ -149,10 +134,10 @@ impl World for Moment {
                 created_at: info.header.created_at.to_string(),
                 parent: info.header.parent.map(|parent| parent.session.to_string()),
                 live: false,
-            });
-        }
-        infos.truncate(limit);
-        Ok(infos)
+            },
+        };
+        let found = found.map_err(|error| Failure::new(error.to_string()))?;
+        Ok(found.into_iter().map(info).collect())
     }
 
     fn models(&self) -> Vec<ModelFacts> {

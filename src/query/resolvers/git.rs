@@ -4,15 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files;
+use crate::git::{self, Head};
 use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
 use crate::query::plan::Cost;
 use crate::query::table::{join, table, text};
 use crate::query::world::Failure;
 use crate::value::Value;
-
-/// The largest file that is read, such as `HEAD` or `packed-refs` (1 MiB).
-const MOST_BYTES: u64 = 1024 * 1024;
 
 table! {
     WORKTREE of Worktree {
@@ -64,10 +61,18 @@ struct Repo {
 impl Repo {
     fn read(folder: &str) -> Result<Option<Self>, Failure> {
         let root = Path::new(folder).ancestors().find(|folder| folder.join(".git").exists());
-        let Some((root, own)) = root.and_then(|root| Some((root, own_dir(root)?))) else { return Ok(None) };
-        let shared = shared_dir(&own);
-        Ok(Some(Self { head: Head::read(&own, &shared)?, root: root.to_owned(), shared }))
+        let Some((root, own)) = root.and_then(|root| Some((root, git::own_folder(root)?))) else {
+            return Ok(None);
+        };
+        let shared = git::shared_folder(&own);
+        Ok(Some(Self { head: git_head(&own, &shared)?, root: root.to_owned(), shared }))
     }
+}
+
+/// What is checked out, or why that is not known.
+fn git_head(own: &Path, shared: &Path) -> Result<Head, Failure> {
+    let unreadable = || Failure::new(format!("{} cannot be read.", own.join("HEAD").display()));
+    Head::read(own, shared).ok_or_else(unreadable)
 }
 
 struct Worktree {
@@ -83,7 +88,7 @@ fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Found {
     let main = shared.parent().map(|root| (root.to_owned(), shared.clone(), true));
     let linked = std::fs::read_dir(shared.join("worktrees")).into_iter().flatten().flatten();
     let linked = linked.filter_map(|entry| {
-        let gitdir = read(&entry.path().join("gitdir"))?;
+        let gitdir = git::read(&entry.path().join("gitdir"))?;
         Some((Path::new(gitdir.trim()).parent()?.to_owned(), entry.path(), false))
     });
     let mut linked: Vec<_> = linked.collect();
@@ -95,52 +100,6 @@ fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Found {
         is_main,
     };
     WORKTREE.list("git.repo/worktrees", &main.into_iter().chain(linked).map(worktree).collect::<Vec<_>>())
-}
-
-/// What is checked out.
-#[derive(Default)]
-struct Head {
-    branch: Option<String>,
-    commit: Option<String>,
-}
-
-impl Head {
-    fn read(own: &Path, shared: &Path) -> Result<Self, Failure> {
-        let unreadable = || Failure::new(format!("{} cannot be read.", own.join("HEAD").display()));
-        let head = read(&own.join("HEAD")).ok_or_else(unreadable)?;
-        let head = head.trim();
-        let Some(reference) = head.strip_prefix("ref:").map(str::trim) else {
-            return Ok(Self { branch: None, commit: Some(head.to_owned()) });
-        };
-        let loose = read(&shared.join(reference)).map(|commit| commit.trim().to_owned());
-        let commit = loose.or_else(|| {
-            let packed = read(&shared.join("packed-refs"))?;
-            let line =
-                packed.lines().find(|line| line.strip_suffix(reference).is_some_and(|l| l.ends_with(' ')))?;
-            line.split(' ').next().map(str::to_owned)
-        });
-        Ok(Self { branch: reference.strip_prefix("refs/heads/").map(str::to_owned), commit })
-    }
-}
-
-/// The folder with the worktree's own `HEAD`: `.git`, or the target of a linked worktree's file.
-fn own_dir(root: &Path) -> Option<PathBuf> {
-    let git = root.join(".git");
-    if git.is_dir() {
-        return Some(git);
-    }
-    Some(root.join(read(&git)?.strip_prefix("gitdir:")?.trim()))
-}
-
-/// The folder that all worktrees share.
-fn shared_dir(own: &Path) -> PathBuf {
-    let Some(common) = read(&own.join("commondir")) else { return own.to_owned() };
-    let shared = own.join(common.trim());
-    shared.canonicalize().unwrap_or(shared)
-}
-
-fn read(path: &Path) -> Option<String> {
-    Some(files::start(&path.canonicalize().ok()?, MOST_BYTES).ok()?.text)
 }
 
 fn shown(path: &Path) -> Value<'static> {
