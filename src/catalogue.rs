@@ -21,7 +21,7 @@ pub use check::{InvalidParam, thinking_level};
 pub use command::{COMMANDS, CommandSpec};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub use ops::{OPS, Op};
-pub use reference::{emacs_constants, reference_page};
+pub use reference::{contract_tables, emacs_constants, reference_page};
 pub use topics::{Class, SCOPE_KEYS, TOPICS, Topic, TopicSpec};
 
 /// The version of the protocol that this server speaks: major, minor.

@@ -20,12 +20,12 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use edn_bridge::client::Refused;
 use edn_bridge::config::{self, ConfigError, Files, Given, Settings};
-use edn_bridge::contract::Format;
 use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::FetchError;
 use edn_bridge::provider::scripted::ScriptError;
 use edn_bridge::store::{Durability, StoreError};
+use edn_bridge_contract::Format;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -133,10 +133,10 @@ enum Command {
     Edn,
     /// Runs the contract of the protocol against any server that claims to speak it.
     ///
-    /// In the arguments of COMMAND, {script} stands for a file with what the model is to answer, in the
-    /// scripted provider's format, {state} for a folder that keeps the server's state from one start of a
-    /// check to the next, and {config} for a file with what the user configured. What needs one that is not
-    /// there is reported as not applicable.
+    /// Starts the server in a temporary folder with a home of its own. In the arguments of COMMAND, {script}
+    /// stands for a file with the model's answers, {state} for a folder that keeps the server's state from one
+    /// start of a check to the next, and {config} for a file with the user's configuration. A check that needs a
+    /// word that is not there is reported as not applicable.
     Contract {
         /// How the report is written.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = clap::value_parser!(Format))]

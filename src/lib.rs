@@ -10,7 +10,6 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod context;
-pub mod contract;
 pub mod descriptors;
 pub mod event;
 pub mod export;

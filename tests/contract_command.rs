@@ -73,32 +73,26 @@ fn unsupported_feature_makes_check_not_applicable() {
     assert!(told.contains("n/a  hook.guards-allow") && told.contains("no {config}"), "{told}");
 }
 
-/// Without any choices and without a model, the rest of the contract still passes.
+/// Without any choices and without a model, the rest of the contract still passes, and the run leaves nothing in the
+/// working folder and in the user's home.
 #[test]
-fn server_without_model_passes() {
+fn plain_run_passes_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
     let output = Command::new(PROGRAM)
-        .args([
-            "contract",
-            "--patience",
-            "20",
-            "--",
-            PROGRAM,
-            "serve",
-            "--provider",
-            "scripted",
-            "--state-dir",
-        ])
-        .arg(&state)
+        .args(["contract", "--patience", "20", "--", PROGRAM, "serve", "--provider", "scripted"])
         .current_dir(folder.path())
+        .env("HOME", folder.path())
         .env("XDG_CONFIG_HOME", folder.path())
+        .env("XDG_STATE_HOME", folder.path())
+        .env("XDG_DATA_HOME", folder.path())
         .output()
         .unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{told}");
     let ended = told.lines().rev().nth(1).unwrap();
     assert!(ended.contains(" checks and rules passed, 0 failed"), "{ended}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

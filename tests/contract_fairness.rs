@@ -16,10 +16,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use edn_bridge::contract::{self, Launch, Link, Options, Server, Status, Wish};
 use edn_bridge::edn;
 use edn_bridge::limits::{MAX_DEPTH, MAX_LINE_BYTES};
 use edn_bridge::value::Value;
+use edn_bridge_contract::{Launch, Link, Options, Server, Status, Suite, Wish};
 
 /// The smallest server: it shakes hands, answers pings and keeps subscriptions of three topics, without ever
 /// sending an event. Its errors have only the seed's keys.
@@ -195,7 +195,7 @@ fn error(id: Option<&str>, op: Option<&str>, code: &str, data: &str) -> String {
 #[test]
 fn smallest_conforming_server_passes() {
     let options = Options { patience: Duration::from_secs(10), ..Options::default() };
-    let report = contract::run(&Smallest, &options);
+    let report = edn_bridge_contract::run(&Suite::built_in().unwrap(), &Smallest, &options);
     let failed: Vec<_> = report
         .findings
         .iter()

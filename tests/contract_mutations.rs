@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edn_bridge::catalogue::{ERROR_CODES, TOPICS};
-use edn_bridge::contract::Status;
 use edn_bridge::edn;
 use edn_bridge::value::Value;
+use edn_bridge_contract::Status;
 
 #[path = "contract/mutant.rs"]
 mod mutant;

@@ -13,6 +13,7 @@ fn generated_files_match_the_catalogue() {
     for (path, expected) in [
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
+        ("src/contract/catalogue.edn", catalogue::contract_tables()),
     ] {
         let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
         assert!(found == expected, "{path} is not what the catalogue says; run `make generate`");

@@ -17,11 +17,11 @@ use std::time::Duration;
 use edn_bridge::catalogue::{
     COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
 };
-use edn_bridge::contract;
 use edn_bridge::hook;
 use edn_bridge::limits;
 use edn_bridge::message::StopReason;
 use edn_bridge::value::Value;
+use edn_bridge_contract::{self as contract, Suite};
 
 #[path = "contract/open.rs"]
 mod open;
@@ -186,38 +186,38 @@ fn config_values() {
 #[test]
 fn tables_of_the_runner() {
     let spec = spec::read();
-    let qualified = |namespace: &str, names: &[&str]| -> Vec<String> {
-        names
-            .iter()
-            .map(|name| if namespace.is_empty() { (*name).to_owned() } else { format!("{namespace}/{name}") })
-            .collect()
-    };
-    for (name, namespace, names) in [
-        ("SessionAttribute", "psi.agent-session", contract::SESSION_ATTRIBUTES),
-        ("TurnAttribute", "psi.turn", contract::TURN_ATTRIBUTES),
-        ("RootAttribute", "", contract::ROOT_ATTRIBUTES),
-        ("SessionInfoAttribute", "psi.session-info", contract::SESSION_INFO_ATTRIBUTES),
-        ("ToolSummaryAttribute", "psi.tool-lifecycle.summary", contract::TOOL_SUMMARY_ATTRIBUTES),
-        ("GraphAttribute", "psi.graph", contract::GRAPH_ATTRIBUTES),
-        ("MemoryAttribute", "psi.memory", contract::MEMORY_ATTRIBUTES),
+    let suite = Suite::built_in().unwrap();
+    let table =
+        |keys: &[&'static str]| suite.table(&keys.iter().map(|key| Value::keyword(*key)).collect::<Vec<_>>());
+    for (name, list) in [
+        ("SessionAttribute", "session"),
+        ("TurnAttribute", "turn"),
+        ("RootAttribute", "root"),
+        ("SessionInfoAttribute", "session-info"),
+        ("ToolSummaryAttribute", "tool-summary"),
+        ("GraphAttribute", "graph"),
+        ("MemoryAttribute", "memory"),
     ] {
-        assert_eq!(spec.enums[name], qualified(namespace, names), "{name}");
+        let table = table(&["attributes", list]);
+        let names = table.as_slice().unwrap().iter().map(|name| name.as_keyword().unwrap());
+        assert_eq!(spec.enums[name], names.collect::<Vec<_>>(), "{name}");
     }
     let stated = &spec.contracts["InteractionPayloads"];
-    for (kind, keys) in contract::INTERACTION_KINDS {
+    let catalogue = suite.catalogue();
+    for (kind, keys) in &catalogue.kinds {
         let required: Vec<&str> = stated[&spec::plain(kind)]
             .iter()
             .filter(|(_, required)| **required)
             .map(|(key, _)| key.as_str())
             .collect();
-        let mut keys = keys.to_vec();
+        let mut keys = keys.clone();
         keys.sort_unstable();
         assert_eq!(required, keys, "{kind}");
     }
     same_names(
         "kinds",
         &spec.enums["InteractionKind"],
-        contract::INTERACTION_KINDS.iter().map(|(kind, _)| *kind),
+        catalogue.kinds.iter().map(|(kind, _)| kind.as_str()),
     );
     let reasons = ["end-turn", "tool-use", "max-tokens", "refusal", "aborted", "interrupted", "error"];
     assert_eq!(spec.enums["StopReason"], reasons);
@@ -238,12 +238,14 @@ fn tables_of_the_runner() {
     rewritable.dedup();
     same_names("keys that a transform may change", &spec.enums["RewritableKey"], rewritable);
     let prompts = ["resume_prompt", "session_prompt", "model_prompt", "thinking_prompt"];
-    for (name, (_, action, prompt)) in prompts.iter().zip(contract::CHOICES) {
-        assert_eq!(spec.config[&format!("frontend-action-rpc.{name}")], *prompt);
-        assert!(spec.enums["ActionName"].contains(&(*action).to_owned()));
+    for (name, choice) in prompts.iter().zip(table(&["choices"]).as_slice().unwrap()) {
+        let [_, action, prompt] = choice.as_slice().unwrap() else { panic!("{choice}") };
+        assert_eq!(spec.config[&format!("frontend-action-rpc.{name}")], prompt.as_str().unwrap());
+        assert!(spec.enums["ActionName"].contains(&action.as_keyword().unwrap().to_owned()));
     }
     let texts = ["thinking_set_prefix", "model_usage", "history_heading"];
-    for (name, (_, text)) in texts.iter().zip(contract::DIRECT) {
+    for (name, direct) in texts.iter().zip(table(&["direct"]).as_slice().unwrap()) {
+        let text = direct.as_slice().unwrap()[1].as_str().unwrap();
         let stated = &spec.config[&format!("prompt-slash-commands.{name}")];
         assert!(text.starts_with(stated.as_str()), "{name}: {stated:?} and {text:?}");
     }
@@ -300,9 +302,8 @@ fn every_obligation_is_bound_to_a_check_that_exists() {
     let stale: Vec<_> = bound.difference(&obligations).collect();
     assert!(unbound.is_empty() && stale.is_empty(), "unbound {unbound:#?}\nstale {stale:#?}");
 
-    let checks: BTreeSet<String> =
-        contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned()).collect();
-    let rules: BTreeSet<String> = contract::rules().map(|(name, _)| name).collect();
+    let checks: BTreeSet<String> = names_of_checks().into_iter().collect();
+    let rules: BTreeSet<String> = rule_names().into_iter().collect();
     for binding in bindings.iter().filter(|binding| binding.waived.is_none()) {
         let exists = match binding.check.strip_prefix("test:") {
             Some(test) => is_test(test),
@@ -327,8 +328,7 @@ fn is_test(name: &str) -> bool {
 #[test]
 fn names_of_checks_are_unique() {
     let mut seen = BTreeSet::new();
-    let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name.to_owned());
-    for name in checks.chain(contract::rules().map(|(name, _)| name)) {
+    for name in names_of_checks().into_iter().chain(rule_names()) {
         assert!(seen.insert(name.clone()), "{name} is there twice");
     }
 }
@@ -340,17 +340,15 @@ fn live(room: &str) {
     let mut problems = Vec::new();
     for (open, patience) in [(false, 20), (true, 2)] {
         let is_open = |name: &str| OPEN.iter().any(|(known, _)| *known == name);
-        let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name);
-        let chosen: Vec<String> = checks
-            .filter(|name| name.starts_with(room) && is_open(name) == open)
-            .map(str::to_owned)
-            .collect();
+        let checks = names_of_checks().into_iter();
+        let chosen: Vec<String> =
+            checks.filter(|name| name.starts_with(room) && is_open(name) == open).collect();
         if chosen.is_empty() {
             continue;
         }
         let only = if open { chosen } else { chosen.into_iter().chain(rule_names()).collect() };
         let options = contract::Options { only, patience: Duration::from_secs(patience) };
-        let report = contract::run(&launch, &options);
+        let report = contract::run(&Suite::built_in().unwrap(), &launch, &options);
         for finding in &report.findings {
             match (&finding.status, open) {
                 (contract::Status::Failed(why), false) => {
@@ -372,7 +370,7 @@ fn live(room: &str) {
 /// Rules, which look at what a room's checks happen to make the server say; and two checks that depend on
 /// which of two threads is first.
 fn says_nothing(name: &str) -> bool {
-    ["pending.capacity", "id.duplicate"].contains(&name) || rule_names().any(|rule| rule == name)
+    ["pending.capacity", "id.duplicate"].contains(&name) || rule_names().contains(&name.to_owned())
 }
 
 /// Every topic of the catalogue is emitted by something real, with its keys.
@@ -392,13 +390,11 @@ fn every_topic_arrives() {
         "jobs.",
         "persistence.torn",
     ];
-    let checks = contract::CHECKS.iter().copied().flatten().map(|check| check.name);
+    let checks = names_of_checks().into_iter();
     let told = checks.filter(|name| rooms.iter().any(|room| name.starts_with(room)) && !is_open(name));
-    let only = told.map(str::to_owned).chain(["topic.".to_owned()]).collect();
-    let report = contract::run(
-        &server::command_line(),
-        &contract::Options { only, patience: Duration::from_secs(20) },
-    );
+    let only = told.chain(["topic.".to_owned()]).collect();
+    let options = contract::Options { only, patience: Duration::from_secs(20) };
+    let report = contract::run(&Suite::built_in().unwrap(), &server::command_line(), &options);
     let topics = report.findings.iter().filter(|finding| finding.name.starts_with("topic."));
     let wrong: Vec<String> = topics
         .filter(|finding| (finding.status == contract::Status::Passed) == is_open(&finding.name))
@@ -407,8 +403,13 @@ fn every_topic_arrives() {
     assert!(wrong.is_empty(), "not as tests/contract/open.rs has it:\n{}", wrong.join("\n"));
 }
 
-fn rule_names() -> impl Iterator<Item = String> {
-    contract::rules().map(|(name, _)| name)
+fn names_of_checks() -> Vec<String> {
+    Suite::built_in().unwrap().checks().iter().map(|check| check.name.clone()).collect()
+}
+
+fn rule_names() -> Vec<String> {
+    let catalogue = Suite::built_in().unwrap().catalogue();
+    contract::rules(&catalogue).into_iter().map(|(name, _)| name).collect()
 }
 
 macro_rules! live {
@@ -424,9 +425,9 @@ macro_rules! live {
         #[test]
         fn every_contract_check_runs_against_this_server() {
             let rooms = [$($($room),+),*];
-            for check in contract::CHECKS.iter().copied().flatten() {
-                let run = rooms.iter().filter(|room| check.name.starts_with(**room)).count();
-                assert_eq!(run, 1, "{} is run {run} times", check.name);
+            for name in names_of_checks() {
+                let run = rooms.iter().filter(|room| name.starts_with(**room)).count();
+                assert_eq!(run, 1, "{name} is run {run} times");
             }
         }
     };
@@ -466,7 +467,7 @@ fn transcripts_keep_the_rules() {
     let mut frames = 0;
     for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let mut ledger = contract::Ledger::default();
-        let mut witness = contract::Witness::default();
+        let mut witness = contract::Witness::new(Suite::built_in().unwrap().catalogue());
         for line in std::fs::read_to_string(&path).unwrap().lines() {
             // `>` before what the client sent, `<` before what came; other lines are for the reader.
             if let Some(sent) = line.strip_prefix("> ") {

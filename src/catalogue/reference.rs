@@ -5,7 +5,10 @@
 
 use std::fmt::Write as _;
 
-use crate::catalogue::{COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, TOPICS};
+use crate::catalogue::{
+    COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, Shape, TOPICS,
+};
+use crate::limits;
 use crate::message::{Mode, ThinkingLevel};
 
 /// `spec/reference.md`: every op, topic, error code, feature and command.
@@ -20,6 +23,87 @@ pub fn emacs_constants() -> String {
     let mut file = String::new();
     let _ = write_constants(&mut file);
     file
+}
+
+/// `src/contract/catalogue.edn`: the tables for the contract runner, which does not know the program.
+pub fn contract_tables() -> String {
+    let mut file = String::new();
+    let _ = write_tables(&mut file);
+    file
+}
+
+fn write_tables(file: &mut String) -> std::fmt::Result {
+    writeln!(
+        file,
+        ";; The protocol's tables, generated from the catalogue by `make generate`. A key of `:data` that ends in `?` is optional."
+    )?;
+    writeln!(file, "{{:tables\n {{:version {PROTOCOL_VERSION_TEXT:?}")?;
+    writeln!(
+        file,
+        "  :limits {{:line-bytes {} :depth {} :frame-values {} :pending {} :window-events {}}}",
+        limits::MAX_LINE_BYTES,
+        limits::MAX_DEPTH,
+        limits::MAX_FRAME_VALUES,
+        limits::MAX_PENDING,
+        limits::FLOW_WINDOW_EVENTS
+    )?;
+    writeln!(file, "  :scope-keys [{}]", keywords(SCOPE_KEYS))?;
+    let features: Vec<&str> = FEATURES.iter().map(|(name, _)| *name).collect();
+    writeln!(file, "  :features {features:?}")?;
+    let commands: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
+    writeln!(file, "  :commands {commands:?}")?;
+    let codes: Vec<&str> = ERROR_CODES.iter().map(|spec| spec.name).collect();
+    writeln!(file, "  :error-codes {codes:?}")?;
+    writeln!(file, "  :ops\n  [")?;
+    for op in OPS {
+        let params = op.params.iter().map(|param| {
+            format!("{{:key :{} :required {} :shape {}}}", param.key, param.required, shape(param.shape))
+        });
+        let params: Vec<String> = params.collect();
+        let errors: Vec<&str> = op.errors.iter().map(|error| error.as_str()).collect();
+        writeln!(
+            file,
+            "   {{:name {:?} :session {} :params [{}] :data [{}] :errors {errors:?}}}",
+            op.name,
+            op.session,
+            params.join(" "),
+            keywords(op.data)
+        )?;
+    }
+    writeln!(file, "  ]\n  :topics\n  [")?;
+    for topic in TOPICS {
+        writeln!(
+            file,
+            "   {{:name {:?} :anywhere {} :required [{}] :also [{}]}}",
+            topic.name,
+            topic.anywhere,
+            keywords(topic.required),
+            keywords(topic.also)
+        )?;
+    }
+    writeln!(file, "  ]}}}}")
+}
+
+fn keywords(keys: &[&str]) -> String {
+    keys.iter().map(|key| format!(":{key}")).collect::<Vec<_>>().join(" ")
+}
+
+fn shape(shape: Shape) -> String {
+    let name = match shape {
+        Shape::Text => "text",
+        Shape::Filled => "filled",
+        Shape::Count => "count",
+        Shape::Flag => "flag",
+        Shape::Map => "map",
+        Shape::Any => "any",
+        Shape::DialogResult => "dialog-result",
+        Shape::Texts => "texts",
+        Shape::Maps => "maps",
+        Shape::Name => "name",
+        Shape::Level => "level",
+        Shape::OneOf(names) => return format!("[:one-of {names:?}]"),
+    };
+    format!(":{name}")
 }
 
 fn write_reference(page: &mut String) -> std::fmt::Result {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use edn_bridge::catalogue;
-use edn_bridge::contract;
 use edn_bridge::provider::fetch::{self, Progress};
 use edn_bridge::provider::known::{self, FileState};
+use edn_bridge_contract as contract;
 
 use super::canonical::canonical_forms;
 use super::{Exit, Failure, Options, out};
@@ -87,6 +87,7 @@ pub(super) fn generate(root: &Path) -> Exit {
     for (path, content) in [
         ("spec/reference.md", catalogue::reference_page()),
         ("emacs/edn-bridge-constants.el", catalogue::emacs_constants()),
+        ("src/contract/catalogue.edn", catalogue::contract_tables()),
     ] {
         let path = root.join(path);
         std::fs::write(&path, content).map_err(Failure::io(path.display().to_string()))?;

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,7 +38,7 @@ pub struct Config {
     /// The configuration itself: a map in EDN.
     pub text: String,
     /// Workflows, each with its name.
-    pub workflows: Vec<(&'static str, String)>,
+    pub workflows: Vec<(String, String)>,
 }
 
 /// The streams to a running server, and its process.
@@ -116,6 +117,9 @@ pub trait Launch {
 
 /// A command line that is started once per check. [`SCRIPT_WORD`], [`STATE_WORD`] and [`CONFIG_WORD`] in its
 /// arguments are replaced by files and a folder in a temporary folder, which is removed with this value.
+///
+/// A server runs in that folder too: its working folder, `HOME` and the `XDG_*` folders are there, one for each check,
+/// so that a run leaves nothing behind and reads nothing of this machine's user.
 #[derive(Debug)]
 pub struct CommandLine {
     words: Vec<OsString>,
@@ -124,16 +128,43 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// Takes a program and its arguments. Creates `folder` for this run and removes it afterwards.
+    /// Takes a program and its arguments. A relative path to the program is one from this process's working folder.
     ///
     /// # Errors
-    /// If there is no program, or the folder cannot be created.
-    pub fn new(words: Vec<OsString>, folder: PathBuf) -> io::Result<Self> {
-        if words.is_empty() {
+    /// If there is no program, or the temporary folder cannot be created.
+    pub fn new(mut words: Vec<OsString>) -> io::Result<Self> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let Some(program) = words.first_mut() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));
+        };
+        if Path::new(program).components().count() > 1 {
+            *program = std::path::absolute(&program)?.into();
         }
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        // A socket's path must be short.
+        let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}-{run}", std::process::id()));
         fs::create_dir_all(&folder)?;
         Ok(Self { words, folder, scripts: AtomicU64::new(0) })
+    }
+
+    /// The variables of a server, which lead to its own home, and to no daemon of the user.
+    fn variables(&self, state: &str) -> io::Result<Vec<(&'static str, PathBuf)>> {
+        let home = self.folder.join("home").join(state);
+        let places = [
+            ("XDG_CONFIG_HOME", ".config"),
+            ("XDG_DATA_HOME", ".local/share"),
+            ("XDG_STATE_HOME", ".local/state"),
+            ("XDG_CACHE_HOME", ".cache"),
+            ("XDG_RUNTIME_DIR", ".run"),
+        ];
+        let mut variables: Vec<_> = places.iter().map(|(name, place)| (*name, home.join(place))).collect();
+        for (_, place) in &variables {
+            fs::create_dir_all(place)?;
+            fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
+        }
+        variables.push(("HOME", home));
+        variables.push(("EDN_BRIDGE_DAEMON", "never".into()));
+        Ok(variables)
     }
 
     fn mentions(&self, word: &str) -> bool {
@@ -194,8 +225,12 @@ impl Launch for CommandLine {
         };
         let mut words = self.words.iter().map(replace);
         let program = words.next().unwrap_or_default();
+        let work = self.folder.join("work").join(wish.state);
+        fs::create_dir_all(&work)?;
         let mut child = Command::new(program)
             .args(words)
+            .current_dir(work)
+            .envs(self.variables(wish.state)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

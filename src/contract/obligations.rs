@@ -4,8 +4,7 @@
 //! runner or, after `test:`, to a test of the repository. A test compares the table with the specs and with
 //! the checks.
 
-use crate::edn;
-use crate::value::Value;
+use edn_codec::{self as edn, Value};
 
 /// The table: `{check [obligation …]}`. An obligation is `file/id`; a waived one is `{:waived file/id :reason
 /// "…"}`.

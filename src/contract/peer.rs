@@ -1,20 +1,25 @@
 //! A conversation with a running server: lines out, frames in, a deadline on every wait.
 //!
-//! Knows envelopes and the streams, but not what a check expects. One thread reads the server's lines, so
-//! that a wait can time out. Another writes, so that a server that does not read cannot block the runner.
+//! Knows envelopes and the streams, but not what a check expects. The wire's own client reads the lines. It is no
+//! client that asks, because the rules must see every line, also those that are no frames, and checks send what no
+//! client would. A thread writes, so that a server that does not read cannot block the runner.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::check::Stop;
-use super::launch::{Link, Server};
-use super::rules::{Frame, Ledger, Witness, excerpt};
-use crate::value::Value;
+use edn_bridge_client::frame::{data, request, topic};
+use edn_bridge_client::{Lines, TimedOut};
+use edn_codec::Value;
+
+use crate::catalogue::Catalogue;
+use crate::launch::{Link, Server};
+use crate::rules::{Frame, Ledger, Witness};
+use crate::shapes::excerpt;
+use crate::stop::Stop;
 
 /// The transcript of a check, for reports.
 #[derive(Debug, Default)]
@@ -51,6 +56,18 @@ pub enum Answer {
     Error(ErrorAnswer),
 }
 
+impl Answer {
+    /// `{:ok DATA}`, or `{:error CODE :frame FRAME}`.
+    pub fn into_value(self) -> Value<'static> {
+        Value::map(match self {
+            Self::Ok(data) => vec![(Value::keyword("ok"), data)],
+            Self::Error(ErrorAnswer { code, frame }) => {
+                vec![(Value::keyword("error"), Value::from(code)), (Value::keyword("frame"), frame)]
+            }
+        })
+    }
+}
+
 /// An error frame.
 #[derive(Debug, Clone)]
 pub struct ErrorAnswer {
@@ -62,8 +79,7 @@ pub struct ErrorAnswer {
 
 /// One server and the connection to it.
 pub struct Peer {
-    lines: Receiver<Vec<u8>>,
-    gate: Arc<Gate>,
+    lines: Lines,
     /// `None` once the input was closed.
     writer: Option<Sender<Vec<u8>>>,
     server: Box<dyn Server>,
@@ -89,22 +105,18 @@ impl Peer {
     pub fn new(
         link: Link,
         patience: Duration,
+        catalogue: Rc<Catalogue>,
         ledger: Rc<RefCell<Ledger>>,
         transcript: Rc<RefCell<Transcript>>,
     ) -> Self {
         let Link { input, output, server } = link;
-        let (line_sender, lines) = channel();
-        let gate = Arc::new(Gate::default());
-        let passed = gate.clone();
-        std::thread::spawn(move || read_lines(output, &line_sender, &passed));
         let (writer, to_write) = channel();
         std::thread::spawn(move || write_all(input, &to_write));
         Self {
-            lines,
-            gate,
+            lines: Lines::new(output),
             writer: Some(writer),
             server,
-            witness: Witness::default(),
+            witness: Witness::new(catalogue),
             ledger,
             transcript,
             events: VecDeque::new(),
@@ -156,12 +168,12 @@ impl Peer {
 
     /// Stops reading the server's output, except for the current line.
     pub fn pause_reading(&self) {
-        self.gate.set(true);
+        self.lines.pause();
     }
 
     /// Reads the server's output again.
     pub fn resume_reading(&self) {
-        self.gate.set(false);
+        self.lines.resume();
     }
 
     /// Closes the server's input.
@@ -185,7 +197,6 @@ impl Peer {
         Err(Stop::NotApplicable("the files of the server cannot be limited here".to_owned()))
     }
 
-    /// Waits for the server's end and returns its exit status.
     /// Waits for the server's end and returns its exit status.
     ///
     /// # Errors
@@ -325,9 +336,9 @@ impl Peer {
     pub fn event(
         &mut self,
         what: &str,
-        fits: impl Fn(&str, &Value<'_>) -> bool,
+        fits: impl Fn(&str, &Value<'static>) -> bool,
     ) -> Result<Value<'static>, Stop> {
-        let matches = |event: &Value<'static>| fits(topic(event), payload(event));
+        let matches = |event: &Value<'static>| fits(topic(event), data(event));
         if let Some(place) = self.events.iter().position(matches)
             && let Some(event) = self.events.remove(place)
         {
@@ -344,17 +355,14 @@ impl Peer {
         }
     }
 
-    /// Waits for the next event of a topic.
-    ///
-    /// # Errors
-    /// If none arrives in time.
-    pub fn topic(&mut self, name: &str) -> Result<Value<'static>, Stop> {
-        self.event(name, |topic, _| topic == name)
-    }
-
     /// Takes the kept events that have arrived.
     pub fn take_events(&mut self) -> Vec<Value<'static>> {
         self.events.drain(..).collect()
+    }
+
+    /// The kept events that have arrived.
+    pub fn kept_events(&self) -> impl Iterator<Item = &Value<'static>> {
+        self.events.iter()
     }
 
     /// Drops the kept events of a topic.
@@ -389,14 +397,12 @@ impl Peer {
     }
 
     fn next_line(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Stop> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match self.lines.recv_timeout(left) {
+        match self.lines.next(deadline) {
             Ok(line) => {
-                self.transcript.borrow_mut().add("<", &line);
-                Ok(Some(line))
+                line.iter().for_each(|line| self.transcript.borrow_mut().add("<", line));
+                Ok(line)
             }
-            Err(RecvTimeoutError::Disconnected) => Ok(None),
-            Err(RecvTimeoutError::Timeout) => {
+            Err(TimedOut) => {
                 Err(Stop::failed(format!("nothing came within {} ms", self.patience.as_millis())))
             }
         }
@@ -417,72 +423,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.gate.set(false);
         self.server.kill();
     }
-}
-
-/// A request as a line, without its end.
-pub fn request(id: &str, op: &str, params: &str) -> String {
-    format!("{{:id {id:?} :kind :request :op {op:?} :params {params}}}")
-}
-
-/// The topic of an event frame.
-pub fn topic<'v>(event: &'v Value<'_>) -> &'v str {
-    event.get("event").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The payload of an event frame.
-pub fn payload<'v>(event: &'v Value<'static>) -> &'v Value<'static> {
-    const NIL: &Value<'static> = &Value::Nil;
-    event.get("data").unwrap_or(NIL)
 }
 
 fn error_answer(frame: Value<'static>) -> ErrorAnswer {
     let code = frame.get("error-code").and_then(Value::as_str).unwrap_or_default().to_owned();
     ErrorAnswer { code, frame }
-}
-
-/// Longest line from a server: a frame with the longest request and its envelope.
-const LONGEST_LINE: u64 = 64 * 1024 * 1024;
-
-/// Blocks the reading thread while it is shut.
-#[derive(Debug, Default)]
-struct Gate {
-    shut: Mutex<bool>,
-    moved: Condvar,
-}
-
-impl Gate {
-    fn set(&self, shut: bool) {
-        *self.shut.lock().unwrap_or_else(PoisonError::into_inner) = shut;
-        self.moved.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
-        while *shut {
-            shut = self.moved.wait(shut).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-fn read_lines(output: Box<dyn Read + Send>, lines: &Sender<Vec<u8>>, gate: &Gate) {
-    let mut output = BufReader::with_capacity(64 * 1024, output);
-    loop {
-        gate.pass();
-        let mut line = Vec::new();
-        match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        if lines.send(line).is_err() {
-            return;
-        }
-    }
 }
 
 fn write_all(mut input: Box<dyn Write + Send>, bytes: &Receiver<Vec<u8>>) {

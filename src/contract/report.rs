@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::obligations::Binding;
-use crate::edn;
-use crate::value::{Map, Value};
+use crate::obligations::Binding;
+use edn_codec::value::Map;
+use edn_codec::{self as edn, Value};
 
 /// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,15 +18,20 @@ pub enum Format {
     Junit,
 }
 
-impl std::str::FromStr for Format {
-    type Err = String;
+/// A name that is no format.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{0:?} is not a format; text, edn and junit are")]
+pub struct UnknownFormat(String);
 
-    fn from_str(name: &str) -> Result<Self, String> {
+impl std::str::FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
         match name {
             "text" => Ok(Self::Text),
             "edn" => Ok(Self::Edn),
             "junit" => Ok(Self::Junit),
-            other => Err(format!("{other:?} is not a format; text, edn and junit are")),
+            other => Err(UnknownFormat(other.to_owned())),
         }
     }
 }

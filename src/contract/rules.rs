@@ -7,15 +7,14 @@
 //! In addition to the general rules there is one for each op (`answer.` and its name), each topic (`topic.`)
 //! and each kind of interaction (`kind.`).
 
-mod shapes;
-
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
-use shapes::{filled, is_utc_time, not_plain, wrong_answer, wrong_shape};
+use edn_codec::value::Map;
+use edn_codec::{self as edn, Value};
 
-use crate::catalogue::{ERROR_CODES, ErrorCode, OPS, OpSpec, SCOPE_KEYS, TOPICS};
-use crate::edn;
-use crate::value::{Map, Value};
+use crate::catalogue::{Catalogue, Op};
+use crate::shapes::{excerpt, filled, is_utc_time, not_plain, wrong_answer, wrong_shape};
 
 /// The general rules, each with its requirement.
 pub const RULES: &[(&str, &str)] = &[
@@ -44,55 +43,37 @@ pub const RULES: &[(&str, &str)] = &[
     ("frame.offset", "The :offset of a session's events never goes back."),
 ];
 
-/// The kinds of interactions, each with the required content of its payload.
-pub const INTERACTION_KINDS: &[(&str, &[&str])] = &[
-    ("ask", &["prompt"]),
-    ("confirm", &["prompt", "default"]),
-    ("select", &["prompt", "options"]),
-    ("approve", &["tool", "tool-id", "call-summary"]),
-    ("auth.device-code", &["provider", "url", "code", "expires-at"]),
-    ("auth.password", &["prompt"]),
-    (
-        "grant-stage-tool",
-        &["stage-execution-id", "attempt", "proposal-id", "tool", "args-digest", "args-summary"],
-    ),
-    (
-        "approve-subagent-envelope",
-        &["subagent-id", "parent-session-id", "depth", "requested-envelope", "prompt-summary", "model"],
-    ),
-];
-
 /// All rules, each with its requirement.
-pub fn rules() -> impl Iterator<Item = (String, String)> {
+pub fn rules(catalogue: &Catalogue) -> Vec<(String, String)> {
     let general = RULES.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned()));
-    let answers = OPS.iter().map(|op| {
+    let answers = catalogue.ops.iter().map(|op| {
         let about = format!("Every answer to {} has its keys, or is one of its errors.", op.name);
         (format!("answer.{}", op.name), about)
     });
-    let topics = TOPICS.iter().map(|topic| {
+    let topics = catalogue.topics.iter().map(|topic| {
         (
             format!("topic.{}", topic.name),
             format!("Every {} has its required keys, in their shapes.", topic.name),
         )
     });
-    let kinds = INTERACTION_KINDS.iter().map(|(kind, _)| {
+    let kinds = catalogue.kinds.iter().map(|(kind, _)| {
         (format!("kind.{kind}"), format!("Every question of kind {kind} has the keys of its payload."))
     });
-    general.chain(answers).chain(topics).chain(kinds)
+    general.chain(answers).chain(topics).chain(kinds).collect()
 }
 
 /// The errors that any request may get.
-const ANYBODYS: &[ErrorCode] = &[
-    ErrorCode::InvalidFrame,
-    ErrorCode::InvalidEnvelope,
-    ErrorCode::InvalidId,
-    ErrorCode::InvalidOp,
-    ErrorCode::NotReady,
-    ErrorCode::MaxPendingExceeded,
-    ErrorCode::OpNotSupported,
-    ErrorCode::InvalidParams,
-    ErrorCode::NotFound,
-    ErrorCode::Failed,
+const ANYBODYS: &[&str] = &[
+    "transport/invalid-frame",
+    "protocol/invalid-envelope",
+    "request/invalid-id",
+    "request/invalid-op",
+    "transport/not-ready",
+    "transport/max-pending-exceeded",
+    "request/op-not-supported",
+    "request/invalid-params",
+    "request/not-found",
+    "runtime/failed",
 ];
 
 /// A breach of a rule, with its line.
@@ -137,8 +118,9 @@ impl Ledger {
 }
 
 /// The witness of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Witness {
+    catalogue: Rc<Catalogue>,
     /// Ids of pending requests, with their ops.
     pending: HashMap<String, String>,
     /// All ids ever sent.
@@ -182,6 +164,18 @@ impl Frame {
 }
 
 impl Witness {
+    /// The witness of a new connection.
+    pub fn new(catalogue: Rc<Catalogue>) -> Self {
+        Self {
+            catalogue,
+            pending: HashMap::new(),
+            sent: HashSet::new(),
+            last_seq: 0,
+            subscribed: false,
+            offsets: HashMap::new(),
+        }
+    }
+
     /// Registers a sent request.
     pub fn sends(&mut self, id: &str, op: &str) {
         self.pending.insert(id.to_owned(), op.to_owned());
@@ -252,7 +246,7 @@ impl Witness {
         look.shape("frame.response", map, "ok", "true or false", |value| value.as_bool().is_some());
         look.shape("frame.response", map, "data", "a map", |value| value.as_map().is_some());
         self.answer(map, look);
-        let Some(op) = op_of(map) else { return };
+        let Some(op) = self.op_of(map) else { return };
         let rule = format!("answer.{}", op.name);
         look.at(&rule);
         let data = map.get_keyword("data").and_then(Value::as_map);
@@ -281,16 +275,16 @@ impl Witness {
         look.shape(RULE, map, "data", "a map", |value| value.as_map().is_some());
         look.at("frame.error-code");
         match map.get_keyword("error-code").and_then(Value::as_str) {
-            Some(code) if ERROR_CODES.iter().any(|spec| spec.name == code) => {}
+            Some(code) if self.catalogue.error_codes.iter().any(|known| known == code) => {}
             found => look.breach("frame.error-code", format!(":error-code is {found:?}")),
         }
         if map.get_keyword("id").is_some() {
             self.answer(map, look);
         }
         let code = map.get_keyword("error-code").and_then(Value::as_str).unwrap_or_default();
-        let Some(op) = op_of(map) else { return };
-        let known = ERROR_CODES.iter().any(|spec| spec.name == code);
-        if known && !op.errors.iter().chain(ANYBODYS).any(|own| own.as_str() == code) {
+        let Some(op) = self.op_of(map) else { return };
+        let known = self.catalogue.error_codes.iter().any(|known| known == code);
+        if known && !op.errors.iter().any(|own| own == code) && !ANYBODYS.contains(&code) {
             look.breach(
                 &format!("answer.{}", op.name),
                 format!("{code} is none of the errors of {}", op.name),
@@ -343,20 +337,22 @@ impl Witness {
         }
         look.at("frame.topic");
         let name = map.get_keyword("event").and_then(Value::as_str).unwrap_or_default();
-        let Some(spec) = TOPICS.iter().find(|spec| spec.name == name) else {
+        let catalogue = self.catalogue.clone();
+        let Some(spec) = catalogue.topics.iter().find(|spec| spec.name == name) else {
             return look.breach("frame.topic", format!("the topic {name:?} is not catalogued"));
         };
         let rule = format!("topic.{name}");
         look.at(&rule);
         let Some(payload) = map.get_keyword("data").and_then(Value::as_map) else { return };
-        for key in spec.required {
+        for key in &spec.required {
             if payload.get_keyword(key).is_none() {
                 look.breach(&rule, format!("the payload lacks :{key}"));
             }
         }
         for (key, value) in payload.iter() {
             let Some(key) = key.as_keyword() else { continue };
-            let known = [spec.required, spec.also, SCOPE_KEYS].iter().any(|keys| keys.contains(&key));
+            let known = [&spec.required, &spec.also, &catalogue.scope_keys];
+            let known = known.iter().any(|keys| keys.iter().any(|known| known == key));
             if !known {
                 look.ledger.notes.insert(format!("The payload of {name} also has :{key}."));
             } else if let Some(wrong) = wrong_shape(key, value) {
@@ -364,9 +360,15 @@ impl Witness {
             }
         }
         if name == "interaction/requested" {
-            interaction(payload, look);
+            interaction(&catalogue, payload, look);
         }
         self.offset(payload, look);
+    }
+
+    /// The op in an answer.
+    fn op_of(&self, map: &Map<'_>) -> Option<&Op> {
+        let name = map.get_keyword("op").and_then(Value::as_str)?;
+        self.catalogue.ops.iter().find(|op| op.name == name)
     }
 
     fn seq(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
@@ -395,22 +397,16 @@ impl Witness {
     }
 }
 
-/// The op in an answer.
-fn op_of(map: &Map<'_>) -> Option<&'static OpSpec> {
-    let name = map.get_keyword("op").and_then(Value::as_str)?;
-    OPS.iter().find(|op| op.name == name)
-}
-
 /// The payload of a question, according to its kind.
-fn interaction(payload: &Map<'_>, look: &mut Look<'_>) {
+fn interaction(catalogue: &Catalogue, payload: &Map<'_>, look: &mut Look<'_>) {
     let kind = payload.get_keyword("kind").and_then(Value::as_str).unwrap_or_default();
-    let Some((_, keys)) = INTERACTION_KINDS.iter().find(|(name, _)| *name == kind) else {
+    let Some((_, keys)) = catalogue.kinds.iter().find(|(name, _)| name == kind) else {
         return look.breach("topic.interaction/requested", format!("{kind:?} is not a kind of interaction"));
     };
     let rule = format!("kind.{kind}");
     look.at(&rule);
     let asked = payload.get_keyword("payload").and_then(Value::as_map);
-    for key in *keys {
+    for key in keys {
         if asked.is_none_or(|asked| asked.get_keyword(key).is_none()) {
             look.breach(&rule, format!("the payload lacks :{key}"));
         }
@@ -460,25 +456,19 @@ impl Look<'_> {
     }
 }
 
-/// Bytes of a line that a report shows.
-const EXCERPT_BYTES: usize = 600;
-
-/// A line for people, cut if it is long.
-pub fn excerpt(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    match text.char_indices().find(|(offset, _)| *offset >= EXCERPT_BYTES) {
-        Some((offset, _)) => format!("{}… ({} bytes)", text.get(..offset).unwrap_or_default(), line.len()),
-        None => text.into_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Suite;
+
+    fn witness() -> Witness {
+        thread_local!(static SUITE: Suite = Suite::built_in().unwrap());
+        SUITE.with(|suite| Witness::new(suite.catalogue()))
+    }
 
     fn breaches(lines: &[&str]) -> Vec<String> {
         let mut ledger = Ledger::default();
-        let mut witness = Witness::default();
+        let mut witness = witness();
         witness.sends("1", "ping");
         witness.sends("2", "subscribe");
         for line in lines {
@@ -596,8 +586,7 @@ mod tests {
     #[test]
     fn events_need_a_subscription() {
         let mut ledger = Ledger::default();
-        Witness::default()
-            .receives(b"{:kind :event :event \"ui/widget-specs-updated\" :data {} :seq 1}", &mut ledger);
+        witness().receives(b"{:kind :event :event \"ui/widget-specs-updated\" :data {} :seq 1}", &mut ledger);
         assert_eq!(ledger.breaches.keys().collect::<Vec<_>>(), ["frame.before-subscribe"]);
     }
 }

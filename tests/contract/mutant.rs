@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use edn_bridge::contract::{self, CommandLine, Config, Launch, Link, Options, Report, Status, Wish};
 use edn_bridge::edn;
 use edn_bridge::value::Value;
+use edn_bridge_contract::{CommandLine, Config, Launch, Link, Options, Report, Status, Suite, Wish};
 
 use crate::{open, server};
 
@@ -67,7 +67,9 @@ impl Wrong {
 
 pub fn run(change: Change, checks: &[&str], patience: Duration) -> Report {
     let only = checks.iter().map(|check| (*check).to_owned()).collect();
-    contract::run(&Wrong { real: server::command_line(), change }, &Options { only, patience })
+    let wrong = Wrong { real: server::command_line(), change };
+    thread_local!(static SUITE: Suite = Suite::built_in().unwrap());
+    SUITE.with(|suite| edn_bridge_contract::run(suite, &wrong, &Options { only, patience }))
 }
 
 pub fn is_open(check: &str) -> bool {

@@ -62,7 +62,7 @@ impl File {
         let names: Vec<&str> = path.iter().skip(1).filter_map(|name| name.to_str()).collect();
         let (last, folders) = names.split_last()?;
         let first = names.first()?.trim_end_matches(".rs");
-        if matches!(first, "lib" | "main" | "cli" | "client" | "edn") {
+        if matches!(first, "lib" | "main" | "cli" | "client" | "contract" | "edn") {
             return None;
         }
         let last = last.trim_end_matches(".rs");

@@ -9,7 +9,7 @@ typos_tool $TYPOS
 step 'typos' typos
 step 'lints' cargo clippy --locked --all-targets $INNER -- -D warnings
 step 'the codec without its features' cargo clippy --locked -p edn-codec --all-targets --no-default-features -- -D warnings
-step 'documentation of the codec' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p edn-codec --all-features --no-deps
+step 'documentation of the packages' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p edn-codec -p edn-bridge-contract --all-features --no-deps
 # Packages of their own, which the program's own build leaves out. After a change of dependencies: make locks.
 if has c++; then
   step 'fuzz targets' cargo check --locked --manifest-path fuzz/Cargo.toml

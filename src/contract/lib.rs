@@ -1,23 +1,38 @@
-//! The contract runner: starts any server of the protocol and tests it.
+//! The contract runner: starts any server of the edn-bridge protocol and tests it.
 //!
-//! `edn-bridge contract [--format text|edn|junit] -- COMMAND…` serves authors of other servers, and tests
-//! this one. It sees what a client sees, bytes on a pair of streams, and nothing of a server's internals. It
-//! uses only the codec and the catalogue's names.
+//! It sees what a client sees, bytes on a pair of streams, and nothing of a server's internals. The checks are data:
+//! EDN files in `checks/`, of what is sent and what is expected, which one interpreter plays. Each check starts its own
+//! server. The [`rules`] hold for every frame of every check. A table binds the obligations that `allium plan` derives
+//! from the specs to both, by name.
 //!
-//! A [`Check`] provokes a reaction and examines it; each check starts its own server. A rule ([`rules`])
-//! holds for every frame of every check. One table binds the obligations that `allium plan` derives from
-//! `spec/*.allium` to both, by name.
+//! The runner is fair. It notes behaviour that the contract leaves open, skips what a server does not offer, and fails
+//! only violations.
 //!
-//! The runner is fair. It notes behaviour that the contract leaves open, skips what a server does not offer,
-//! and fails only violations.
+//! ```no_run
+//! use edn_bridge_contract::{CommandLine, Options, Suite, run};
+//!
+//! let suite = Suite::built_in()?;
+//! let server = CommandLine::new(vec!["my-server".into(), "--state-dir".into(), "{state}".into()])?;
+//! let report = run(&suite, &server, &Options::default());
+//! assert!(report.holds());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A server need not be a process: implement [`Launch`].
 
-mod check;
-mod checks;
+mod catalogue;
 mod launch;
+mod login_server;
 mod obligations;
 mod peer;
+mod player;
+mod probe;
 mod report;
 mod rules;
+mod shapes;
+mod stop;
+mod suite;
+mod terms;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -26,18 +41,17 @@ use std::io::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-use check::{Probe, client_info};
 use peer::Peer;
+use player::Player;
+use probe::{Probe, Run};
+use stop::Stop;
 
-pub use check::{Abilities, Check, Need, Stop};
-pub use checks::{
-    CHECKS, CHOICES, DIRECT, GRAPH_ATTRIBUTES, MEMORY_ATTRIBUTES, ROOT_ATTRIBUTES, SESSION_ATTRIBUTES,
-    SESSION_INFO_ATTRIBUTES, TOOL_SUMMARY_ATTRIBUTES, TURN_ATTRIBUTES,
-};
+pub use catalogue::Catalogue;
 pub use launch::{CONFIG_WORD, CommandLine, Config, Launch, Link, SCRIPT_WORD, STATE_WORD, Server, Wish};
 pub use obligations::{Binding, BindingsError, bindings};
-pub use report::{Finding, Format, Report, Status};
-pub use rules::{Breach, Frame, INTERACTION_KINDS, Ledger, Witness, rules};
+pub use report::{Finding, Format, Report, Status, UnknownFormat};
+pub use rules::{Breach, Frame, Ledger, Witness, rules};
+pub use suite::{Check, Need, Suite, SuiteError};
 
 /// The options of a run.
 #[derive(Debug, Clone)]
@@ -54,8 +68,8 @@ impl Default for Options {
     }
 }
 
-/// Runs the checks against a command line and writes the report, for the command `contract`. Returns whether
-/// all applicable checks pass.
+/// Runs the checks against a command line and writes the report, for a command of a program. Returns whether all
+/// applicable checks pass.
 ///
 /// # Errors
 /// If the command cannot be started or does not answer a handshake, if no folder can be created for the
@@ -66,20 +80,20 @@ pub fn execute(
     options: &Options,
     out: &mut dyn Write,
 ) -> std::io::Result<bool> {
-    let folder = std::env::temp_dir().join(format!("edn-bridge-contract-{}", std::process::id()));
-    let launch = CommandLine::new(words, folder)?;
-    greet(&launch, options.patience)?;
-    let report = run(&launch, options);
+    let suite = Suite::built_in().map_err(std::io::Error::other)?;
+    let launch = CommandLine::new(words)?;
+    greet(&suite, &launch, options.patience)?;
+    let report = run(&suite, &launch, options);
     let bindings = bindings().map_err(std::io::Error::other)?;
     report.write(format, &bindings, out)?;
     Ok(report.holds())
 }
 
 /// Shakes hands once, so that a command that is not a server is reported once and not by every check.
-fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
+fn greet(suite: &Suite, launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
     let link = launch.launch(Wish { script: None, state: "greeting", config: None })?;
-    let mut peer = Peer::new(link, patience, Rc::default(), Rc::default());
-    match peer.ask("handshake", &client_info("1.0", &[])) {
+    let mut peer = Peer::new(link, patience, suite.catalogue(), Rc::default(), Rc::default());
+    match peer.ask("handshake", &probe::handshake(&[])) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(why) | Stop::NotApplicable(why)) => {
             Err(std::io::Error::other(format!("the command is not a server that answers a handshake: {why}")))
@@ -88,20 +102,20 @@ fn greet(launch: &dyn Launch, patience: Duration) -> std::io::Result<()> {
 }
 
 /// Runs the checks in order, then evaluates the rules on all received frames.
-pub fn run(launch: &dyn Launch, options: &Options) -> Report {
+pub fn run(suite: &Suite, launch: &dyn Launch, options: &Options) -> Report {
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|asked| names(asked, name));
-    let ledger = Rc::new(RefCell::new(Ledger::default()));
-    let abilities = OnceCell::new();
-    let mut findings: Vec<Finding> = CHECKS
-        .iter()
-        .copied()
-        .flatten()
-        .copied()
-        .filter(|check| chosen(check.name))
-        .map(|check| run_one(launch, options, check, &abilities, &ledger))
-        .collect();
-    let ledger = ledger.take();
-    findings.extend(rule_findings(&ledger).into_iter().filter(|finding| chosen(&finding.name)));
+    let run = Run {
+        launch,
+        patience: options.patience,
+        catalogue: suite.catalogue(),
+        ledger: Rc::new(RefCell::new(Ledger::default())),
+        abilities: OnceCell::new(),
+    };
+    let checks = suite.checks().iter().filter(|check| chosen(&check.name));
+    let mut findings: Vec<Finding> = checks.map(|check| run_one(suite, &run, check)).collect();
+    let ledger = run.ledger.take();
+    let rules = rule_findings(&suite.catalogue(), &ledger).into_iter();
+    findings.extend(rules.filter(|finding| chosen(&finding.name)));
     Report { findings, frames: ledger.frames, notes: ledger.notes.into_iter().collect() }
 }
 
@@ -112,16 +126,10 @@ fn names(asked: &str, name: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || (rest.starts_with('.') && !asked.contains('.')))
 }
 
-fn run_one(
-    launch: &dyn Launch,
-    options: &Options,
-    check: Check,
-    abilities: &OnceCell<Abilities>,
-    ledger: &Rc<RefCell<Ledger>>,
-) -> Finding {
-    let probe = Probe::new(launch, options.patience, check.name, abilities, ledger.clone());
-    let outcome = match probe.lacks(check.needs) {
-        Ok(None) => (check.run)(&probe),
+fn run_one(suite: &Suite, run: &Run<'_>, check: &Check) -> Finding {
+    let probe = Probe::new(run, &check.name);
+    let outcome = match probe.lacks(&check.needs) {
+        Ok(None) => Player::play(suite, &probe, &check.open, &check.steps),
         Ok(Some(lack)) => Err(Stop::NotApplicable(lack)),
         Err(stop) => Err(stop),
     };
@@ -131,11 +139,11 @@ fn run_one(
         Err(Stop::Failed(why)) => (Status::Failed(why), transcript),
         Err(Stop::NotApplicable(why)) => (Status::NotApplicable(why), Vec::new()),
     };
-    Finding { name: check.name.to_owned(), about: check.about.to_owned(), status, frames, notes }
+    Finding { name: check.name.clone(), about: check.about.clone(), status, frames, notes }
 }
 
 /// The findings of the rules for all frames of a run.
-fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
+fn rule_findings(catalogue: &Catalogue, ledger: &Ledger) -> Vec<Finding> {
     let finding = |(name, about): (String, String)| {
         let breaches = ledger.breaches.get(&name).map(Vec::as_slice).unwrap_or_default();
         let status = match breaches.first() {
@@ -147,5 +155,5 @@ fn rule_findings(ledger: &Ledger) -> Vec<Finding> {
             breaches.iter().map(|breach| format!("< {}  ({})", breach.line, breach.why)).collect();
         Finding { name, about, status, frames: shown.into_iter().collect(), notes: Vec::new() }
     };
-    rules().map(finding).collect()
+    rules(catalogue).into_iter().map(finding).collect()
 }

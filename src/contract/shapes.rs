@@ -1,16 +1,14 @@
 //! The shapes of single values in the server's frames. Knows the catalogue's keys, but not the frames.
 
-use super::excerpt;
-use crate::edn;
-use crate::value::Value;
+use edn_codec::{self as edn, Value};
 
 /// A non-empty string.
-pub(super) fn filled(value: &Value<'_>) -> bool {
+pub fn filled(value: &Value<'_>) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
 /// The part of a value that a simple reader cannot read.
-pub(super) fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
+pub fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> {
     let mut rest = vec![value];
     let mut strings = false;
     while let Some(value) = rest.pop() {
@@ -29,12 +27,12 @@ pub(super) fn not_plain(value: &Value<'_>, line: &[u8]) -> Option<&'static str> 
             rest.extend(items);
         }
     }
-    let shorthand = memchr::memmem::find(line, b"#:").is_some();
+    let shorthand = line.windows(2).any(|bytes| bytes == b"#:");
     (shorthand && !strings).then_some("a namespaced map")
 }
 
 /// The shape of a timestamp: `2026-01-02T03:04:05.678Z`.
-pub(super) fn is_utc_time(text: &str) -> bool {
+pub fn is_utc_time(text: &str) -> bool {
     let Some(body) = text.strip_suffix('Z').or_else(|| text.strip_suffix("+00:00")) else { return false };
     let (seconds, fraction) = body.split_once('.').unwrap_or((body, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -48,7 +46,7 @@ pub(super) fn is_utc_time(text: &str) -> bool {
 }
 
 /// A key has the same meaning and the same shape in every payload.
-pub(super) fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
+pub fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
         "session-id" | "turn-id" | "entry-id" | "tool-id" | "tool-name" | "dialog-id" | "request-id"
         | "interaction-id" | "correlation-id" | "error-code" | "role" | "phase" | "kind" | "stage"
@@ -78,7 +76,7 @@ pub(super) fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
 }
 
 /// A key has the same meaning in the answers of every op.
-pub(super) fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
+pub fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
     let (expected, fits) = match key {
         "accepted"
         | "enabled"
@@ -104,4 +102,16 @@ pub(super) fn wrong_answer(key: &str, value: &Value<'_>) -> Option<String> {
         _ => return None,
     };
     (!fits).then(|| format!(":{key} must be {expected}, not {}", excerpt(edn::to_string(value).as_bytes())))
+}
+
+/// Bytes of a line that a report shows.
+const EXCERPT_BYTES: usize = 600;
+
+/// A line for people, cut if it is long.
+pub fn excerpt(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    match text.char_indices().find(|(offset, _)| *offset >= EXCERPT_BYTES) {
+        Some((offset, _)) => format!("{}… ({} bytes)", text.get(..offset).unwrap_or_default(), line.len()),
+        None => text.into_owned(),
+    }
 }

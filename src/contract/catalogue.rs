@@ -1,0 +1,76 @@
+//! The names of the protocol, from the generated tables, as far as the rules need them.
+
+use edn_codec::Value;
+
+use crate::terms::Form;
+
+/// The tables of the protocol.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    /// All ops.
+    pub ops: Vec<Op>,
+    /// All topics.
+    pub topics: Vec<Topic>,
+    /// All error codes.
+    pub error_codes: Vec<String>,
+    /// The keys that every payload may have.
+    pub scope_keys: Vec<String>,
+    /// The kinds of questions, each with the keys that its payload must have.
+    pub kinds: Vec<(String, Vec<String>)>,
+}
+
+/// An op.
+#[derive(Debug)]
+pub struct Op {
+    /// Its name.
+    pub name: String,
+    /// The keys of the response's `:data`; a key that ends in `?` is optional.
+    pub data: Vec<String>,
+    /// Its specific error codes, in addition to those of every request.
+    pub errors: Vec<String>,
+}
+
+/// A topic.
+#[derive(Debug)]
+pub struct Topic {
+    /// Its name.
+    pub name: String,
+    /// The keys that its payload must have.
+    pub required: Vec<String>,
+    /// The keys that its payload may have.
+    pub also: Vec<String>,
+}
+
+impl Catalogue {
+    /// Reads the tables of a suite.
+    pub fn read(tables: &Form) -> Self {
+        let rows = |key| tables.get(key).and_then(Value::as_slice).unwrap_or_default().iter();
+        let name = |row: &Form| row.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let kinds = tables.get("interaction-kinds").and_then(Value::as_map);
+        Self {
+            ops: rows("ops")
+                .map(|op| Op { name: name(op), data: words(op.get("data")), errors: words(op.get("errors")) })
+                .collect(),
+            topics: rows("topics")
+                .map(|topic| Topic {
+                    name: name(topic),
+                    required: words(topic.get("required")),
+                    also: words(topic.get("also")),
+                })
+                .collect(),
+            error_codes: words(tables.get("error-codes")),
+            scope_keys: words(tables.get("scope-keys")),
+            kinds: kinds
+                .into_iter()
+                .flat_map(|kinds| kinds.iter())
+                .map(|(kind, keys)| (kind.as_str().unwrap_or_default().to_owned(), words(Some(keys))))
+                .collect(),
+        }
+    }
+}
+
+/// The strings and the names of keywords in a vector.
+fn words(list: Option<&Form>) -> Vec<String> {
+    let list = list.and_then(Value::as_slice).unwrap_or_default();
+    list.iter().filter_map(|word| word.as_keyword().or_else(|| word.as_str())).map(str::to_owned).collect()
+}
