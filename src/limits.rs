@@ -360,7 +360,10 @@ pub const PROCESS_GRACE: Duration = Duration::from_millis(300);
 /// How long a runner kills its descendants, which may start others meanwhile or belong to another user.
 pub const RUNNER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Pause between two rounds of that: a killed process takes a moment to exit.
+/// How long a runner kills what comes new to it before it looks through all processes again.
+pub const RUNNER_ROUND: Duration = Duration::from_millis(20);
+
+/// Pause where nothing new has come: a killed process takes a moment to exit.
 pub const RUNNER_PAUSE: Duration = Duration::from_millis(2);
 
 /// Entries of a folder that a sandbox lists one by one, because commands may not access one of them. Further
@@ -441,6 +444,10 @@ pub const SEARCH_PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
 /// Nesting of a pattern: its parser recurses.
 pub const SEARCH_PATTERN_DEPTH: u32 = 64;
+
+/// The longest pattern of a search, in bytes. Parsing takes some 10 KB of memory for each `\w`, before the bound on
+/// the automaton counts.
+pub const SEARCH_PATTERN_LENGTH: usize = 4 * 1024;
 
 /// Tool calls of one answer that run concurrently. From the execution model.
 pub const PARALLEL_TOOLS: usize = 4;

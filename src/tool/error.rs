@@ -27,6 +27,9 @@ pub enum CallError {
     /// The argument `pattern` cannot be parsed.
     #[error("The pattern is no regular expression: {0}")]
     Pattern(grep_regex::Error),
+    /// The argument `pattern` is longer than a pattern may be.
+    #[error("The pattern is too long: it may have {SEARCH_PATTERN_LENGTH} bytes.")]
+    LongPattern,
     /// A rule denies the folder of a search.
     #[error("A rule denies {}.", .0.display())]
     Denied(PathBuf),

@@ -142,8 +142,10 @@ mod tests {
 
     #[test]
     fn ignore_lines_beyond_the_bound_are_skipped() {
-        let lines = format!("*.log\n{}\n!keep.log\n", "{".repeat(20));
+        let deep = "{a,".repeat(17) + "a.rs" + &"}".repeat(17);
+        let lines = format!("*.log\n{deep}\n!keep.log\n");
         let ignored = ignored(Path::new("/w"), &lines);
+        assert!(ignored.matched("/w/a.rs", false).is_none());
         assert!(ignored.matched("/w/a.log", false).is_ignore());
         assert!(ignored.matched("/w/keep.log", false).is_whitelist());
         let many = "x\n".repeat(IGNORE_LINES) + "y\n";

@@ -14,6 +14,7 @@ use super::walk::{Found, Walk};
 use super::{Context, Outcome, Plan, Running, Tool, cut, glob, optional_text, spec, target, text};
 use crate::limits::{
     SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
+    SEARCH_PATTERN_LENGTH,
     TOOL_LINE_BYTES,
 };
 use crate::provider::ToolSpec;
@@ -62,6 +63,9 @@ impl Tool for Search {
 }
 
 fn matcher(pattern: &str) -> Result<grep_regex::RegexMatcher, CallError> {
+    if pattern.len() > SEARCH_PATTERN_LENGTH {
+        return Err(CallError::LongPattern);
+    }
     RegexMatcherBuilder::new()
         .case_smart(true)
         .line_terminator(Some(b'\n'))
@@ -224,6 +228,8 @@ mod tests {
         ] {
             assert!(matcher(&pattern).is_err());
         }
+        // Within every bound of the library, this takes a gigabyte and half a minute.
+        assert!(matches!(matcher(&r"\w".repeat(60_000)), Err(CallError::LongPattern)));
         matcher(r"\b\w{1,40}\s+(foo|bar)[[:alpha:]]*$").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();

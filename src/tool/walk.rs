@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn hostile_ignore_files_are_passed_over() {
-        let deep = format!("{}\n*.log\n", "{".repeat(15_000));
+        let deep = format!("{}{}\n*.log\n", "{a,".repeat(15_000), "}".repeat(15_000));
         let (_dir, root) =
             folder(&[("a", ""), ("b.log", ""), ("c/d", ""), ("e/f", ""), ("e/.gitignore", &deep)]);
         symlink("/dev/zero", root.join(".gitignore")).unwrap();
