@@ -557,7 +557,8 @@ impl Layers {
             "sandbox" => {
                 for folder in list(value.get("writable"))? {
                     let folder = folder.as_str().ok_or_else(|| shape("{:writable [folder …]}"))?;
-                    self.writable.push(PathBuf::from(folder));
+                    // Resolved now: later a command may have made a link of it.
+                    self.writable.push(Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
                 }
             }
             _ => {

@@ -68,6 +68,16 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open_as(path, READING | OFlags::DIRECTORY)
 }
 
+/// Opens what stands at a path, of any kind, to refer to it: without the right to read it. Follows no link, as
+/// [`open`] does.
+///
+/// # Errors
+/// As of [`open`].
+#[cfg(target_os = "linux")]
+pub fn refer(path: &Path) -> io::Result<OwnedFd> {
+    open_as(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
+}
+
 /// The SHA-256 of some bytes, in hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()

@@ -168,7 +168,10 @@ impl Program {
         tokio::spawn(async move {
             let status = child.wait().await;
             runners().retain(|runner| Some(*runner) != id);
-            if status.is_ok_and(|status| status.signal().is_some()) {
+            // Killed, or not able to end all: then something is left, which has fallen to this process.
+            if status
+                .is_ok_and(|status| status.code().is_none_or(|code| code == i32::from(inside::NOT_STARTED)))
+            {
                 let _ = tokio::task::spawn_blocking(end_orphans).await;
             }
         });
@@ -429,17 +432,25 @@ fn runners() -> MutexGuard<'static, BTreeSet<u32>> {
 /// Ends the processes that have fallen to this one because their runner was killed.
 fn end_orphans() {
     let runners = runners();
-    let own = std::process::id();
-    inside::end_all(|| {
+    // Waits for those that have ended, as nobody else does.
+    let orphans = || {
+        let orphans = lineage::own_children().into_iter().filter(|child| !runners.contains(child));
+        let still_runs = |orphan: &u32| {
+            let pid = i32::try_from(*orphan).ok().and_then(Pid::from_raw);
+            pid.is_some_and(|pid| {
+                !matches!(
+                    rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG),
+                    Ok(Some(_))
+                )
+            })
+        };
+        orphans.filter(still_runs).collect::<Vec<u32>>()
+    };
+    let all = || {
         let processes = lineage::processes();
-        let orphans = lineage::children(&processes, own).filter(|child| !runners.contains(child));
-        let orphans: Vec<u32> = orphans.collect();
-        for orphan in &orphans {
-            if let Some(pid) = i32::try_from(*orphan).ok().and_then(Pid::from_raw) {
-                let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
-            }
-        }
+        let orphans: Vec<u32> = orphans();
         let below = orphans.iter().flat_map(|orphan| lineage::descendants(&processes, *orphan));
         below.chain(orphans.iter().copied()).collect()
-    });
+    };
+    inside::end_all(all, orphans);
 }

@@ -110,6 +110,37 @@ fn command_leaves_nothing_behind_its_call() {
     }
 }
 
+/// The processes that have a text among their arguments.
+fn named(name: &str) -> usize {
+    let lines = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| std::fs::read(entry.path().join("cmdline")));
+    lines.flatten().filter(|line| line.split(|byte| *byte == 0).any(|word| word == name.as_bytes())).count()
+}
+
+#[test]
+fn processes_that_never_stay_are_ended_with_the_call() {
+    if !has("perl") {
+        return;
+    }
+    for (chains, leaves) in [(1, ""), (3, ""), (1, "setpgrp;"), (3, "setpgrp;")] {
+        let name = format!("chain-{}", seconds());
+        // Each starts the next one and ends: whoever looks for it finds it gone.
+        let chain = format!("for (;;) {{ exit if time > $end || fork; {leaves} }}");
+        let script = format!(
+            "$SIG{{TERM}} = q(IGNORE); my $end = time + 20; for (1..{chains}) {{ next if fork; {chain} }} sleep 1; print q(left)"
+        );
+        let command = format!("perl -e '{script}' {name}");
+        let mut bridge = go(&calling(&command, "").arg("--yolo"));
+        let result = bridge.event("tool/result");
+        assert!(data(&result, "result-text").contains("left"), "{result}");
+        // One that is there is seen at some time.
+        let left: usize = (0..20).map(|_| named(&name)).sum();
+        assert_eq!(left, 0, "{script}");
+    }
+}
+
 #[test]
 fn killed_bridge_leaves_no_process() {
     for script in LEAVING {
@@ -327,6 +358,41 @@ fn sandboxed_command_reaches_neither_state_nor_configuration() {
     let told = doctor.env("XDG_CONFIG_HOME", home.join("config")).output().unwrap();
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("state, which is kept from commands"), "{told}");
+}
+
+#[test]
+fn workspace_exchanged_for_a_link_is_not_used() {
+    let calls = [
+        r#"{:name "bash" :arguments {:command "echo x > by-command"}}"#,
+        r#"{:name "write" :arguments {:path "written" :content "x"}}"#,
+        r#"{:name "read" :arguments {:path "secret"}}"#,
+    ];
+    let turns = calls.map(|call| format!("{{:steps [{{:tool-call {call}}}]}}")).concat();
+    let setup =
+        Setup::new().script(&format!("{{:turns [{turns} {{:steps [{{:delta \"end\"}}]}}] :then :cycle}}"));
+    let (project, outside) = (setup.project(), setup.dir.path().join("outside"));
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("secret"), "secret").unwrap();
+    let mut bridge = setup.interactor();
+    bridge.ask("m", "set_mode", "{:mode \"accept-edits\"}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = bridge.event("interaction/requested");
+    // As a command can where the folder above is writable to it.
+    std::fs::rename(&project, setup.dir.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&outside, &project).unwrap();
+    accept(&mut bridge, &question, ":value {:outcome \"approve\" :scope \"once\"}");
+    for call in calls {
+        let result = bridge.event("tool/result");
+        assert!(data(&result, "result-text").contains("leads to"), "{call}: {result}");
+    }
+    end_of_turn(&mut bridge);
+    let told = bridge.ask("q", "prompt", "{:message \"look at @secret\"}");
+    let message = bridge.event("user/message");
+    assert!(!message.to_string().contains("<file path=\"secret\">"), "{told} {message}");
+    let mut found: Vec<_> =
+        std::fs::read_dir(&outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    found.sort();
+    assert_eq!(found, ["secret"]);
 }
 
 #[test]

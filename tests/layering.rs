@@ -44,7 +44,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("private", &[]),
     ("files", &["limits"]),
     ("git", &["files", "limits"]),
-    ("runner", &["limits", "descriptors"]),
+    ("runner", &["limits", "descriptors", "files"]),
     ("secret", &[]),
     ("http", &["limits"]),
     ("auth", &["secret", "http", "value", "edn", "limits", "clock", "runner", "private"]),

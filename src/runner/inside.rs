@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 use super::lineage::{self, NAME};
 use super::sandbox::Sandbox;
 use crate::descriptors;
-use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE, RUNNER_PAUSE};
+use crate::limits::{PROCESS_GRACE, RUNNER_PATIENCE, RUNNER_PAUSE, RUNNER_ROUND};
 
 /// The program was started.
 pub(super) const STARTED: u8 = b'S';
@@ -37,7 +37,7 @@ const EXITED: u8 = b'X';
 pub(super) const MESSAGE_BYTES: usize = 5;
 
 /// What shells exit with for a program that cannot be started.
-const NOT_STARTED: u8 = 127;
+pub(super) const NOT_STARTED: u8 = 127;
 
 /// What a runner is told before the program's own words.
 pub(super) struct Order<'a> {
@@ -123,7 +123,7 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let listening = thread::Builder::new().spawn(move || end_when_told(listening, &has_ended));
     let mut code = ExitCode::SUCCESS;
     if listening.is_err() {
-        end_all(below);
+        end_all(below, lineage::own_children);
     }
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -217,7 +217,7 @@ fn end_when_told(mut control: UnixStream, has_ended: &Receiver<()>) {
         let _ = has_ended.recv_timeout(PROCESS_GRACE);
     }
     // What cannot be ended (another user's, or waiting for a disk that is gone) is not waited for.
-    if !end_all(below) {
+    if !end_all(below, lineage::own_children) {
         std::process::exit(i32::from(NOT_STARTED));
     }
 }
@@ -228,15 +228,30 @@ fn below() -> Vec<u32> {
 
 /// Kills the processes that are found until none are, for a time: one may start others meanwhile. Returns
 /// whether none are left.
-pub(super) fn end_all(find: impl Fn() -> Vec<u32>) -> bool {
+///
+/// A process that starts the next one and ends at once is gone before all processes are looked through. But it
+/// is an orphan, one of the few `orphans` that are found at once: those are killed as fast as new ones come.
+pub(super) fn end_all(find: impl Fn() -> Vec<u32>, orphans: impl Fn() -> Vec<u32>) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < RUNNER_PATIENCE {
         let found = find();
-        if found.is_empty() {
+        // What runs is an orphan or comes from one, and an orphan cannot slip past the list.
+        if found.is_empty() && orphans().is_empty() {
             return true;
         }
         found.into_iter().for_each(|process| signal(process, Signal::KILL));
-        thread::sleep(RUNNER_PAUSE);
+        let (round, mut last) = (Instant::now(), Vec::new());
+        while round.elapsed() < RUNNER_ROUND {
+            let now = orphans();
+            now.iter().for_each(|process| signal(*process, Signal::KILL));
+            if now.is_empty() {
+                break;
+            }
+            if now == last {
+                thread::sleep(RUNNER_PAUSE);
+            }
+            last = now;
+        }
     }
     false
 }

@@ -104,6 +104,21 @@ fn is_of_another_user(process: u32) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::PERM))
 }
 
+/// The children of this process, also those that have ended and are not waited for. Takes little time where the
+/// kernel lists them.
+pub fn own_children() -> Vec<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.map(|task| std::fs::read_to_string(task.path().join("children")));
+    let lists: std::io::Result<Vec<String>> = lists.collect();
+    match lists {
+        Ok(lists) => {
+            lists.iter().flat_map(|list| list.split(' ')).filter_map(|child| child.parse().ok()).collect()
+        }
+        // A thread has ended meanwhile, or the kernel has no such lists.
+        Err(_) => children(&processes(), std::process::id()).collect(),
+    }
+}
+
 /// All processes that can be seen, by their parents.
 pub fn processes() -> BTreeMap<u32, Vec<u32>> {
     let mut processes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

@@ -8,14 +8,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use crate::files;
+use crate::limits::SANDBOX_ENTRIES;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
-use rustix::fs::{Mode, OFlags, open};
-
-use crate::limits::SANDBOX_ENTRIES;
 
 /// The rights that are restricted are those of this version, as far as the kernel knows them: writing, since
 /// version 5 the control of devices (typing into a terminal), since version 6 signals and abstract sockets.
@@ -51,11 +51,15 @@ impl State {
 
 impl Sandbox {
     /// Writing is possible below these folders, the temporary one, and to the devices that every program
-    /// writes to. Terminals are not among them.
+    /// writes to. Terminals are not among them. The folders are resolved: one that a link leads to is not
+    /// writable, since an earlier command may have made the link.
     pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut writable: Vec<PathBuf> = folders.into_iter().collect();
-        writable.push(std::env::temp_dir());
-        writable.extend(["/dev/null", "/dev/zero", "/dev/full", "/dev/shm"].map(PathBuf::from));
+        /// Looked at before the first command runs.
+        static EVERYWHERE: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+            let devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/shm"].map(PathBuf::from);
+            devices.iter().chain([&std::env::temp_dir()]).map(|path| resolve(path)).collect()
+        });
+        let writable = folders.into_iter().chain(EVERYWHERE.iter().cloned()).collect();
         Self { writable, ..Self::default() }
     }
 
@@ -115,13 +119,13 @@ impl Sandbox {
         let kept: Vec<PathBuf> =
             self.guarded.iter().map(|path| resolve(path)).chain(hidden.clone()).collect();
         for folder in &self.writable {
-            rules = rules.around(&resolve(folder), &kept, write)?;
+            rules = rules.around(folder, &kept, write)?;
         }
         if !hidden.is_empty() {
             rules = rules.around(Path::new("/"), &hidden, read)?;
             // The workspace too where a folder above it cannot be listed.
             for folder in &self.writable {
-                rules = rules.around(&resolve(folder), &hidden, read)?;
+                rules = rules.around(folder, &hidden, read)?;
             }
         }
         let status = rules.0.restrict_self()?;
@@ -171,9 +175,7 @@ impl Rules {
     fn allow(self, path: &Path, rights: BitFlags<AccessFs>) -> Result<Self, RulesetError> {
         // A folder that is not there cannot be written to either. One that was exchanged for a link since it
         // was looked at is not followed.
-        let Ok(fd) = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) else {
-            return Ok(self);
-        };
+        let Ok(fd) = files::refer(path) else { return Ok(self) };
         let rights = if is_folder(&fd) { rights } else { rights & AccessFs::from_file(KNOWN) };
         if rights.is_empty() {
             return Ok(self);
@@ -243,6 +245,25 @@ mod tests {
         let words = sandbox.to_words();
         let count = words.len();
         assert_eq!(Sandbox::from_words(&mut words.into_iter(), count), Some(sandbox));
+    }
+
+    #[test]
+    fn folder_that_a_link_leads_to_is_not_writable() {
+        if state() == State::Unavailable {
+            return;
+        }
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("outside/work")).unwrap();
+        std::os::unix::fs::symlink("outside", root.join("link")).unwrap();
+        // Without the temporary folder, in which all of this may lie.
+        let writes = |writable: &str, file: &str| {
+            let sandbox = Sandbox { writable: vec![root.join(writable)], ..Sandbox::default() };
+            sandbox.run(|_| fs::write(root.join(file), "x").is_ok()).unwrap()
+        };
+        assert!(!writes("link", "outside/new"));
+        assert!(!writes("link/work", "outside/work/new"));
+        assert!(writes("outside", "outside/new"));
     }
 
     #[test]

@@ -50,8 +50,7 @@ impl SessionActor {
         let shared = self.shared.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let cwd = Path::new(&*facts.cwd);
-            let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-            let ground = shared.configuration.ground(&cwd);
+            let ground = shared.configuration.ground(cwd);
             let may_read = |path: &Path| {
                 let access = Access::Read(path.to_owned());
                 match permission::judge(facts.mode, &rules, &ground, "read", &access) {
@@ -68,15 +67,15 @@ impl SessionActor {
             let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
             let editor = editor.map(|mut editor| {
                 let sent = editor.to_value();
-                editor.read_selection(&cwd, &may_read);
+                editor.read_selection(cwd, &may_read);
                 (sent, editor.shown(EDITOR_TEXT_BYTES.min(window / 4)))
             });
             let reader = Reader {
                 may_read: &may_read,
-                barred: &Barred::new(&rules, &cwd, "read"),
+                barred: &Barred::new(&rules, cwd, "read"),
                 is_stopped: &|| stop.is_cancelled(),
             };
-            (reference::attach(&cwd, &text, window, &reader), editor)
+            (reference::attach(cwd, &text, window, &reader), editor)
         });
         let Ok((attachments, editor)) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };

@@ -63,8 +63,7 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
     let cwd = Path::new(&*cwd);
     let batch = Batch {
         turn,
-        // What is judged and what runs must mean the same folder.
-        cwd: cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()).into(),
+        cwd: cwd.into(),
         asking: Mutex::new(()),
         places: Semaphore::new(PARALLEL_TOOLS),
         halted: OnceLock::new(),
@@ -115,6 +114,19 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
         (Some(error), _) => Calls::Lost(error),
         (None, Some(why)) => Calls::Halted(why),
         (None, None) => Calls::Answered,
+    }
+}
+
+/// Whether a session's folder is where it was. A command may exchange it for a link where the folder above is the
+/// temporary one, or another session's: what lies behind the link is no workspace.
+fn stands(cwd: &Path) -> Result<(), String> {
+    match cwd.canonicalize() {
+        Ok(real) if real != cwd => Err(format!(
+            "The session's folder {} leads to {} now, so the call was not run. Ask the user to put it back.",
+            cwd.display(),
+            real.display()
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -312,7 +324,10 @@ impl Batch<'_> {
     /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
     async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
         let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
-        let planned = tokio::task::spawn_blocking(move || tool.plan(&cwd, &call.parsed, &stop));
+        let planned = tokio::task::spawn_blocking(move || {
+            stands(&cwd)?;
+            tool.plan(&cwd, &call.parsed, &stop)
+        });
         // A plan may take long, such as that of many edits of a large file.
         tokio::select! {
             biased;
