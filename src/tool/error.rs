@@ -2,6 +2,7 @@
 //!
 //! A model reads them as text. The runtime and the tools tell apart what a second attempt may change.
 
+use crate::limits::SEARCH_PATTERN_LENGTH;
 use std::path::PathBuf;
 
 use super::glob::GlobError;
@@ -30,6 +31,17 @@ pub enum CallError {
     /// The argument `pattern` is longer than a pattern may be.
     #[error("The pattern is too long: it may have {SEARCH_PATTERN_LENGTH} bytes.")]
     LongPattern,
+    /// The session's folder is behind a link now.
+    #[error(
+        "The session's folder {} leads to {} now, so the call was not run. Ask the user to put it back.",
+        .folder.display(), .leads_to.display()
+    )]
+    Moved {
+        /// The folder.
+        folder: PathBuf,
+        /// Where its path leads.
+        leads_to: PathBuf,
+    },
     /// A rule denies the folder of a search.
     #[error("A rule denies {}.", .0.display())]
     Denied(PathBuf),

@@ -14,8 +14,7 @@ use super::walk::{Found, Walk};
 use super::{Context, Outcome, Plan, Running, Tool, cut, glob, optional_text, spec, target, text};
 use crate::limits::{
     SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
-    SEARCH_PATTERN_LENGTH,
-    TOOL_LINE_BYTES,
+    SEARCH_PATTERN_LENGTH, TOOL_LINE_BYTES,
 };
 use crate::provider::ToolSpec;
 use crate::value::Value;

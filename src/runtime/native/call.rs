@@ -119,13 +119,9 @@ pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
 
 /// Whether a session's folder is where it was. A command may exchange it for a link where the folder above is the
 /// temporary one, or another session's: what lies behind the link is no workspace.
-fn stands(cwd: &Path) -> Result<(), String> {
+fn stands(cwd: &Path) -> Result<(), CallError> {
     match cwd.canonicalize() {
-        Ok(real) if real != cwd => Err(format!(
-            "The session's folder {} leads to {} now, so the call was not run. Ask the user to put it back.",
-            cwd.display(),
-            real.display()
-        )),
+        Ok(real) if real != cwd => Err(CallError::Moved { folder: cwd.to_owned(), leads_to: real }),
         _ => Ok(()),
     }
 }
