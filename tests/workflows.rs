@@ -210,6 +210,23 @@ fn a_stage_asks_before_it_leaves_the_workspace() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_check_runs_in_the_sandbox_of_the_stage() {
+    // What the stage writes is what the check runs.
+    let script = call("write", r#"{:path "t.sh" :content "touch in; touch ../state/made; true\n"}"#);
+    let script = format!("{{:turns [{script} {{:steps [{{:delta \"x\"}}]}}]}}");
+    let workflow = r#"{:stages [{:id :go :body "Go." :tools ["write"] :assert [{:command "sh ./t.sh && test -e in"}]}]}"#;
+    let enforced = edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::State::Enforced;
+    for (mode, expected) in [("ask", !enforced), ("yolo", true)] {
+        let setup = with(&script, workflow).arg("--mode").arg(mode);
+        let mut bridge = setup.interactor();
+        start(&mut bridge, "/workflow w");
+        assert!(end(&mut bridge).contains("done"));
+        assert_eq!(setup.state().join("made").exists(), expected, "{mode}");
+    }
+}
+
+#[test]
 fn a_stage_is_told_what_its_gate_wrote() {
     let setup = with(
         "{:turns [{:steps [{:delta \"seen\"}]}]}",

@@ -149,7 +149,10 @@ impl Trust {
 
 fn words<'v>(hook: &'v Value<'v>) -> impl Iterator<Item = &'v str> {
     let command = hook.get("command").and_then(Value::as_slice).unwrap_or_default();
-    command.iter().filter_map(|word| word.as_str())
+    // A word may be a text for a shell, or an option with a value.
+    let parts = |word: &'v str| word.split(|c: char| c.is_whitespace() || "=:,;&|()<>'\"`".contains(c));
+    let words = command.iter().filter_map(|word| word.as_str());
+    words.flat_map(move |word| std::iter::once(word).chain(parts(word))).filter(|word| !word.is_empty())
 }
 
 /// The files of a project that the hooks of its configuration name.
@@ -161,4 +164,28 @@ fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_word_of_a_hook_contains_is_sealed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["a.sh", "b.sh", "c.edn", "d.py"] {
+            std::fs::write(root.join(name), "1").unwrap();
+        }
+        let hooks = br#"{:hooks [{:command ["bash" "-c" "./a.sh && exec sh 'b.sh'"]}
+                                 {:command ["python3" "d.py" "--with=c.edn" "" "."]}]}"#;
+        let before = Sealed::of(root, Some(hooks));
+        assert_eq!(before.wrong(), None);
+        for name in ["a.sh", "b.sh", "c.edn", "d.py"] {
+            std::fs::write(root.join(name), "2").unwrap();
+            let now = Sealed::of(root, Some(hooks));
+            assert_eq!(before.changes(&now).len(), 1, "{name}");
+            std::fs::write(root.join(name), "1").unwrap();
+        }
+    }
 }

@@ -16,6 +16,7 @@ use super::Hook;
 use crate::edn;
 use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
+use crate::runner::sandbox::Sandbox;
 use crate::runner::{self, Program, Running};
 use crate::value::{Map, Value};
 
@@ -156,7 +157,7 @@ async fn run(
             return Err(Failure::Changed(path));
         }
     }
-    execute(&hook.command, cwd, hook.timeout, input, stop).await
+    execute(&hook.command, cwd, None, hook.timeout, input, stop).await
 }
 
 /// Runs a command, the program first, with a map on its standard input; returns its standard output.
@@ -166,6 +167,7 @@ async fn run(
 pub async fn execute(
     command: &[String],
     cwd: &Path,
+    sandbox: Option<Sandbox>,
     limit: Duration,
     input: &Map<'static>,
     stop: &CancellationToken,
@@ -174,7 +176,7 @@ pub async fn execute(
     edn::write_compact(&Value::from(input.clone()), &mut line);
     line.push(b'\n');
     // Given up, it is dropped and ended.
-    let converse = async { converse(start(command, cwd, line).await?).await };
+    let converse = async { converse(start(command, cwd, sandbox, line).await?).await };
     tokio::select! {
         biased;
         () = stop.cancelled() => Err(Failure::Stopped),
@@ -232,13 +234,19 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
     }
 }
 
-async fn start(command: &[String], cwd: &Path, input: Vec<u8>) -> Result<Started, Failure> {
+async fn start(
+    command: &[String],
+    cwd: &Path,
+    sandbox: Option<Sandbox>,
+    input: Vec<u8>,
+) -> Result<Started, Failure> {
     let (program, arguments) =
         command.split_first().map_or(("", [].as_slice()), |(program, rest)| (program.as_str(), rest));
     // A program is a name on the PATH or a whole path; the session's folder, which may be anybody's, names none.
     let start = async {
         let ((stdout, out), (stderr, err)) = (runner::pipe()?, runner::pipe()?);
-        let program = Program::new(program).args(arguments).cwd(cwd).only(INHERITED).input(input);
+        let program =
+            Program::new(program).args(arguments).cwd(cwd).only(INHERITED).input(input).sandbox(sandbox);
         let running = program.start(out.into(), err.into()).await?;
         Ok(Started { running, stdout, stderr })
     };

@@ -12,13 +12,15 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::clock::rfc3339;
-use crate::config::{Layers, Settings};
+use crate::config::{Kept, Layers, Settings};
 use crate::context::Project;
 use crate::facts::SessionFacts;
 use crate::files;
 use crate::hook::{Hooks, Source};
 use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
+use crate::message::Mode;
 use crate::provider::models::Models;
+use crate::runner::sandbox::Sandbox;
 use crate::runtime::providers::Providers;
 use crate::runtime::rules;
 use crate::store::EntryBody;
@@ -109,6 +111,15 @@ fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Ar
 }
 
 impl ConfigRevision {
+    /// The sandbox of a session's commands. It does not apply in the mode `yolo`.
+    pub fn sandbox(&self, mode: Mode, cwd: &Path) -> Option<Sandbox> {
+        (mode != Mode::Yolo).then(|| {
+            let allowed = self.settings.writable.iter().cloned();
+            let Kept { guarded, hidden } = self.settings.kept();
+            Sandbox::new(allowed.chain([cwd.to_owned()])).guarding(guarded).hiding(hidden)
+        })
+    }
+
     /// The revision with that number and time, and the unusable models and servers, for a person.
     ///
     /// # Errors

@@ -409,8 +409,11 @@ impl Run {
                 // `$1` holds the workflow's arguments verbatim.
                 let words =
                     ["bash", "-c", command.as_str(), "workflow", self.arguments.as_str()].map(str::to_owned);
-                let cwd = PathBuf::from(&*self.session.snapshot().facts.cwd);
-                match command::execute(&words, &cwd, *timeout, facts, stop).await {
+                let session = self.session.snapshot().facts.clone();
+                let cwd = PathBuf::from(&*session.cwd);
+                // A check runs what the stage has written: the sandbox of the stage's commands holds for it too.
+                let sandbox = self.session.manifest().sandbox(session.mode, &cwd);
+                match command::execute(&words, &cwd, sandbox, *timeout, facts, stop).await {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
                     Err(Failure::Stopped) => Err(Stopped),
                     Err(failure) => {

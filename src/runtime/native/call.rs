@@ -14,11 +14,10 @@ use futures_util::stream::FuturesOrdered;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Kept;
 use crate::event::{Body, ToolCall, ToolOutput};
 use crate::interaction::Kind;
 use crate::limits::PARALLEL_TOOLS;
-use crate::message::{Block, EntryId, Message, Mode, Role};
+use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
 use crate::runtime::change::Change;
 use crate::runtime::execution;
@@ -336,11 +335,7 @@ impl Batch<'_> {
         let turn = self.turn;
         let facts = turn.session.snapshot().facts.clone();
         let manifest = turn.manifest();
-        let sandbox = (facts.mode != Mode::Yolo).then(|| {
-            let allowed = manifest.settings.writable.iter().cloned();
-            let Kept { guarded, hidden } = manifest.settings.kept();
-            Sandbox::new(allowed.chain([self.cwd.to_path_buf()])).guarding(guarded).hiding(hidden)
-        });
+        let sandbox = manifest.sandbox(facts.mode, &self.cwd);
         let event = turn.event(Body::ToolExecuting(call.clone()));
         turn.deliver(event.clone()).await;
         let _running = RunningTool::new(&turn.control.running_tools);

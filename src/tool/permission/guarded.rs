@@ -178,6 +178,7 @@ const NAMES: &[(&str, &str)] = &[
     ("rust-toolchain.toml", "rustup takes the compiler from it"),
     ("sitecustomize.py", "every Python that starts there runs it"),
     ("stylelint.config.*", "an editor's checker runs it"),
+    (".tool-versions", "asdf and mise take programs from where it says"),
     ("usercustomize.py", "every Python that starts there runs it"),
     ("warp.md", "an agent obeys it"),
 ];

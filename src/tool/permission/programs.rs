@@ -26,7 +26,7 @@ const LETTERS: usize = 256;
 const NAME: usize = 4096;
 
 /// The options of `git log` and similar commands that write a file, run a program or leave the repository.
-const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index");
+const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index --show-signature");
 
 /// The options that select what is built or tested in a package, and the output format.
 const CARGO: Options = Only(
@@ -85,7 +85,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("comm", But("")),
     ("cut", But("")),
     ("df", But("")),
-    // It pipes through `pr`, and follows the links in a folder.
+    // It pipes through `pr`, and goes through folders.
     ("diff", But("-l --paginate -r --recursive")),
     ("dirname", But("")),
     ("docker images", CONTAINERS),
@@ -217,8 +217,10 @@ pub fn stays(command: &[String], given: usize, workspace: &Path) -> bool {
     };
     let later = command.get(count.max(given)..).unwrap_or_default();
     let kept = |word: &String| match command.first().map(String::as_str) {
-        // It starts a reader of manuals.
-        Some("git") => word != "--help",
+        // It starts a reader of manuals, and a checker of signatures.
+        Some("git") => word != "--help" && !word.contains("%G"),
+        // It follows the links in a folder.
+        Some("diff") => !word.split('=').any(|part| workspace.join(part).is_dir()),
         Some("kubectl") => !word.to_ascii_lowercase().contains("secret"),
         _ => true,
     };
@@ -297,6 +299,9 @@ mod tests {
             ("grep x a -fs", false),
             ("grep --file=s x", false),
             ("mkdir door/new", false),
+            ("diff a in", true),
+            ("diff a .", false),
+            ("diff --from-file=. a", false),
         ] {
             let command: Vec<String> = command.split(' ').map(str::to_owned).collect();
             assert_eq!(prefix(&command, &workspace).is_some(), expected, "{command:?}");
