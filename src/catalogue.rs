@@ -22,7 +22,7 @@ pub use command::{COMMANDS, CommandSpec};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
 pub use ops::{OPS, Op};
 pub use reference::{contract_tables, emacs_constants, reference_page};
-pub use topics::{Class, SCOPE_KEYS, TOPICS, Topic, TopicSpec};
+pub use topics::{SCOPE_KEYS, TOPICS, Topic, TopicSpec};
 
 /// The version of the protocol that this server speaks: major, minor.
 pub const PROTOCOL_VERSION: (u32, u32) = (1, 0);

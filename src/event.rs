@@ -1,13 +1,14 @@
 //! Events of sessions, as one closed enum with named fields.
 //!
-//! The runtime makes events, and wires lay them out. An event knows its topic, and with it its delivery
-//! class. It knows no wire's keys, no seq numbers and no bytes.
+//! The runtime makes events, and wires lay them out. An event knows its delivery class and which older event it
+//! continues. It knows no wire's topics and keys, no seq numbers and no bytes.
 
 pub mod stage;
 
 use std::sync::Arc;
 
-use crate::catalogue::{Class, ErrorCode, Topic};
+use crate::catalogue::ErrorCode;
+use crate::delivery::Class;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, ThinkingLevel, TurnId, Usage};
 use crate::value::{Map, Value};
@@ -37,6 +38,19 @@ pub struct Event {
     pub cause: Option<Cause>,
     /// Its content.
     pub body: Body,
+}
+
+impl Event {
+    /// Whether it continues the text of an older event or replaces that one.
+    pub fn continues(&self, older: &Self) -> bool {
+        // Text belongs to a turn and to the request that started it; a snapshot replaces any older one.
+        let same_origin =
+            self.body.class() == Class::Latest || (older.turn == self.turn && older.cause == self.cause);
+        std::mem::discriminant(&older.body) == std::mem::discriminant(&self.body)
+            && older.session == self.session
+            && same_origin
+            && older.body.stream() == self.body.stream()
+    }
 }
 
 /// The content of an event.
@@ -594,43 +608,46 @@ fn map_weight(map: &Map<'_>) -> usize {
 }
 
 impl Body {
-    /// The topic.
-    pub fn topic(&self) -> Topic {
+    /// Its delivery class.
+    pub const fn class(&self) -> Class {
         match self {
-            Self::SessionUpdated(_) => Topic::SessionUpdated,
-            Self::SessionResumed { .. } => Topic::SessionResumed,
-            Self::SessionRehydrated(_) => Topic::SessionRehydrated,
-            Self::ContextUpdated { .. } => Topic::ContextUpdated,
-            Self::AssistantDelta(_) => Topic::AssistantDelta,
-            Self::ThinkingDelta(_) => Topic::AssistantThinkingDelta,
-            Self::AssistantMessage(_) => Topic::AssistantMessage,
-            Self::UserMessage(_) => Topic::UserMessage,
-            Self::TurnEnded(_) => Topic::TurnEnded,
-            Self::ToolStart(_) => Topic::ToolStart,
-            Self::ToolDelta { .. } => Topic::ToolDelta,
-            Self::ToolExecuting(_) => Topic::ToolExecuting,
-            Self::ToolUpdate(_) => Topic::ToolUpdate,
-            Self::ToolResult(_) => Topic::ToolResult,
-            Self::FooterUpdated(_) => Topic::FooterUpdated,
-            Self::StagePassed(_) => Topic::TurnStage,
-            Self::JobUpdated(_) => Topic::JobUpdated,
-            Self::CommandResult(_) => Topic::CommandResult,
-            Self::ChoiceRequested(_) => Topic::FrontendActionRequested,
-            Self::QuestionAsked(_) => Topic::InteractionRequested,
-            Self::DialogRequested(_) => Topic::DialogRequested,
-            Self::QuestionEnded(_) => Topic::InteractionAnswered,
-            Self::WidgetsUpdated(_) => Topic::WidgetsUpdated,
-            Self::WidgetSpecsUpdated(_) => Topic::WidgetSpecsUpdated,
-            Self::StatusUpdated(_) => Topic::StatusUpdated,
-            Self::Notification(_) => Topic::Notification,
-            Self::Diagnostic(_) => Topic::Diagnostic,
-            Self::Error { .. } => Topic::Error,
+            Self::AssistantDelta(_) | Self::ThinkingDelta(_) | Self::ToolDelta { .. } => Class::Coalescible,
+            Self::SessionUpdated(_)
+            | Self::FooterUpdated(_)
+            | Self::ContextUpdated { .. }
+            | Self::ToolUpdate(_)
+            | Self::JobUpdated(_)
+            | Self::WidgetsUpdated(_)
+            | Self::WidgetSpecsUpdated(_)
+            | Self::StatusUpdated(_) => Class::Latest,
+            Self::SessionResumed { .. }
+            | Self::SessionRehydrated(_)
+            | Self::AssistantMessage(_)
+            | Self::UserMessage(_)
+            | Self::TurnEnded(_)
+            | Self::ToolStart(_)
+            | Self::ToolExecuting(_)
+            | Self::ToolResult(_)
+            | Self::StagePassed(_)
+            | Self::CommandResult(_)
+            | Self::ChoiceRequested(_)
+            | Self::QuestionAsked(_)
+            | Self::DialogRequested(_)
+            | Self::QuestionEnded(_)
+            | Self::Notification(_)
+            | Self::Diagnostic(_)
+            | Self::Error { .. } => Class::Lossless,
         }
     }
 
-    /// Its delivery class.
-    pub fn class(&self) -> Class {
-        self.topic().class()
+    /// The id that separates streams of one kind: of a tool call, or of a job.
+    fn stream(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::ToolDelta { tool_id, .. } => Some(tool_id),
+            Self::ToolUpdate(output) => Some(&output.call.id),
+            Self::JobUpdated(job) => Some(&job.id),
+            _ => None,
+        }
     }
 
     /// Its approximate size in bytes, for the bounds of queues.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod context;
+pub mod delivery;
 pub mod descriptors;
 pub mod event;
 pub mod export;

@@ -29,7 +29,7 @@ mod tally;
 mod turns;
 
 pub use call::{ApiError, Call, Reply};
-pub use clients::{Agreed, Client, Clients, Peer, Pressure, Standing};
+pub use clients::{Agreed, Client, Clients, Peer, Pressure, Snapshot, Standing};
 pub use graph::{Graph, Query, QueryAnswer};
 pub use jobs::Jobs;
 pub use logins::Logins;

@@ -17,7 +17,8 @@ use edn_bridge::limits::{
 };
 use edn_bridge::session::Client as _;
 use edn_bridge::value::{Owned, Value};
-use edn_bridge::wire::connection::{Connection, End};
+use edn_bridge::wire::connection::End;
+use edn_bridge::wire::edn::service::Connection;
 use edn_bridge::wire::transport::memory::Writer;
 use endpoint_support::double::{Double, Fate, Kept, told};
 use endpoint_support::{PATIENCE, check, connect, lines};

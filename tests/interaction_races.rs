@@ -14,6 +14,7 @@ use edn_bridge::interaction::{Audience, Board, Kind, Origin, Question, Resolutio
 use edn_bridge::message::SessionId;
 use edn_bridge::session::{Client, Pressure, Reply, Response};
 use edn_bridge::value::{Map, Value};
+use edn_bridge::wire::edn::layout::topic;
 use tokio_util::sync::CancellationToken;
 
 /// Random numbers that a seed makes anew.
@@ -37,8 +38,12 @@ struct Person {
 }
 
 impl Client for Person {
-    fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
+    fn watches(&self, _: Option<&SessionId>) -> bool {
         true
+    }
+
+    fn lists_sessions(&self) -> bool {
+        false
     }
     fn deliver(&self, event: &Event) -> Pressure {
         let id = match &event.body {
@@ -46,7 +51,7 @@ impl Client for Person {
             Body::QuestionEnded(ended) => ended.id.to_string(),
             other => panic!("{other:?}"),
         };
-        self.shown.lock().unwrap().push((event.body.topic(), id));
+        self.shown.lock().unwrap().push((topic(&event.body), id));
         Pressure::Fine
     }
     fn fall_behind(&self) {}

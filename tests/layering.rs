@@ -49,9 +49,10 @@ const TABLE: &[(&str, &[&str])] = &[
     ("http", &["limits"]),
     ("auth", &["secret", "http", "value", "edn", "limits", "clock", "runner", "private"]),
     ("message", &["value"]),
-    ("catalogue", &["value", "message", "limits"]),
+    ("delivery", &[]),
+    ("catalogue", &["value", "message", "delivery", "limits"]),
     ("facts", &["value", "message"]),
-    ("event", &["value", "message", "catalogue", "facts"]),
+    ("event", &["value", "message", "catalogue", "delivery", "facts"]),
     ("session", &["value", "message", "event", "catalogue", "facts"]),
     ("config", KEEPING_OUTSIDE_PROJECTS),
     ("project", &[]),
@@ -95,6 +96,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (
         "wire",
         &[
+            "delivery",
             "heap",
             "private",
             "runner",

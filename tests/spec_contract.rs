@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use edn_bridge::catalogue::{
-    COMMANDS, Class, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
+    COMMANDS, ERROR_CODES, FEATURES, OPS, PROTOCOL_VERSION_TEXT, SCOPE_KEYS, TOPICS,
 };
+use edn_bridge::delivery::Class;
 use edn_bridge::hook;
 use edn_bridge::limits;
 use edn_bridge::message::StopReason;

@@ -1,27 +1,6 @@
 //! The event topics.
 
-/// What happens to an event when the client is slow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// Neither dropped nor merged, except for a client that has fallen behind (see [`Topic::is_shown_anew`]).
-    Lossless,
-    /// Adjacent deltas of one stream are merged. No text is lost, except for a client that has fallen behind (see
-    /// [`Topic::is_shown_anew`]).
-    Coalescible,
-    /// A newer event replaces an older one that was not sent yet.
-    Latest,
-}
-
-impl Class {
-    /// The name in documentation.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lossless => "lossless",
-            Self::Coalescible => "coalescible",
-            Self::Latest => "latest",
-        }
-    }
-}
+use crate::delivery::Class;
 
 /// Declares the topics: variant, wire name, delivery class, whether a connection also receives events of sessions
 /// outside its focus, required keys, optional keys, and the cause of the event.

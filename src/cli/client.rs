@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use edn_bridge::catalogue::Topic;
 use edn_bridge::event::{Body, Event};
 use edn_bridge::limits::OUTBOX_TEXT_BYTES;
 use edn_bridge::message::{Message, SessionId, StopReason};
@@ -134,14 +133,12 @@ impl Console {
 }
 
 impl Client for Console {
-    fn wants(&self, topic: Topic, _: Option<&SessionId>) -> bool {
-        matches!(
-            topic,
-            Topic::AssistantDelta
-                | Topic::AssistantMessage
-                | Topic::CommandResult
-                | Topic::FrontendActionRequested
-        )
+    fn watches(&self, _: Option<&SessionId>) -> bool {
+        true
+    }
+
+    fn lists_sessions(&self) -> bool {
+        false
     }
 
     fn deliver(&self, event: &Event) -> Pressure {

@@ -20,8 +20,9 @@ use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::Reply;
 use edn_bridge::store::{Durability, Store};
-use edn_bridge::wire::connection::{self, Connection, End};
+use edn_bridge::wire::connection::End;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
+use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::transport::Transport;
 use edn_bridge::wire::transport::socket::{Client, Listener};
 
@@ -90,7 +91,7 @@ impl Own {
         let (ours, theirs) = UnixStream::pair().map_err(Failure::start)?;
         let transport = Transport::socket(theirs).map_err(Failure::start)?;
         let api = Arc::new(process.runtime.clone());
-        let connection = connection::start(1, transport, api, process.clock.clone(), Box::new(|_| {}))
+        let connection = service::start(1, transport, api, process.clock.clone(), Box::new(|_| {}))
             .map_err(Failure::start)?;
         Ok((Self { connection, process }, ours))
     }
@@ -116,8 +117,8 @@ pub(super) fn run(options: &Options) -> Exit {
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
     });
-    let connection = connection::start(1, transport, api.clone(), process.clock.clone(), on_end)
-        .map_err(Failure::start)?;
+    let connection =
+        service::start(1, transport, api.clone(), process.clock.clone(), on_end).map_err(Failure::start)?;
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
@@ -209,8 +210,8 @@ impl Guests {
                 tracing::warn!(%error, id, "a connection could not be ended");
             }
         });
-        let started = Transport::socket(stream)
-            .and_then(|transport| connection::start(id, transport, api, clock, on_end));
+        let started =
+            Transport::socket(stream).and_then(|transport| service::start(id, transport, api, clock, on_end));
         match started {
             Ok(connection) => {
                 connections.insert(id, connection);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::Topic;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{
@@ -25,8 +24,8 @@ use crate::runtime::queue::Until;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
-    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, SwitchTarget,
-    Tally, Turns,
+    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings,
+    Snapshot as Shown, SwitchTarget, Tally, Turns,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -93,35 +92,32 @@ impl Clients for Runtime {
         &self,
         connection: u64,
         session: &SessionId,
-        topic: Topic,
+        what: Shown,
         cause: Option<Cause>,
     ) -> Option<Event> {
         let handle = self.shared.tree.get(session).ok()?;
         let facts = handle.snapshot().facts.clone();
-        let body = match topic {
-            Topic::SessionUpdated => Body::SessionUpdated(facts),
-            Topic::FooterUpdated => Body::FooterUpdated(facts),
-            Topic::ContextUpdated => {
-                return Some(Event { cause, ..self.shared.tree.context_event() });
-            }
-            Topic::WidgetsUpdated | Topic::WidgetSpecsUpdated | Topic::StatusUpdated => {
+        let body = match what {
+            Shown::State => Body::SessionUpdated(facts),
+            Shown::Footer => Body::FooterUpdated(facts),
+            Shown::Sessions => return Some(Event { cause, ..self.shared.tree.context_event() }),
+            Shown::Widgets | Shown::WidgetSpecs | Shown::Statuses => {
                 let progress = handle.progress.load();
                 let progress = progress.as_ref()?;
-                match topic {
-                    Topic::WidgetsUpdated => Body::WidgetsUpdated(progress.widgets.clone()),
-                    Topic::WidgetSpecsUpdated => Body::WidgetSpecsUpdated(progress.specs.clone()),
+                match what {
+                    Shown::Widgets => Body::WidgetsUpdated(progress.widgets.clone()),
+                    Shown::WidgetSpecs => Body::WidgetSpecsUpdated(progress.specs.clone()),
                     _ => Body::StatusUpdated(progress.statuses.clone()),
                 }
             }
-            Topic::InteractionRequested | Topic::DialogRequested => {
+            Shown::Questions | Shown::Dialogs => {
                 let client = self.shared.hub.client(connection)?;
-                // Each of the two topics serves one kind of interactor.
-                let dialogs = topic == Topic::DialogRequested;
+                // Each of the two serves one kind of interactor.
+                let dialogs = what == Shown::Dialogs;
                 return (client.is_interactor() && client.dialogs_only() == dialogs)
                     .then(|| self.shared.board.joined(connection, &client))
                     .flatten();
             }
-            _ => return None,
         };
         Some(handle.event(body, cause))
     }

@@ -249,7 +249,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::catalogue::Topic;
     use crate::facts::SessionFacts;
     use crate::message::{Block, Message, Role};
     use crate::runtime::queue::Queue;
@@ -261,8 +260,11 @@ mod tests {
     struct Counting(AtomicUsize);
 
     impl Client for Counting {
-        fn wants(&self, _: Topic, _: Option<&SessionId>) -> bool {
+        fn watches(&self, _: Option<&SessionId>) -> bool {
             true
+        }
+        fn lists_sessions(&self) -> bool {
+            false
         }
         fn deliver(&self, _: &Event) -> Pressure {
             self.0.fetch_add(1, Ordering::SeqCst);

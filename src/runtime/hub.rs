@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::catalogue::TOPICS;
 use crate::event::Event;
 use crate::limits::SLOW_CLIENT;
 use crate::message::SessionId;
@@ -102,11 +101,8 @@ impl Hub {
                 return;
             }
             let still = || full.iter().filter(|one| *one.full.borrow());
-            let watches = |client: &Arc<dyn Client>, session: Option<&SessionId>| {
-                TOPICS.iter().any(|spec| client.wants(spec.topic, session))
-            };
             let waits = |(id, client): &(u64, Arc<dyn Client>)| {
-                still().all(|one| one.connection != *id && watches(client, one.session.as_ref()))
+                still().all(|one| one.connection != *id && client.watches(one.session.as_ref()))
                     && !client.is_behind()
             };
             if self.clients.load().iter().any(waits) {
@@ -132,29 +128,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::catalogue::Topic;
     use crate::event::Body;
 
     /// A client that can be full.
     struct Slow {
-        wants: &'static [Topic],
+        watches: bool,
         full: watch::Sender<bool>,
         behind: AtomicBool,
     }
 
     impl Slow {
         fn new(full: bool) -> Arc<Self> {
-            Self::wanting(&[Topic::AssistantDelta], full)
+            Self::watching(true, full)
         }
 
-        fn wanting(wants: &'static [Topic], full: bool) -> Arc<Self> {
-            Arc::new(Self { wants, full: watch::Sender::new(full), behind: AtomicBool::new(false) })
+        fn watching(watches: bool, full: bool) -> Arc<Self> {
+            Arc::new(Self { watches, full: watch::Sender::new(full), behind: AtomicBool::new(false) })
         }
     }
 
     impl Client for Slow {
-        fn wants(&self, topic: Topic, _: Option<&SessionId>) -> bool {
-            self.wants.contains(&topic)
+        fn watches(&self, _: Option<&SessionId>) -> bool {
+            self.watches
+        }
+
+        fn lists_sessions(&self) -> bool {
+            false
         }
 
         fn deliver(&self, _: &Event) -> Pressure {
@@ -219,15 +218,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_subscribed_to_nothing_does_not_wait_for_the_turn() {
-        let (slow, indifferent) = (Slow::new(true), Slow::wanting(&[], false));
+        let (slow, indifferent) = (Slow::new(true), Slow::watching(false, false));
         waited_for(&slow, &hub(&[&slow, &indifferent])).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn subscriber_of_other_topics_still_waits_for_turn() {
-        let (slow, other) = (Slow::new(true), Slow::wanting(&[Topic::AssistantMessage], false));
-        assert_eq!(after_an_event(&hub(&[&slow, &other])).await, SLOW_CLIENT);
-        assert!(slow.is_behind());
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::catalogue::TOPICS;
 use crate::clock::rfc3339;
 use crate::context::Project;
 use crate::event::StagePassed;
@@ -154,13 +153,13 @@ impl World for Moment {
         let clients = self.runtime.shared.hub.clients().into_iter();
         let facts = clients.map(|(id, client)| {
             let focus = client.focused();
-            let sent = TOPICS.iter().filter(|spec| client.wants(spec.topic, Some(&focus)));
+            let peer = client.peer();
             ConnectionFacts {
                 id,
                 interactor: client.is_interactor(),
-                topics: sent.map(|spec| spec.name).collect(),
+                topics: peer.topics.clone(),
                 standing: client.standing(),
-                peer: client.peer(),
+                peer,
                 asks: id == self.call.connection,
                 session: focus,
             }

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use dashmap::DashMap;
 use tokio::sync::mpsc;
 
-use crate::catalogue::Topic;
 use crate::descriptors;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{Phase, SessionList, Slot};
@@ -164,7 +163,7 @@ impl SessionTree {
 
     /// Tells every connection which sessions are live.
     pub fn announce(&self, cause: Option<Cause>) {
-        if self.clients.clients().iter().any(|(_, client)| client.wants(Topic::ContextUpdated, None)) {
+        if self.clients.clients().iter().any(|(_, client)| client.lists_sessions()) {
             self.clients.announce(&Event { cause, ..self.context_event() });
         }
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::Topic;
 use crate::event::{Cause, Event};
 use crate::message::SessionId;
 use crate::session::call::Reply;
@@ -21,12 +20,12 @@ pub trait Clients: Send + Sync {
     /// The counters of the wire's answers on all connections, for the graph.
     fn tally(&self) -> Arc<Tally>;
 
-    /// The snapshot for a new subscription of a connection to a topic, caused by `cause`.
+    /// What a connection is shown that begins to watch something, caused by `cause`.
     fn snapshot(
         &self,
         connection: u64,
         session: &SessionId,
-        topic: Topic,
+        what: Snapshot,
         cause: Option<Cause>,
     ) -> Option<Event>;
 
@@ -66,6 +65,29 @@ pub struct Peer {
     pub since: Arc<str>,
     /// The agreement of its latest handshake; `None` before the first.
     pub agreed: Option<Arc<Agreed>>,
+    /// The kinds of events that it is subscribed to, in its wire's words.
+    pub topics: Vec<&'static str>,
+}
+
+/// What a client is shown that begins to watch it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Snapshot {
+    /// The session's state.
+    State,
+    /// The footer's part of it.
+    Footer,
+    /// The live sessions.
+    Sessions,
+    /// The widgets' content.
+    Widgets,
+    /// The set of widgets.
+    WidgetSpecs,
+    /// The status texts.
+    Statuses,
+    /// The open questions.
+    Questions,
+    /// The open questions as dialogs.
+    Dialogs,
 }
 
 /// The agreement of a handshake.
@@ -83,9 +105,11 @@ pub struct Agreed {
 
 /// A connected frontend, as the runtime sees it.
 pub trait Client: Send + Sync {
-    /// Whether the client receives events of the topic and session: it is subscribed, and the session is its
-    /// focus or the topic is for every session.
-    fn wants(&self, topic: Topic, session: Option<&SessionId>) -> bool;
+    /// Whether the client receives any events of the session; of no session for `None`.
+    fn watches(&self, session: Option<&SessionId>) -> bool;
+
+    /// Whether the client is told which sessions are live.
+    fn lists_sessions(&self) -> bool;
 
     /// Passes on an event. Never blocks. Ignores an event that the client does not want.
     fn deliver(&self, event: &Event) -> Pressure;

@@ -9,7 +9,7 @@
 //! excludes one while the other writes. While the reading thread answers a batch, it holds its answers back
 //! to write them together. Frames of other threads do not wait for that.
 //!
-//! Knows frames and events; knows neither their meaning nor the subscriptions.
+//! Knows events and their delivery classes; the encoder knows their words. Knows no subscriptions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::event::Event;
 use crate::limits::{CROWDED_LOOK, OUTBOX_ANSWER_BYTES, OUTBOX_FLUSH_BYTES, OUTBOX_READY_BYTES};
 use crate::session::Pressure;
-use crate::wire::edn::encode::Style;
+use crate::wire::encoder::Encoder;
 use crate::wire::transport::Output;
 
 mod queue;
@@ -31,9 +31,9 @@ pub use queue::Depth;
 use queue::Queue;
 
 /// The frames for one connection.
-pub struct Outbox {
+pub struct Outbox<E: Encoder> {
     output: Box<dyn Output>,
-    inner: Mutex<Inner>,
+    inner: Mutex<Inner<E>>,
     /// Wakes the writer thread.
     wake: Condvar,
     /// Wakes threads that wait for the last byte to be written.
@@ -46,8 +46,8 @@ pub struct Outbox {
     pieces: AtomicU64,
 }
 
-struct Inner {
-    queue: Queue,
+struct Inner<E: Encoder> {
+    queue: Queue<E>,
     /// A thread writes outside the lock.
     writing: bool,
     /// The thread that answers a batch of requests and will flush. `None` once another thread has added a
@@ -61,13 +61,13 @@ struct Inner {
     dead: bool,
 }
 
-impl Outbox {
+impl<E: Encoder> Outbox<E> {
     /// An outbox that writes to `output`. The caller must run [`Outbox::run`] on a thread of its own.
-    pub fn new(connection: u64, clock: Arc<dyn Clock>, output: Box<dyn Output>) -> Self {
+    pub fn new(encoder: E, clock: Arc<dyn Clock>, output: Box<dyn Output>) -> Self {
         Self {
             output,
             inner: Mutex::new(Inner {
-                queue: Queue::new(connection, clock),
+                queue: Queue::new(encoder, clock),
                 writing: false,
                 held: None,
                 asleep: false,
@@ -83,19 +83,19 @@ impl Outbox {
     }
 
     /// Adds a whole frame; `encode` appends it in the connection's style.
-    pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
+    pub fn push_frame(&self, encode: impl FnOnce(&mut Vec<u8>, E::Style)) {
         self.add(|queue| queue.push_frame(encode));
     }
 
     /// Adds a whole frame and changes the style of all later frames.
-    pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, Style), style: Style) {
+    pub fn push_frame_then_style(&self, encode: impl FnOnce(&mut Vec<u8>, E::Style), style: E::Style) {
         self.add(|queue| {
             queue.push_frame(encode);
             queue.push_style(style);
         });
     }
 
-    fn add(&self, push: impl FnOnce(&mut Queue)) {
+    fn add(&self, push: impl FnOnce(&mut Queue<E>)) {
         let mut inner = self.lock();
         if inner.dead {
             return;
@@ -145,7 +145,7 @@ impl Outbox {
         if !crowded {
             return true;
         }
-        let crowded = |inner: &mut Inner| {
+        let crowded = |inner: &mut Inner<E>| {
             !inner.dead && !inner.queue.is_closing() && inner.queue.unwritten() >= OUTBOX_ANSWER_BYTES
         };
         let mut inner = self.lock();
@@ -306,7 +306,7 @@ impl Outbox {
         }
         self.wake.notify_one();
         self.room.notify_all();
-        let unwritten = |inner: &mut Inner| !inner.dead && !inner.drained;
+        let unwritten = |inner: &mut Inner<E>| !inner.dead && !inner.drained;
         inner = self
             .drained
             .wait_timeout_while(inner, patience, unwritten)
@@ -331,7 +331,7 @@ impl Outbox {
     }
 
     /// After a write: encodes waiting frames and lets producers continue.
-    fn written(&self, inner: &mut Inner, bytes: Vec<u8>) {
+    fn written(&self, inner: &mut Inner<E>, bytes: Vec<u8>) {
         inner.queue.give_back(bytes);
         inner.queue.refill();
         if *self.full.borrow() && inner.queue.has_room() {
@@ -343,7 +343,7 @@ impl Outbox {
     }
 
     /// Drops the remaining frames and ends the stream, which wakes a blocked writer.
-    fn bury(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn bury(&self, mut inner: MutexGuard<'_, Inner<E>>) {
         inner.dead = true;
         inner.queue.clear();
         self.full.send_replace(false);
@@ -354,7 +354,7 @@ impl Outbox {
         self.output.shut();
     }
 
-    fn notify(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn notify(&self, mut inner: MutexGuard<'_, Inner<E>>) {
         // A request may take long; frames of other threads do not wait for its answer.
         if inner.held.is_some_and(|holder| holder != thread::current().id()) {
             inner.held = None;
@@ -366,12 +366,12 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<E>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl<E: Encoder> Inner<E> {
     /// Encodes frames that no longer wait for credit. During a write, later frames are encoded when it ends.
     fn let_out(&mut self) {
         if self.queue.expects_credit() && !self.writing {
@@ -405,6 +405,7 @@ mod tests {
     use crate::message::{SessionId, TurnId};
     use crate::value::{Map, Owned, Value};
     use crate::wire::edn::encode;
+    use crate::wire::edn::events::EdnEncoder;
 
     /// An output whose reader can be stopped.
     #[derive(Clone, Default)]
@@ -461,7 +462,7 @@ mod tests {
 
     struct Rig {
         gate: Gate,
-        outbox: Arc<Outbox>,
+        outbox: Arc<Outbox<EdnEncoder>>,
         writer: std::thread::JoinHandle<std::io::Result<()>>,
     }
 
@@ -472,7 +473,9 @@ mod tests {
 
         fn calling(caught_up: impl Fn(u64) + Send + 'static) -> Self {
             let gate = Gate::default();
-            let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
+            let clock = Arc::new(FixedClock::default());
+            let outbox =
+                Arc::new(Outbox::new(EdnEncoder::new(1, clock.clone()), clock, Box::new(gate.clone())));
             let writer = std::thread::spawn({
                 let outbox = outbox.clone();
                 move || outbox.run(caught_up)
@@ -532,7 +535,7 @@ mod tests {
         Body::StagePassed(Arc::new(StagePassed { stage, point, hook: None }))
     }
 
-    fn pong(outbox: &Outbox) {
+    fn pong(outbox: &Outbox<EdnEncoder>) {
         outbox.push_frame(|out, style| encode::response(out, style, "r", "ping", &Map::new()));
     }
 
@@ -930,7 +933,8 @@ mod tests {
     #[test]
     fn frame_of_other_thread_is_not_held_by_next_batch() {
         let gate = Gate::default();
-        let outbox = Arc::new(Outbox::new(1, Arc::new(FixedClock::default()), Box::new(gate.clone())));
+        let clock = Arc::new(FixedClock::default());
+        let outbox = Arc::new(Outbox::new(EdnEncoder::new(1, clock.clone()), clock, Box::new(gate.clone())));
         let pong = |out: &mut Vec<u8>, style| encode::response(out, style, "s", "ping", &Map::new());
         std::thread::scope(|scope| drop(scope.spawn(|| outbox.push_frame(pong)).join()));
         // Before the writer has come to it.

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use edn_bridge::catalogue::Topic;
 use edn_bridge::event::{Body, Cause, Event};
 use edn_bridge::facts::{
     BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
@@ -13,8 +12,8 @@ use edn_bridge::facts::{
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
-    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, SwitchTarget,
-    Tally, Turns,
+    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot,
+    SwitchTarget, Tally, Turns,
 };
 use edn_bridge::value::{Map, Value};
 
@@ -186,12 +185,12 @@ impl Clients for Double {
         self.tally.clone()
     }
 
-    fn snapshot(&self, _: u64, session: &SessionId, topic: Topic, cause: Option<Cause>) -> Option<Event> {
-        let (session, body) = match topic {
-            Topic::SessionUpdated => {
+    fn snapshot(&self, _: u64, session: &SessionId, what: Snapshot, cause: Option<Cause>) -> Option<Event> {
+        let (session, body) = match what {
+            Snapshot::State => {
                 (Some(session.clone()), Body::SessionUpdated(Arc::new(SessionFacts::empty("s".into()))))
             }
-            Topic::ContextUpdated => (None, self.list()),
+            Snapshot::Sessions => (None, self.list()),
             _ => return None,
         };
         Some(Event { session, offset: 0, turn: None, entry: None, cause, body })

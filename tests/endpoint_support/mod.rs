@@ -16,7 +16,8 @@ use edn_bridge::edn;
 use edn_bridge::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use edn_bridge::session::Client as _;
 use edn_bridge::value::{Owned, Value};
-use edn_bridge::wire::connection::{self, Connection, End};
+use edn_bridge::wire::connection::End;
+use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::lines::{Line, Splitter};
 use edn_bridge::wire::transport::memory::{self, Far};
 
@@ -31,7 +32,7 @@ pub fn connect(double: &Arc<Double>, capacity: usize) -> (Arc<Connection>, Far, 
     let clock = Arc::new(FixedClock::default());
     let (ended, end) = channel();
     let on_end = Box::new(move |end| drop(ended.send(end)));
-    let connection = connection::start(1, near, double.clone(), clock, on_end).unwrap();
+    let connection = service::start(1, near, double.clone(), clock, on_end).unwrap();
     (connection, far, end)
 }
 

@@ -55,7 +55,11 @@ pub fn wait<T>(answer: Receiver<Result<T, ApiError>>) -> T {
 pub struct Nobody;
 
 impl Client for Nobody {
-    fn wants(&self, _: edn_bridge::catalogue::Topic, _: Option<&SessionId>) -> bool {
+    fn watches(&self, _: Option<&SessionId>) -> bool {
+        false
+    }
+
+    fn lists_sessions(&self) -> bool {
         false
     }
     fn deliver(&self, _: &Event) -> Pressure {

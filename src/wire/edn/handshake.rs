@@ -1,50 +1,50 @@
 //! The handshake: agrees on version and features. Does not know what a feature changes.
 
+use std::sync::Arc;
+
 use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_TEXT};
+use crate::facts::SessionFacts;
 use crate::limits::CLIENT_NAME_BYTES;
 use crate::projection;
-use crate::session::{Agreed, ApiError, Client as _};
+use crate::session::{Agreed, ApiError};
 use crate::value::{Map, Value};
-use crate::wire::connection::Connection;
-use crate::wire::edn::decode::Request;
 
-impl Connection {
-    /// Agrees on the lower of both minor versions and on the common features. An incompatible version leaves
-    /// the connection unchanged. A later handshake may agree, or agree again.
-    pub(in crate::wire) fn handshake(&self, request: &Request<'_>) {
-        let info = match ClientInfo::read(&request.params) {
-            Ok(info) => info,
-            Err(error) => return self.refuse(&request.id, request.op, &error),
-        };
-        let Some(minor) = common_minor(info.protocol_version) else {
-            let message = format!(
-                "This server speaks version {PROTOCOL_VERSION_TEXT}; the client asked for {:?}.",
-                info.protocol_version
-            );
-            let supported = Value::vector([Value::from(PROTOCOL_VERSION_TEXT)]);
-            let error =
-                ApiError::new(ErrorCode::UnsupportedVersion, message).with("supported-versions", supported);
-            return self.refuse(&request.id, request.op, &error);
-        };
-        let features: Vec<&'static str> =
-            FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
-        let facts = self.api.facts(&self.focused());
-        let mut server = facts.map(|facts| projection::server_info(&facts)).unwrap_or_default();
-        server.put("name", env!("CARGO_PKG_NAME"));
-        server.put("version", env!("CARGO_PKG_VERSION"));
-        let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);
-        server.put("protocol-version", protocol_version.clone());
-        server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
-        let mut data = Map::new();
-        data.put("server-info", Value::from(server));
-        let agreed = Agreed {
-            name: kept(info.name),
-            version: kept(info.version),
-            protocol_version: protocol_version.into(),
-            features,
-        };
-        self.agree(agreed, &request.id, &data);
-    }
+/// Agrees on the lower of both minor versions and on the common features. `facts` gives those of the session.
+///
+/// # Errors
+/// If a part is missing, or the major versions differ.
+pub fn agree(
+    params: &Value<'_>,
+    facts: impl FnOnce() -> Option<Arc<SessionFacts>>,
+) -> Result<(Agreed, Map<'static>), ApiError> {
+    let info = ClientInfo::read(params)?;
+    let Some(minor) = common_minor(info.protocol_version) else {
+        let message = format!(
+            "This server speaks version {PROTOCOL_VERSION_TEXT}; the client asked for {:?}.",
+            info.protocol_version
+        );
+        let supported = Value::vector([Value::from(PROTOCOL_VERSION_TEXT)]);
+        return Err(
+            ApiError::new(ErrorCode::UnsupportedVersion, message).with("supported-versions", supported)
+        );
+    };
+    let features: Vec<&'static str> =
+        FEATURES.iter().map(|(name, _)| *name).filter(|name| info.features.contains(name)).collect();
+    let mut server = facts().map(|facts| projection::server_info(&facts)).unwrap_or_default();
+    server.put("name", env!("CARGO_PKG_NAME"));
+    server.put("version", env!("CARGO_PKG_VERSION"));
+    let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);
+    server.put("protocol-version", protocol_version.clone());
+    server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
+    let mut data = Map::new();
+    data.put("server-info", Value::from(server));
+    let agreed = Agreed {
+        name: kept(info.name),
+        version: kept(info.version),
+        protocol_version: protocol_version.into(),
+        features,
+    };
+    Ok((agreed, data))
 }
 
 struct ClientInfo<'v> {

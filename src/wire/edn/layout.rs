@@ -1,7 +1,8 @@
 //! Lays out an event as `:data` on the EDN wire.
 //!
-//! Only this module gives events their keys. [`encode`](super::encode) adds the parts that differ between connections.
+//! Only this module gives events their topics and keys. [`encode`](super::encode) adds the parts that differ between connections.
 
+use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
     About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, Sender, StagePassed,
@@ -25,6 +26,40 @@ pub fn payload(event: &Event) -> Map<'_> {
         map.put("entry-id", entry.as_str());
     }
     map
+}
+
+/// The topic of an event.
+pub const fn topic(body: &Body) -> Topic {
+    match body {
+        Body::SessionUpdated(_) => Topic::SessionUpdated,
+        Body::SessionResumed { .. } => Topic::SessionResumed,
+        Body::SessionRehydrated(_) => Topic::SessionRehydrated,
+        Body::ContextUpdated { .. } => Topic::ContextUpdated,
+        Body::AssistantDelta(_) => Topic::AssistantDelta,
+        Body::ThinkingDelta(_) => Topic::AssistantThinkingDelta,
+        Body::AssistantMessage(_) => Topic::AssistantMessage,
+        Body::UserMessage(_) => Topic::UserMessage,
+        Body::TurnEnded(_) => Topic::TurnEnded,
+        Body::ToolStart(_) => Topic::ToolStart,
+        Body::ToolDelta { .. } => Topic::ToolDelta,
+        Body::ToolExecuting(_) => Topic::ToolExecuting,
+        Body::ToolUpdate(_) => Topic::ToolUpdate,
+        Body::ToolResult(_) => Topic::ToolResult,
+        Body::FooterUpdated(_) => Topic::FooterUpdated,
+        Body::StagePassed(_) => Topic::TurnStage,
+        Body::JobUpdated(_) => Topic::JobUpdated,
+        Body::CommandResult(_) => Topic::CommandResult,
+        Body::ChoiceRequested(_) => Topic::FrontendActionRequested,
+        Body::QuestionAsked(_) => Topic::InteractionRequested,
+        Body::DialogRequested(_) => Topic::DialogRequested,
+        Body::QuestionEnded(_) => Topic::InteractionAnswered,
+        Body::WidgetsUpdated(_) => Topic::WidgetsUpdated,
+        Body::WidgetSpecsUpdated(_) => Topic::WidgetSpecsUpdated,
+        Body::StatusUpdated(_) => Topic::StatusUpdated,
+        Body::Notification(_) => Topic::Notification,
+        Body::Diagnostic(_) => Topic::Diagnostic,
+        Body::Error { .. } => Topic::Error,
+    }
 }
 
 fn body(body: &Body) -> Map<'_> {

@@ -21,15 +21,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::catalogue::{Class, Topic};
-use crate::clock::{Clock, rfc3339};
+use crate::clock::Clock;
+use crate::delivery::Class;
 use crate::event::{Body, Diagnostic, Event};
 use crate::limits::{
     COALESCED_PAUSE_MS, FLOW_WINDOW_EVENTS, OUTBOX_EVENTS, OUTBOX_MERGE_FROM, OUTBOX_READY_BYTES,
     OUTBOX_TEXT_BYTES,
 };
-use crate::wire::edn::encode::{self, Delta, Stamp, Style};
-use crate::wire::edn::layout::payload;
+use crate::wire::encoder::Encoder;
 
 /// The state of the outbox, for the graph and the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +42,15 @@ pub struct Depth {
 }
 
 /// Encoded frames, followed by unencoded ones.
-pub(super) struct Queue {
-    connection: u64,
+pub(super) struct Queue<E: Encoder> {
+    encoder: E,
     clock: Arc<dyn Clock>,
     /// Encoded frames, to be written next.
     ready: Vec<u8>,
     /// The last written buffer, empty, kept for its allocation.
     spare: Vec<u8>,
     /// Frames that wait because the client is slow.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waiting<E::Style>>,
     /// How many of `waiting` are events.
     waiting_events: usize,
     /// Bytes of those events, as [`Body::weight`] counts them.
@@ -68,24 +67,23 @@ pub(super) struct Queue {
     /// The number of skipped events, if the client has fallen behind.
     behind: Option<u64>,
     /// The style of the next encoded frame.
-    style: Style,
+    style: E::Style,
     /// The style of the next pushed frame. It differs only while a change of style waits.
-    newest_style: Style,
-    stamp: CachedStamp,
+    newest_style: E::Style,
     /// No frame will follow.
     closing: bool,
 }
 
-enum Waiting {
+enum Waiting<S> {
     Frame(Vec<u8>),
     /// Later frames use this style.
-    Style(Style),
+    Style(S),
     Event(Event),
     /// A delta and the text that was merged into it.
     Delta(Event, String),
 }
 
-impl Waiting {
+impl<S> Waiting<S> {
     /// Whether it can be neither merged nor replaced.
     fn is_lossless(&self) -> bool {
         match self {
@@ -107,10 +105,10 @@ struct Coalesced {
     told: Option<i64>,
 }
 
-impl Queue {
-    pub(super) fn new(connection: u64, clock: Arc<dyn Clock>) -> Self {
+impl<E: Encoder> Queue<E> {
+    pub(super) fn new(encoder: E, clock: Arc<dyn Clock>) -> Self {
         Self {
-            connection,
+            encoder,
             clock,
             ready: Vec::new(),
             spare: Vec::new(),
@@ -123,15 +121,14 @@ impl Queue {
             shown: None,
             coalesced: None,
             behind: None,
-            style: Style::Maps,
-            newest_style: Style::Maps,
-            stamp: CachedStamp::default(),
+            style: E::Style::default(),
+            newest_style: E::Style::default(),
             closing: false,
         }
     }
 
     /// Adds a whole frame; `encode` appends it in the connection's style.
-    pub(super) fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, Style)) {
+    pub(super) fn push_frame(&mut self, encode: impl FnOnce(&mut Vec<u8>, E::Style)) {
         if self.waiting.is_empty() {
             let style = self.style;
             encode(&mut self.ready, style);
@@ -145,7 +142,7 @@ impl Queue {
     }
 
     /// Changes the style of all later frames.
-    pub(super) fn push_style(&mut self, style: Style) {
+    pub(super) fn push_style(&mut self, style: E::Style) {
         self.newest_style = style;
         if self.waiting.is_empty() {
             self.style = style;
@@ -293,7 +290,7 @@ impl Queue {
     /// Whether the queue accepts an event. For a client that has fallen behind, it refuses events that can be
     /// shown anew and limits the others.
     fn takes(&self, event: &Event) -> bool {
-        self.behind.is_none() || (!is_shown_anew(event) && !self.holds(2))
+        self.behind.is_none() || (!self.encoder.is_shown_anew(event) && !self.holds(2))
     }
 
     /// Whether droppable events are skipped because the client fell behind.
@@ -304,9 +301,10 @@ impl Queue {
     /// Drops the waiting events that can be shown anew, and skips later ones until the client has caught up.
     pub(super) fn fall_behind(&mut self) {
         let waited = self.waiting.len();
+        let encoder = &self.encoder;
         self.waiting.retain(|item| match item {
             Waiting::Frame(_) | Waiting::Style(_) => true,
-            Waiting::Event(event) => !is_shown_anew(event),
+            Waiting::Event(event) => !encoder.is_shown_anew(event),
             Waiting::Delta(..) => false,
         });
         self.behind = Some(u64::try_from(waited.saturating_sub(self.waiting.len())).unwrap_or(u64::MAX));
@@ -338,36 +336,7 @@ impl Queue {
     }
 
     fn encode(&mut self, event: &Event, joined: Option<&str>) {
-        self.seq = self.seq.saturating_add(1);
-        let topic = event.body.topic();
-        let ts = self.stamp.now(self.clock.as_ref());
-        let id = event
-            .cause
-            .as_ref()
-            .filter(|cause| cause.connection == self.connection)
-            .map(|cause| &*cause.request);
-        let stamp = Stamp { seq: self.seq, ts, id };
-        match (&event.body, &event.session) {
-            (Body::AssistantDelta(text) | Body::ThinkingDelta(text), Some(session)) => {
-                let delta = Delta {
-                    session: session.as_str(),
-                    offset: event.offset,
-                    turn: event.turn.as_ref().map(|turn| turn.as_str()),
-                    text: joined.unwrap_or(text),
-                };
-                encode::delta(&mut self.ready, self.style, topic, stamp, delta);
-            }
-            (Body::ContextUpdated { sessions, active }, _) => {
-                encode::context(&mut self.ready, self.style, stamp, sessions.as_ref(), active.as_ref());
-            }
-            _ => {
-                let mut payload = payload(event);
-                if let Some(text) = joined {
-                    payload.put("arguments", text);
-                }
-                encode::event(&mut self.ready, self.style, topic, stamp, &payload);
-            }
-        }
+        self.seq = self.encoder.event(&mut self.ready, self.style, self.seq, event, joined);
     }
 
     fn enqueue(&mut self, event: &Event) {
@@ -377,7 +346,7 @@ impl Queue {
                 self.event_bytes = self.event_bytes.saturating_add(text.len());
                 let merge = self.waiting.len() >= OUTBOX_MERGE_FROM || self.lacks_credit();
                 match self.waiting.back_mut() {
-                    Some(Waiting::Delta(last, joined)) if merge && same_stream(last, event) => {
+                    Some(Waiting::Delta(last, joined)) if merge && self.encoder.joins(last, event) => {
                         joined.push_str(text);
                         last.offset = event.offset;
                         if let Some(coalesced) = &mut self.coalesced {
@@ -392,7 +361,7 @@ impl Queue {
             }
             Class::Latest => {
                 let older = self.waiting.iter().rposition(|item| match item {
-                    Waiting::Event(older) => same_stream(older, event),
+                    Waiting::Event(older) => self.encoder.joins(older, event),
                     _ => false,
                 });
                 if let Some(Waiting::Event(older)) = older.and_then(|place| self.waiting.remove(place)) {
@@ -469,49 +438,5 @@ impl Queue {
         let body = Body::Diagnostic(Arc::new(Diagnostic::Coalesced { joined, replaced }));
         let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
         self.encode(&event, None);
-    }
-}
-
-/// Whether showing the session anew makes up for the event. Its topic decides, except for an answer that
-/// could not be saved.
-fn is_shown_anew(event: &Event) -> bool {
-    let saved = event.entry.is_some() || event.body.topic() != Topic::AssistantMessage;
-    saved && event.body.topic().is_shown_anew()
-}
-
-/// Whether a newer event continues or replaces an older one.
-fn same_stream(older: &Event, newer: &Event) -> bool {
-    let tool = |event: &Event| match &event.body {
-        Body::ToolDelta { tool_id, .. } => Some(tool_id.clone()),
-        Body::ToolUpdate(output) => Some(output.call.id.clone()),
-        // Each job is a separate stream.
-        Body::JobUpdated(job) => Some(job.id.clone()),
-        _ => None,
-    };
-    // Text belongs to a turn and to the request that started it; a snapshot replaces any older one.
-    let same_origin =
-        newer.body.class() == Class::Latest || (older.turn == newer.turn && older.cause == newer.cause);
-    older.body.topic() == newer.body.topic()
-        && older.session == newer.session
-        && same_origin
-        && tool(older) == tool(newer)
-}
-
-/// The time of the last event as text. Events of one millisecond share it.
-#[derive(Default)]
-struct CachedStamp {
-    millis: Option<i64>,
-    text: Arc<str>,
-}
-
-impl CachedStamp {
-    fn now(&mut self, clock: &dyn Clock) -> &str {
-        let now = clock.now();
-        let millis = crate::clock::epoch_millis(now);
-        if self.millis != Some(millis) {
-            self.millis = Some(millis);
-            self.text = rfc3339(now);
-        }
-        &self.text
     }
 }

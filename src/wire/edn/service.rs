@@ -1,0 +1,324 @@
+//! The EDN wire's side of a connection: serves its lines, and chooses the events that its client receives.
+//!
+//! Knows requests, the handshake, the subscriptions and the router. Knows neither what an op does nor how a session
+//! lives.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use arc_swap::ArcSwapOption;
+
+use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
+use crate::clock::Clock;
+use crate::event::{Body, Cause, Diagnostic, Event};
+use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, UNFINISHED_BYTES};
+use crate::message::SessionId;
+use crate::session::{Agreed, ApiError, Call, Client as _, Peer, Pressure, SessionApi, Snapshot, Tally};
+use crate::value::{Map, Value};
+use crate::wire::connection::{self, End, Wire};
+use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
+use crate::wire::edn::encode::{self, ErrorFrame, Style};
+use crate::wire::edn::events::EdnEncoder;
+use crate::wire::edn::handshake;
+use crate::wire::edn::layout::topic;
+use crate::wire::edn::router;
+use crate::wire::edn::subscriptions::{Subscriptions, TopicList};
+use crate::wire::lines::Line;
+use crate::wire::transport::Transport;
+
+/// A connection of the EDN wire.
+pub type Connection = connection::Connection<Edn>;
+
+/// The EDN wire of one connection.
+pub struct Edn {
+    /// Counts the answers.
+    tally: Arc<Tally>,
+    /// The result of the latest handshake.
+    agreed: ArcSwapOption<Agreed>,
+    ready: AtomicBool,
+    subscriptions: Subscriptions,
+    /// The version of the session list that the client received last.
+    told_sessions: AtomicU64,
+}
+
+/// Serves a connection; see [`connection::start`].
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start(
+    id: u64,
+    transport: Transport,
+    api: Arc<dyn SessionApi>,
+    clock: Arc<dyn Clock>,
+    on_end: Box<dyn Fn(End) + Send + Sync>,
+) -> std::io::Result<Arc<Connection>> {
+    let wire = Edn {
+        tally: api.tally(),
+        agreed: ArcSwapOption::empty(),
+        ready: AtomicBool::new(false),
+        subscriptions: Subscriptions::default(),
+        told_sessions: AtomicU64::new(0),
+    };
+    let encoder = EdnEncoder::new(id, clock.clone());
+    connection::start(id, transport, wire, encoder, api, clock, on_end)
+}
+
+impl Wire for Edn {
+    type Api = dyn SessionApi;
+    type Encoder = EdnEncoder;
+
+    fn line(&self, connection: &Connection, line: &Line<'_>) {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::Oversize(length) if *length <= MAX_LINE_BYTES => {
+                let message = format!(
+                    "All clients together have sent more than {UNFINISHED_BYTES} bytes of lines that have not ended; \
+                     this one of {length} bytes was not taken. Send it again."
+                );
+                return self.reject(connection, invalid_frame("line-too-long", UNFINISHED_BYTES, &message));
+            }
+            Line::Oversize(length) => {
+                let message = format!("The line is {length} bytes long; the maximum is {MAX_LINE_BYTES}.");
+                return self.reject(connection, invalid_frame("line-too-long", MAX_LINE_BYTES, &message));
+            }
+            Line::Unterminated(bytes) => {
+                let message = "The input ended in the middle of a line; a frame ends with a line feed.";
+                return self.reject(connection, invalid_frame("unterminated-line", bytes.len(), message));
+            }
+        };
+        let form = match decode::read(bytes, |id| connection.is_pending(id)) {
+            Ok(form) => form,
+            Err(rejection) => return self.reject(connection, rejection),
+        };
+        match decode::request(&form, |id| connection.is_pending(id)) {
+            Ok(request) => self.admit(connection, request),
+            Err(rejection) => self.reject(connection, rejection),
+        }
+    }
+
+    /// The history of its session and the snapshots of a new subscription.
+    fn show_anew(&self, connection: &Connection, missed: u64) {
+        let body = Body::Diagnostic(Arc::new(Diagnostic::Behind { missed }));
+        let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
+        self.deliver(connection, &event);
+        connection.api().catch_up(connection.id());
+        show_snapshots(connection, &connection.focused(), self.subscriptions.mask(), None);
+    }
+
+    fn deliver(&self, connection: &Connection, event: &Event) -> Pressure {
+        let topic = topic(&event.body);
+        let wanted = || self.wants(connection, topic, event.session.as_ref());
+        if !wanted() {
+            return Pressure::Fine;
+        }
+        if let Body::ContextUpdated { sessions, .. } = &event.body {
+            let body =
+                Body::ContextUpdated { sessions: sessions.clone(), active: Some(connection.focused()) };
+            // A task with an older list may arrive later; its list must not follow the newer one.
+            let tells_newer =
+                || self.told_sessions.fetch_max(sessions.version(), Ordering::AcqRel) <= sessions.version();
+            let event = Event { body, ..event.clone() };
+            return connection.outbox().push_event(&event, || wanted() && tells_newer());
+        }
+        connection.outbox().push_event(event, wanted)
+    }
+
+    fn watches(&self, connection: &Connection, session: Option<&SessionId>) -> bool {
+        self.subscriptions.any(session.is_none_or(|session| connection.is_focused(session)))
+    }
+
+    fn lists_sessions(&self) -> bool {
+        self.subscriptions.has(Topic::ContextUpdated)
+    }
+
+    fn is_interactor(&self) -> bool {
+        self.subscriptions.is_interactor()
+    }
+
+    fn dialogs_only(&self) -> bool {
+        self.subscriptions.dialogs_only()
+    }
+
+    fn introduce(&self, peer: Peer) -> Peer {
+        Peer { agreed: self.agreed.load_full(), topics: self.subscriptions.names(), ..peer }
+    }
+}
+
+impl Edn {
+    /// Makes the checks that need the connection's state, then runs the op.
+    fn admit(&self, connection: &Connection, request: Request<'_>) {
+        let op = Op::parse(request.op);
+        if !self.ready.load(Ordering::Acquire) && op != Some(Op::Handshake) {
+            let error = ApiError::new(ErrorCode::NotReady, "Send a handshake first.");
+            return self.refuse(connection, &request.id, request.op, &error);
+        }
+        let urgent = op.is_some_and(|op| op.spec().access == Access::Urgent);
+        if !urgent && connection.is_crowded() {
+            let message = format!("{MAX_PENDING} requests are pending; wait for an answer.");
+            return self.refuse(
+                connection,
+                &request.id,
+                request.op,
+                &ApiError::new(ErrorCode::MaxPendingExceeded, message),
+            );
+        }
+        let Some(op) = op else {
+            let names = Value::vector(OPS.iter().map(|spec| Value::from(spec.name)));
+            let error =
+                ApiError::new(ErrorCode::OpNotSupported, "There is no such op.").with("supported-ops", names);
+            return self.refuse(connection, &request.id, request.op, &error);
+        };
+        if let Err(invalid) = op.spec().check(&request.params) {
+            let error = ApiError::new(ErrorCode::InvalidParams, format!("{invalid}."))
+                .with("key", invalid.key)
+                .with("expected", invalid.expected);
+            return self.refuse(connection, &request.id, request.op, &error);
+        }
+        if op == Op::Handshake {
+            return self.handshake(connection, &request);
+        }
+        match op {
+            // The connection's own ops are answered at once and never become pending.
+            Op::Ping => self.respond(connection, &request.id, op, &PONG),
+            Op::Subscribe => self.subscribe(connection, &request),
+            Op::Unsubscribe => self.unsubscribe(connection, &request),
+            Op::Ack => {
+                let seq = request.params.get("seq").and_then(Value::as_i64);
+                connection.outbox().credit(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0));
+                self.respond(connection, &request.id, op, &ACCEPTED);
+            }
+            _ => {
+                let reply =
+                    connection.begin(request.id.clone(), move |connection, id, result| match result {
+                        Ok(data) => connection.wire().respond(connection, id, op, &data),
+                        Err(error) => connection.wire().refuse(connection, id, op.spec().name, &error),
+                    });
+                let call = call(connection, &request);
+                router::route(op, call, &request.params, connection.api(), reply);
+            }
+        }
+    }
+
+    fn respond(&self, connection: &Connection, id: &str, op: Op, data: &Map<'_>) {
+        self.tally.responded(op);
+        connection.outbox().push_frame(|out, style| encode::response(out, style, id, op.spec().name, data));
+    }
+
+    fn refuse(&self, connection: &Connection, id: &str, op: &str, error: &ApiError) {
+        self.tally.refused(Op::parse(op), error.code);
+        connection.outbox().push_frame(|out, style| encode::error(out, style, &error_frame(id, op, error)));
+    }
+
+    fn reject(&self, connection: &Connection, rejection: Rejection) {
+        self.tally.refused(rejection.op.as_deref().and_then(Op::parse), rejection.code);
+        connection.outbox().push_frame(|out, style| {
+            let frame = ErrorFrame {
+                id: rejection.id.as_deref(),
+                op: rejection.op.as_deref(),
+                code: rejection.code,
+                message: &rejection.message,
+                retryable: rejection.code.retryable(),
+                data: rejection.data.as_ref(),
+            };
+            encode::error(out, style, &frame);
+        });
+    }
+
+    /// The agreement takes effect with the frame after the response. A refused handshake changes nothing; a later one
+    /// may agree, or agree again.
+    fn handshake(&self, connection: &Connection, request: &Request<'_>) {
+        let facts = || connection.api().facts(&connection.focused());
+        let (agreed, data) = match handshake::agree(&request.params, facts) {
+            Ok(agreed) => agreed,
+            Err(error) => return self.refuse(connection, &request.id, request.op, &error),
+        };
+        let has = |name| agreed.features.contains(&name);
+        let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
+        // Stored before the response, so that a client with the response finds the agreement in the graph.
+        self.agreed.store(Some(Arc::new(agreed)));
+        self.tally.responded(Op::Handshake);
+        self.subscriptions.agree(interactor);
+        self.ready.store(true, Ordering::Release);
+        let style = if plists { Style::Plists } else { Style::Maps };
+        let name = Op::Handshake.spec().name;
+        connection.outbox().push_frame_then_style(
+            |out, written| encode::response(out, written, &request.id, name, &data),
+            style,
+        );
+        connection.outbox().expect_credit(credit);
+    }
+
+    fn subscribe(&self, connection: &Connection, request: &Request<'_>) {
+        let named = TopicList::read(&request.params);
+        // Sends the response before the snapshots. Only this thread changes the subscriptions.
+        let subscribed = self.subscriptions.with(&named);
+        self.respond(connection, &request.id, Op::Subscribe, &named.answer(subscribed));
+        self.subscriptions.set(subscribed);
+        connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
+        let call = call(connection, request);
+        show_snapshots(connection, &call.session, named.mask, Some(&call.cause()));
+    }
+
+    fn unsubscribe(&self, connection: &Connection, request: &Request<'_>) {
+        let named = TopicList::read(&request.params);
+        let subscribed = self.subscriptions.remove(&named);
+        connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
+        self.respond(connection, &request.id, Op::Unsubscribe, &named.answer(subscribed));
+    }
+
+    /// Whether the client is subscribed, and the session is its focus or the topic is sent for every session.
+    fn wants(&self, connection: &Connection, topic: Topic, session: Option<&SessionId>) -> bool {
+        self.subscriptions.has(topic)
+            && (topic.anywhere() || session.is_none_or(|session| connection.is_focused(session)))
+    }
+}
+
+fn call(connection: &Connection, request: &Request<'_>) -> Call {
+    let session = match request.params.get("session-id").and_then(Value::as_str) {
+        Some(named) => SessionId::from(named),
+        None => connection.focused(),
+    };
+    Call { connection: connection.id(), request: request.id.clone(), session }
+}
+
+fn show_snapshots(connection: &Connection, session: &SessionId, topics: u64, cause: Option<&Cause>) {
+    for spec in TOPICS.iter().filter(|spec| topics & spec.topic.bit() != 0) {
+        let Some(what) = snapshot(spec.topic) else { continue };
+        if let Some(event) = connection.api().snapshot(connection.id(), session, what, cause.cloned()) {
+            connection.deliver(&event);
+        }
+    }
+}
+
+/// What a new subscriber of a topic is shown.
+const fn snapshot(topic: Topic) -> Option<Snapshot> {
+    Some(match topic {
+        Topic::SessionUpdated => Snapshot::State,
+        Topic::FooterUpdated => Snapshot::Footer,
+        Topic::ContextUpdated => Snapshot::Sessions,
+        Topic::WidgetsUpdated => Snapshot::Widgets,
+        Topic::WidgetSpecsUpdated => Snapshot::WidgetSpecs,
+        Topic::StatusUpdated => Snapshot::Statuses,
+        Topic::InteractionRequested => Snapshot::Questions,
+        Topic::DialogRequested => Snapshot::Dialogs,
+        _ => return None,
+    })
+}
+
+/// `{:pong true :protocol-version s}`
+static PONG: LazyLock<Map<'static>> =
+    LazyLock::new(|| Map::new().with("pong", true).with("protocol-version", PROTOCOL_VERSION_TEXT));
+
+/// `{:accepted true}`
+static ACCEPTED: LazyLock<Map<'static>> = LazyLock::new(|| Map::new().with("accepted", true));
+
+fn error_frame<'f>(id: &'f str, op: &'f str, error: &'f ApiError) -> ErrorFrame<'f> {
+    ErrorFrame {
+        id: Some(id),
+        op: Some(op),
+        code: error.code,
+        message: &error.message,
+        retryable: error.retryable,
+        data: error.data.as_ref(),
+    }
+}
