@@ -20,7 +20,8 @@ mod topics;
 pub use check::{InvalidParam, thinking_level};
 pub use command::{COMMANDS, CommandSpec};
 pub use errors::{ERROR_CODES, ErrorCode, ErrorSpec};
-pub use ops::{OPS, Op};
+pub(crate) use ops::each_op;
+pub use ops::{OP_NAMES, OPS, Op};
 pub use reference::{contract_tables, emacs_constants, reference_page};
 pub use topics::{SCOPE_KEYS, TOPICS, Topic, TopicSpec};
 

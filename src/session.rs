@@ -36,7 +36,7 @@ pub use logins::Logins;
 pub use questions::{Questions, Response};
 pub use sessions::{Opened, OutputPart, Page, Scope, Sessions, SwitchTarget};
 pub use settings::{Reach, Settings};
-pub use tally::{Counts, OpCounts, Tally};
+pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Prompt, Prompted, Turns};
 
 /// All capabilities: what the EDN wire and the graph's mutations need.

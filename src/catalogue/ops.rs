@@ -3,12 +3,158 @@
 use crate::catalogue::{Access, ErrorCode, OpSpec, Param, Shape};
 use crate::message::Mode;
 
-/// Declares the ops: variant, wire name, access, whether it takes a session, params (`?` marks an optional one),
-/// keys of the response's data, specific error codes, and what it does.
+/// Passes the rows of the table to a macro: variant, name on the wire, access, whether it takes a session, params (`?`
+/// marks an optional one), keys of the response's data, specific error codes, and what it does. The name is also that
+/// of the op's handler, so that a wire makes its dispatch from the same row.
+macro_rules! each_op {
+    ($make:ident) => {
+        $make! {
+            Handshake handshake Connection false { "client-info" Shape::Map }
+                ["server-info"] [UnsupportedVersion]
+                "Agrees on a version and features. Every other op requires it.";
+            Ping ping Connection false {} ["pong" "protocol-version"] []
+                "Answers at once.";
+            Subscribe subscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
+                "Subscribes the connection to topics; without `:topics`, to all.";
+            Unsubscribe unsubscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
+                "Ends subscriptions to topics; without `:topics`, all.";
+            Ack ack Connection false { "seq" Shape::Count } ["accepted"] []
+                "Reports the `:seq` of the last event that the client has shown.";
+            QueryEql query_eql Read true
+                { "query" Shape::Text, "entity" Shape::Text ;?, "strict" Shape::Flag ;? }
+                ["result" "missing?" "errors?"] [InvalidQuery QueryFailed]
+                "Queries the graph in EQL.";
+            GetState get_state Read true {} ["state"] [QueryFailed]
+                "Returns the session's state, in the shape of `session/updated`.";
+            GetMessages get_messages Read true { "before" Shape::Filled ;?, "limit" Shape::Count ;? }
+                ["messages" "more?"] [QueryFailed NotFound]
+                "Returns messages of the current branch: the newest, or those before an entry.";
+            GetSessionStats get_session_stats Read true {} ["stats"] [QueryFailed]
+                "Returns counts, tokens, cost and sizes of the session.";
+            GetForkMessages get_fork_messages Read true {} ["messages"] [QueryFailed]
+                "Returns the user's messages, each a point to fork at.";
+            GetLastAssistantText get_last_assistant_text Read true {} ["text"] [QueryFailed]
+                "Returns the text of the model's last message, or nil.";
+            GetCommands get_commands Read true {} ["commands"] [QueryFailed]
+                "Returns the slash commands, for completion.";
+            GetAvailableModels get_available_models Read true {} ["models"] [QueryFailed]
+                "Returns the models of the catalogue and whether each is usable now.";
+            ListSessions list_sessions Read true
+                { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
+                ["active-session-id" "sessions"] [QueryFailed]
+                "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first.";
+            ReadOutput read_output Read true
+                { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
+                ["text" "offset" "size"] [NotFound]
+                "Returns a part of an output of which an event carried only an excerpt.";
+            Command command Write true { "text" Shape::Filled } ["accepted"] [UnknownCommand]
+                "Runs a slash command; an event carries the outcome.";
+            FrontendActionResult frontend_action_result Write true
+                { "request-id" Shape::Filled, "action-name" Shape::Filled,
+                  "status" Shape::OneOf(&["submitted", "cancelled", "failed"]),
+                  "value" Shape::Any ;?, "error-message" Shape::Text ;? }
+                ["accepted"] [NotFound]
+                "Answers a frontend action.";
+            Prompt prompt Write true
+                { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
+                ["accepted" "turn-id?"] [SessionNotIdle UnknownCommand]
+                "Starts a turn with the user's message.";
+            Steer steer Write true
+                { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
+                ["accepted" "turn-id?"] []
+                "Adds a message to the running turn before its next model call; if no turn runs, starts one.";
+            FollowUp follow_up Write true
+                { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
+                ["accepted" "turn-id?"] []
+                "Queues a message until the running turn has ended; if no turn runs, starts one.";
+            PromptWhileStreaming prompt_while_streaming Write true
+                { "message" Shape::Filled, "behavior" Shape::OneOf(&["steer", "queue"]) ;? }
+                ["accepted" "behavior"] []
+                "Steers or queues a message, according to `:behavior`.";
+            Abort abort Urgent true {} ["accepted"] []
+                "Ends the running turn at once.";
+            Interrupt interrupt Urgent true {} ["accepted" "pending" "dropped-steering-text"] []
+                "Ends the running turn after the running tool call.";
+            AbortRetry abort_retry Write true {} ["accepted"] []
+                "Cancels the wait for a retry.";
+            NewSession new_session Write true { "parent-session" Shape::Filled ;? } ["session-id" "session-file?"] [NotFound]
+                "Opens a session and moves the connection's focus to it.";
+            SwitchSession switch_session Write false
+                { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
+                ["session-id" "session-file?"] [NotFound]
+                "Moves the connection's focus to a session; opens it from disk if necessary.";
+            Fork fork Write true { "entry-id" Shape::Filled } ["session-id" "session-file?"] [NotFound]
+                "Opens a session with the history up to an entry and moves the focus to it.";
+            SetSessionName set_session_name Write true { "name" Shape::Filled } ["session-name"] []
+                "Names the session.";
+            SetModel set_model Write true
+                { "provider" Shape::Name, "model-id" Shape::Filled,
+                  "scope" Shape::OneOf(&["session", "project", "user"]) ;? }
+                ["model"] [UnknownModel]
+                "Sets the model, from the next model call on.";
+            CycleModel cycle_model Write true { "direction" DIRECTIONS ;? } ["model"] [UnknownModel]
+                "Switches to the next usable model of the catalogue.";
+            SetThinkingLevel set_thinking_level Write true { "level" Shape::Level } ["thinking-level"] []
+                "Sets the thinking level.";
+            CycleThinkingLevel cycle_thinking_level Write true {} ["thinking-level"] []
+                "Switches to the next thinking level.";
+            SetMode set_mode Write true { "mode" MODES } ["mode"] []
+                "Sets the permission mode: what tools may do without asking.";
+            SetAutoCompaction set_auto_compaction Write true { "enabled" Shape::Flag } ["enabled"] []
+                "Turns automatic compaction on or off.";
+            SetAutoRetry set_auto_retry Write true { "enabled" Shape::Flag } ["enabled"] []
+                "Turns automatic retries on or off.";
+            Compact compact Write true { "custom-instructions" Shape::Text ;? } ["compacted" "summary?"] [SessionNotIdle]
+                "Replaces the older part of the conversation by a summary for the model; the journal keeps that part.";
+            TrustProject trust_project Write true { "trusted" Shape::Flag } ["trusted"] []
+                "Trusts the project or not. The configuration of a trusted project may widen permissions and name commands.";
+            ResolveDialog resolve_dialog Urgent true { "dialog-id" Shape::Filled, "result" Shape::DialogResult }
+                ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
+                "Answers the open dialog.";
+            CancelDialog cancel_dialog Urgent true { "dialog-id" Shape::Filled }
+                ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
+                "Cancels the open dialog.";
+            InteractionRespond interaction_respond Urgent true
+                { "interaction-id" Shape::Filled, "status" Shape::OneOf(&["accepted", "cancelled"]),
+                  "value" Shape::Map ;?, "note" Shape::Text ;? }
+                ["accepted"] [NotFound InteractionAlreadyAnswered]
+                "Answers a typed question; the first answer wins.";
+            LoginBegin login_begin Write true { "provider" Shape::Name ;? }
+                ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
+                "Starts a login with a provider: by a web page, by a code for that page, or by a pasted key.";
+            LoginComplete login_complete Write true { "input" Shape::Text ;? } ["provider" "logged-in"] [NoPendingLogin]
+                "Completes the pending login.";
+            Logout logout Write true { "provider" Shape::Name } ["logged-out"] []
+                "Deletes a provider's credentials.";
+            Bash bash Write true { "command" Shape::Filled, "timeout-seconds" Shape::Count ;? }
+                ["output" "exit-code" "cancelled" "truncated" "handle?"] [SessionNotIdle]
+                "Runs a command for the user, in the session's folder.";
+            AbortBash abort_bash Write true {} ["accepted"] []
+                "Ends the running command of `bash`.";
+            ListBackgroundJobs list_background_jobs Read true { "statuses" Shape::Texts ;? } ["jobs"] []
+                "Returns the background jobs.";
+            InspectBackgroundJob inspect_background_job Read true { "job-id" Shape::Filled } ["job"] [NotFound]
+                "Returns one background job.";
+            CancelBackgroundJob cancel_background_job Write true { "job-id" Shape::Filled } ["accepted" "job"] [NotFound]
+                "Ends a background job.";
+            ExportHtml export_html Read true { "path" Shape::Filled ;? } ["path"] [NotFound]
+                "Writes the session as one self-contained page.";
+            ContextUpdate context_update Write true
+                { "cwd" Shape::Text ;?, "workspace-root" Shape::Text ;?, "active-file" Shape::Map ;?,
+                  "selection" Shape::Map ;?, "extensions" Shape::Map ;? }
+                ["accepted"] []
+                "Reports what the editor shows: file, selection, workspace.";
+        }
+    };
+}
+
+pub(crate) use each_op;
+
+/// Declares the ops.
 macro_rules! ops {
     (@required) => { true };
     (@required ?) => { false };
-    ($($variant:ident $name:literal $access:ident $session:literal
+    ($($variant:ident $name:ident $access:ident $session:literal
         { $($key:literal $shape:expr $(; $optional:tt)?),* $(,)? }
         [$($data:literal)*] [$($error:ident)*] $doc:literal;)*) => {
         /// The op of a request.
@@ -21,7 +167,7 @@ macro_rules! ops {
         pub const OPS: &[OpSpec] = &[
             $(OpSpec {
                 op: Op::$variant,
-                name: $name,
+                name: stringify!($name),
                 access: Access::$access,
                 session: $session,
                 params: &[$(Param { key: $key, shape: $shape, required: ops!(@required $($optional)?) }),*],
@@ -31,11 +177,14 @@ macro_rules! ops {
             },)*
         ];
 
+        /// The names of all ops, in the same order.
+        pub const OP_NAMES: &[&str] = &[$(stringify!($name)),*];
+
         impl Op {
             /// The op of that name.
             pub fn parse(name: &str) -> Option<Self> {
                 match name {
-                    $($name => Some(Self::$variant),)*
+                    $(stringify!($name) => Some(Self::$variant),)*
                     _ => None,
                 }
             }
@@ -53,140 +202,4 @@ macro_rules! ops {
 const DIRECTIONS: Shape = Shape::OneOf(&["next", "prev"]);
 const MODES: Shape = Shape::OneOf(&Mode::NAMES);
 
-ops! {
-    Handshake "handshake" Connection false { "client-info" Shape::Map }
-        ["server-info"] [UnsupportedVersion]
-        "Agrees on a version and features. Every other op requires it.";
-    Ping "ping" Connection false {} ["pong" "protocol-version"] []
-        "Answers at once.";
-    Subscribe "subscribe" Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
-        "Subscribes the connection to topics; without `:topics`, to all.";
-    Unsubscribe "unsubscribe" Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
-        "Ends subscriptions to topics; without `:topics`, all.";
-    Ack "ack" Connection false { "seq" Shape::Count } ["accepted"] []
-        "Reports the `:seq` of the last event that the client has shown.";
-    QueryEql "query_eql" Read true
-        { "query" Shape::Text, "entity" Shape::Text ;?, "strict" Shape::Flag ;? }
-        ["result" "missing?" "errors?"] [InvalidQuery QueryFailed]
-        "Queries the graph in EQL.";
-    GetState "get_state" Read true {} ["state"] [QueryFailed]
-        "Returns the session's state, in the shape of `session/updated`.";
-    GetMessages "get_messages" Read true { "before" Shape::Filled ;?, "limit" Shape::Count ;? }
-        ["messages" "more?"] [QueryFailed NotFound]
-        "Returns messages of the current branch: the newest, or those before an entry.";
-    GetSessionStats "get_session_stats" Read true {} ["stats"] [QueryFailed]
-        "Returns counts, tokens, cost and sizes of the session.";
-    GetForkMessages "get_fork_messages" Read true {} ["messages"] [QueryFailed]
-        "Returns the user's messages, each a point to fork at.";
-    GetLastAssistantText "get_last_assistant_text" Read true {} ["text"] [QueryFailed]
-        "Returns the text of the model's last message, or nil.";
-    GetCommands "get_commands" Read true {} ["commands"] [QueryFailed]
-        "Returns the slash commands, for completion.";
-    GetAvailableModels "get_available_models" Read true {} ["models"] [QueryFailed]
-        "Returns the models of the catalogue and whether each is usable now.";
-    ListSessions "list_sessions" Read true
-        { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
-        ["active-session-id" "sessions"] [QueryFailed]
-        "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first.";
-    ReadOutput "read_output" Read true
-        { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
-        ["text" "offset" "size"] [NotFound]
-        "Returns a part of an output of which an event carried only an excerpt.";
-    Command "command" Write true { "text" Shape::Filled } ["accepted"] [UnknownCommand]
-        "Runs a slash command; an event carries the outcome.";
-    FrontendActionResult "frontend_action_result" Write true
-        { "request-id" Shape::Filled, "action-name" Shape::Filled,
-          "status" Shape::OneOf(&["submitted", "cancelled", "failed"]),
-          "value" Shape::Any ;?, "error-message" Shape::Text ;? }
-        ["accepted"] [NotFound]
-        "Answers a frontend action.";
-    Prompt "prompt" Write true
-        { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-        ["accepted" "turn-id?"] [SessionNotIdle UnknownCommand]
-        "Starts a turn with the user's message.";
-    Steer "steer" Write true
-        { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-        ["accepted" "turn-id?"] []
-        "Adds a message to the running turn before its next model call; if no turn runs, starts one.";
-    FollowUp "follow_up" Write true
-        { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-        ["accepted" "turn-id?"] []
-        "Queues a message until the running turn has ended; if no turn runs, starts one.";
-    PromptWhileStreaming "prompt_while_streaming" Write true
-        { "message" Shape::Filled, "behavior" Shape::OneOf(&["steer", "queue"]) ;? }
-        ["accepted" "behavior"] []
-        "Steers or queues a message, according to `:behavior`.";
-    Abort "abort" Urgent true {} ["accepted"] []
-        "Ends the running turn at once.";
-    Interrupt "interrupt" Urgent true {} ["accepted" "pending" "dropped-steering-text"] []
-        "Ends the running turn after the running tool call.";
-    AbortRetry "abort_retry" Write true {} ["accepted"] []
-        "Cancels the wait for a retry.";
-    NewSession "new_session" Write true { "parent-session" Shape::Filled ;? } ["session-id" "session-file?"] [NotFound]
-        "Opens a session and moves the connection's focus to it.";
-    SwitchSession "switch_session" Write false
-        { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
-        ["session-id" "session-file?"] [NotFound]
-        "Moves the connection's focus to a session; opens it from disk if necessary.";
-    Fork "fork" Write true { "entry-id" Shape::Filled } ["session-id" "session-file?"] [NotFound]
-        "Opens a session with the history up to an entry and moves the focus to it.";
-    SetSessionName "set_session_name" Write true { "name" Shape::Filled } ["session-name"] []
-        "Names the session.";
-    SetModel "set_model" Write true
-        { "provider" Shape::Name, "model-id" Shape::Filled,
-          "scope" Shape::OneOf(&["session", "project", "user"]) ;? }
-        ["model"] [UnknownModel]
-        "Sets the model, from the next model call on.";
-    CycleModel "cycle_model" Write true { "direction" DIRECTIONS ;? } ["model"] [UnknownModel]
-        "Switches to the next usable model of the catalogue.";
-    SetThinkingLevel "set_thinking_level" Write true { "level" Shape::Level } ["thinking-level"] []
-        "Sets the thinking level.";
-    CycleThinkingLevel "cycle_thinking_level" Write true {} ["thinking-level"] []
-        "Switches to the next thinking level.";
-    SetMode "set_mode" Write true { "mode" MODES } ["mode"] []
-        "Sets the permission mode: what tools may do without asking.";
-    SetAutoCompaction "set_auto_compaction" Write true { "enabled" Shape::Flag } ["enabled"] []
-        "Turns automatic compaction on or off.";
-    SetAutoRetry "set_auto_retry" Write true { "enabled" Shape::Flag } ["enabled"] []
-        "Turns automatic retries on or off.";
-    Compact "compact" Write true { "custom-instructions" Shape::Text ;? } ["compacted" "summary?"] [SessionNotIdle]
-        "Replaces the older part of the conversation by a summary for the model; the journal keeps that part.";
-    TrustProject "trust_project" Write true { "trusted" Shape::Flag } ["trusted"] []
-        "Trusts the project or not. The configuration of a trusted project may widen permissions and name commands.";
-    ResolveDialog "resolve_dialog" Urgent true { "dialog-id" Shape::Filled, "result" Shape::DialogResult }
-        ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
-        "Answers the open dialog.";
-    CancelDialog "cancel_dialog" Urgent true { "dialog-id" Shape::Filled }
-        ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
-        "Cancels the open dialog.";
-    InteractionRespond "interaction_respond" Urgent true
-        { "interaction-id" Shape::Filled, "status" Shape::OneOf(&["accepted", "cancelled"]),
-          "value" Shape::Map ;?, "note" Shape::Text ;? }
-        ["accepted"] [NotFound InteractionAlreadyAnswered]
-        "Answers a typed question; the first answer wins.";
-    LoginBegin "login_begin" Write true { "provider" Shape::Name ;? }
-        ["provider" "url" "uses-callback-server" "pending-login" "user-code?" "expires-at?"] []
-        "Starts a login with a provider: by a web page, by a code for that page, or by a pasted key.";
-    LoginComplete "login_complete" Write true { "input" Shape::Text ;? } ["provider" "logged-in"] [NoPendingLogin]
-        "Completes the pending login.";
-    Logout "logout" Write true { "provider" Shape::Name } ["logged-out"] []
-        "Deletes a provider's credentials.";
-    Bash "bash" Write true { "command" Shape::Filled, "timeout-seconds" Shape::Count ;? }
-        ["output" "exit-code" "cancelled" "truncated" "handle?"] [SessionNotIdle]
-        "Runs a command for the user, in the session's folder.";
-    AbortBash "abort_bash" Write true {} ["accepted"] []
-        "Ends the running command of `bash`.";
-    ListBackgroundJobs "list_background_jobs" Read true { "statuses" Shape::Texts ;? } ["jobs"] []
-        "Returns the background jobs.";
-    InspectBackgroundJob "inspect_background_job" Read true { "job-id" Shape::Filled } ["job"] [NotFound]
-        "Returns one background job.";
-    CancelBackgroundJob "cancel_background_job" Write true { "job-id" Shape::Filled } ["accepted" "job"] [NotFound]
-        "Ends a background job.";
-    ExportHtml "export_html" Read true { "path" Shape::Filled ;? } ["path"] [NotFound]
-        "Writes the session as one self-contained page.";
-    ContextUpdate "context_update" Write true
-        { "cwd" Shape::Text ;?, "workspace-root" Shape::Text ;?, "active-file" Shape::Map ;?,
-          "selection" Shape::Map ;?, "extensions" Shape::Map ;? }
-        ["accepted"] []
-        "Reports what the editor shows: file, selection, workspace.";
-}
+each_op!(ops);

@@ -65,7 +65,7 @@ table! {
 
 table! {
     COUNTS of OpCounts {
-        "psi.op/name" => |op| op.spec.name;
+        "psi.op/name" => |op| op.name;
         "psi.op/answered" "Requests that got a response or an error since the process started, without this one."
             => |op| count(op.answered);
         "psi.op/failed" "Requests that got an error since the process started." => |op| count(op.failed);

@@ -94,7 +94,7 @@ fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     let responses = sum(&mut counts.ops.iter().map(|op| op.answered.saturating_sub(op.failed)));
     let errors = sum(&mut counts.errors.iter().map(|(_, times)| *times));
     let named = |key: &'static str, name: &'static str| Value::from(Map::new().with(key, name));
-    let ops = counts.ops.iter().filter(|op| op.answered > 0).map(|op| named("psi.op/name", op.spec.name));
+    let ops = counts.ops.iter().filter(|op| op.answered > 0).map(|op| named("psi.op/name", op.name));
     let codes = counts.errors.iter().filter(|(_, times)| *times > 0);
     let codes = codes.map(|(spec, _)| named("psi.error/code", spec.name));
     Ok(vec![

@@ -1,7 +1,9 @@
-//! Routes ops to the session API: typed params in, one call, typed result out.
+//! The handlers of the session ops: typed params in, one call, typed result out.
 //!
-//! Thin: no state, no input or output, no policy. It works on values, not text, so that another wire with
-//! another codec can use it. The catalogue has checked the params; a missing one has the contract's default.
+//! Thin: no state, no input or output, no policy. A handler has the name of its row in the op table, from which the
+//! dispatch is made. The catalogue has checked the params; a missing one has the contract's default.
+
+#![allow(missing_docs, reason = "the op table documents each handler")]
 
 use std::sync::Arc;
 
@@ -19,270 +21,350 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 
-/// Calls the session API for an op. The connection's own ops do not come here.
-pub fn route(op: Op, call: Call, params: &Value<'_>, api: &dyn SessionApi, reply: Reply<Map<'static>>) {
-    let p = Params(params);
-    // Checked here for all ops, because some would be answered without a look at the session.
-    if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
-        return reply.fail(ApiError::not_found("session", call.session.as_str()));
+/// A request of an op, ready to be served. The catalogue has checked the params.
+pub struct Ask<'a> {
+    /// The session API.
+    pub api: &'a dyn SessionApi,
+    /// The caller and its session.
+    pub call: Call,
+    p: Params<'a>,
+    reply: Reply<Map<'static>>,
+}
+
+impl<'a> Ask<'a> {
+    /// The request, unless it names a session that does not exist: some ops would be answered without a look at the
+    /// session.
+    pub fn new(
+        op: Op,
+        api: &'a dyn SessionApi,
+        call: Call,
+        params: &'a Value<'a>,
+        reply: Reply<Map<'static>>,
+    ) -> Option<Self> {
+        let p = Params(params);
+        if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
+            reply.fail(ApiError::not_found("session", call.session.as_str()));
+            return None;
+        }
+        Some(Self { api, call, p, reply })
     }
-    match op {
-        Op::Handshake | Op::Ping | Op::Subscribe | Op::Unsubscribe | Op::Ack => {
-            reply.fail(ApiError::failed("The connection serves this op itself."));
-        }
-        Op::QueryEql => {
-            let query = Query {
-                text: p.owned("query"),
-                entity: p.optional("entity"),
-                strict: p.flag("strict").unwrap_or(false),
-            };
-            api.query(call, query, shape(reply, query_answer));
-        }
-        Op::GetState => api.state(
-            call,
-            shape(reply, |facts: Arc<SessionFacts>| {
-                one("state", projection::session_state(&facts).into_owned())
-            }),
-        ),
-        Op::GetMessages => {
-            let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
-            api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
-        }
-        Op::GetSessionStats => {
-            api.stats(call, shape(reply, |stats| one("stats", projection::stats(&stats).into_owned())))
-        }
-        Op::GetForkMessages => api.fork_messages(
-            call,
-            shape(reply, |messages: Vec<Arc<Message>>| {
-                one("messages", Value::vector(messages.iter().map(|message| message.to_value())))
-            }),
-        ),
-        Op::GetLastAssistantText => {
-            api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
-        }
-        Op::GetCommands => {
-            let command = |command: &CommandFacts| Value::from(projection::command(command).into_owned());
-            let commands =
-                move |all: Vec<CommandFacts>| one("commands", Value::vector(all.iter().map(command)));
-            api.commands(call, shape(reply, commands));
-        }
-        Op::GetAvailableModels => {
-            let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
-            let models =
-                move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
-            api.models(call, shape(reply, models));
-        }
-        Op::ListSessions => {
-            let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
-            let active = call.session.to_value();
-            let reply = shape(reply, move |sessions: Vec<ListedSession>| {
-                let mut data = one("active-session-id", active);
-                let sessions = sessions.iter().map(|session| projection::listed(session).into_owned());
-                data.put("sessions", Value::vector(sessions));
-                data
-            });
-            let text = p.text("text").map(str::to_owned);
-            api.list_sessions(call, text, p.count("limit"), scope, reply);
-        }
-        Op::ReadOutput => {
-            let offset = p.count("offset").unwrap_or(0);
-            let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
-            let reply = shape(reply, |part: crate::session::OutputPart| {
-                let mut data = one("text", Value::from(part.text));
-                data.put("offset", crate::message::count(part.offset));
-                data.put("size", crate::message::count(part.size));
-                data
-            });
-            api.read_output(call, p.owned("handle"), u64::try_from(offset).unwrap_or(u64::MAX), limit, reply);
-        }
-        Op::Command => api.command(call, p.owned("text"), shape(reply, accepted)),
-        Op::FrontendActionResult => {
-            let status = match p.text("status") {
-                Some("submitted") => ActionStatus::Submitted,
-                Some("cancelled") => ActionStatus::Cancelled,
-                _ => ActionStatus::Failed,
-            };
-            let kind = ChoiceKind::parse(p.owned("action-name").trim_start_matches(':'));
-            let result = ActionResult {
-                request_id: p.owned("request-id"),
-                kind,
-                status,
-                pick: kind.and_then(|kind| pick(kind, p.value("value"))),
-                error_message: p.optional("error-message"),
-            };
-            api.action_result(call, result, shape(reply, accepted));
-        }
-        Op::Prompt => match p.prompt() {
-            Ok(prompt) => api.prompt(call, prompt, shape(reply, prompted)),
-            Err(error) => reply.fail(error),
-        },
-        Op::Steer => match p.prompt() {
-            Ok(prompt) => api.steer(call, prompt, shape(reply, prompted)),
-            Err(error) => reply.fail(error),
-        },
-        Op::FollowUp => match p.prompt() {
-            Ok(prompt) => api.follow_up(call, prompt, shape(reply, prompted)),
-            Err(error) => reply.fail(error),
-        },
-        Op::PromptWhileStreaming => {
-            let behavior = if p.text("behavior") == Some("queue") { "queue" } else { "steer" };
-            let reply = shape(reply, move |_| {
-                let mut data = accepted(());
-                data.put("behavior", behavior);
-                data
-            });
-            let prompt = Prompt { message: p.owned("message"), ..Prompt::default() };
-            match behavior {
-                "queue" => api.follow_up(call, prompt, reply),
-                _ => api.steer(call, prompt, reply),
-            }
-        }
-        Op::Abort => api.abort(call, shape(reply, accepted)),
-        Op::Interrupt => {
-            let reply = shape(reply, |(pending, dropped): (bool, String)| {
-                let mut data = accepted(());
-                data.put("pending", pending);
-                data.put("dropped-steering-text", dropped);
-                data
-            });
-            api.interrupt(call, reply);
-        }
-        Op::AbortRetry => api.abort_retry(call, shape(reply, accepted)),
-        Op::NewSession => {
-            let parent = p.text("parent-session").map(SessionId::from);
-            api.new_session(call, parent, shape(reply, opened));
-        }
-        Op::SwitchSession => match (p.text("session-id"), p.text("session-path")) {
-            (Some(id), None) => {
-                api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
-            }
-            (None, Some(path)) => {
-                api.switch_session(call, SwitchTarget::Path(path.to_owned()), shape(reply, opened));
-            }
-            _ => reply.fail(ApiError::invalid_param("session-id", "given, or :session-path, but not both")),
-        },
-        Op::Fork => api.fork(call, EntryId::from(p.owned("entry-id")), shape(reply, opened)),
-        Op::SetSessionName => {
-            api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
-        }
-        Op::SetModel => {
-            let reach = match p.text("scope") {
-                Some("project") => Reach::Project,
-                Some("user") => Reach::User,
-                _ => Reach::Session,
-            };
-            api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
-        }
-        Op::CycleModel => api.cycle_model(call, p.text("direction") != Some("prev"), shape(reply, model)),
-        Op::SetThinkingLevel => {
-            let level = thinking_level(p.value("level")).unwrap_or_default();
-            api.set_thinking_level(
-                call,
-                Some(level),
-                shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
-            );
-        }
-        Op::CycleThinkingLevel => {
-            api.set_thinking_level(
-                call,
-                None,
-                shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
-            );
-        }
-        Op::SetMode => {
-            let mode = p.text("mode").and_then(Mode::parse).unwrap_or_default();
-            api.set_mode(call, mode, shape(reply, |mode: Mode| one("mode", mode.as_str())));
-        }
-        Op::SetAutoCompaction => {
-            let enabled = p.flag("enabled").unwrap_or(false);
-            api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
-        }
-        Op::SetAutoRetry => {
-            let enabled = p.flag("enabled").unwrap_or(false);
-            api.set_auto_retry(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
-        }
-        Op::Compact => {
-            let reply = shape(reply, |summary: Option<String>| {
-                let mut data = one("compacted", true);
-                if let Some(summary) = summary {
-                    data.put("summary", summary);
-                }
-                data
-            });
-            api.compact(call, p.optional("custom-instructions"), reply);
-        }
-        Op::TrustProject => {
-            let trusted = p.flag("trusted").unwrap_or(false);
-            api.trust_project(call, trusted, shape(reply, |trusted| one("trusted", trusted)));
-        }
-        Op::ResolveDialog => {
-            let result = Some(p.value("result").clone().into_owned());
-            api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
-        }
-        Op::CancelDialog => api.resolve_dialog(call, p.owned("dialog-id"), None, shape(reply, accepted)),
-        Op::InteractionRespond => {
-            let response = Response {
-                interaction_id: p.owned("interaction-id"),
-                accepted: p.text("status") == Some("accepted"),
-                value: p.value("value").as_map().map(|map| map.clone().into_owned()),
-                note: p.optional("note"),
-            };
-            api.respond(call, response, shape(reply, accepted));
-        }
-        Op::LoginBegin => {
-            let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
-            let begun = |login: LoginFacts| projection::login(&login).into_owned();
-            api.login_begin(call, provider, shape(reply, begun));
-        }
-        Op::LoginComplete => {
-            let done = |provider: ProviderName| {
-                Map::new()
-                    .with("provider", projection::provider(&provider).into_owned())
-                    .with("logged-in", true)
-            };
-            api.login_complete(call, p.optional("input"), shape(reply, done));
-        }
-        Op::Logout => {
-            api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
-        }
-        Op::Bash => {
-            let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
-            let output = |output: BashOutput| projection::bash(&output).into_owned();
-            api.bash(call, p.owned("command"), timeout, shape(reply, output));
-        }
-        Op::AbortBash => api.abort_bash(call, shape(reply, accepted)),
-        Op::ListBackgroundJobs => {
-            let statuses = params
-                .get("statuses")
-                .and_then(Value::as_slice)
-                .map(|statuses| statuses.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-            api.jobs(
-                call,
-                statuses,
-                shape(reply, |jobs: Vec<Arc<JobFacts>>| {
-                    one("jobs", Value::vector(jobs.iter().map(|each| job(each))))
-                }),
-            );
-        }
-        Op::InspectBackgroundJob => {
-            api.job(call, p.owned("job-id"), shape(reply, |found: Arc<JobFacts>| one("job", job(&found))))
-        }
-        Op::CancelBackgroundJob => {
-            let reply = shape(reply, |cancelled: Arc<JobFacts>| {
-                let mut data = accepted(());
-                data.put("job", job(&cancelled));
-                data
-            });
-            api.cancel_job(call, p.owned("job-id"), reply);
-        }
-        Op::ExportHtml => {
-            api.export_html(call, p.optional("path"), shape(reply, |path| one("path", Value::from(path))));
-        }
-        Op::ContextUpdate => {
-            let context = params.as_map().map(|map| map.clone().into_owned()).unwrap_or_default();
-            api.update_context(call, context, shape(reply, accepted));
-        }
+}
+
+pub fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
+    let query = Query {
+        text: p.owned("query"),
+        entity: p.optional("entity"),
+        strict: p.flag("strict").unwrap_or(false),
+    };
+    api.query(call, query, shape(reply, query_answer));
+}
+
+pub fn get_state(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.state(
+        call,
+        shape(reply, |facts: Arc<SessionFacts>| one("state", projection::session_state(&facts).into_owned())),
+    )
+}
+
+pub fn get_messages(Ask { api, call, p, reply }: Ask<'_>) {
+    let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
+    api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
+}
+
+pub fn get_session_stats(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.stats(call, shape(reply, |stats| one("stats", projection::stats(&stats).into_owned())))
+}
+
+pub fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.fork_messages(
+        call,
+        shape(reply, |messages: Vec<Arc<Message>>| {
+            one("messages", Value::vector(messages.iter().map(|message| message.to_value())))
+        }),
+    )
+}
+
+pub fn get_last_assistant_text(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
+}
+
+pub fn get_commands(Ask { api, call, reply, .. }: Ask<'_>) {
+    let command = |command: &CommandFacts| Value::from(projection::command(command).into_owned());
+    let commands = move |all: Vec<CommandFacts>| one("commands", Value::vector(all.iter().map(command)));
+    api.commands(call, shape(reply, commands));
+}
+
+pub fn get_available_models(Ask { api, call, reply, .. }: Ask<'_>) {
+    let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
+    let models = move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
+    api.models(call, shape(reply, models));
+}
+
+pub fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
+    let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
+    let active = call.session.to_value();
+    let reply = shape(reply, move |sessions: Vec<ListedSession>| {
+        let mut data = one("active-session-id", active);
+        let sessions = sessions.iter().map(|session| projection::listed(session).into_owned());
+        data.put("sessions", Value::vector(sessions));
+        data
+    });
+    let text = p.text("text").map(str::to_owned);
+    api.list_sessions(call, text, p.count("limit"), scope, reply);
+}
+
+pub fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
+    let offset = p.count("offset").unwrap_or(0);
+    let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
+    let reply = shape(reply, |part: crate::session::OutputPart| {
+        let mut data = one("text", Value::from(part.text));
+        data.put("offset", crate::message::count(part.offset));
+        data.put("size", crate::message::count(part.size));
+        data
+    });
+    api.read_output(call, p.owned("handle"), u64::try_from(offset).unwrap_or(u64::MAX), limit, reply);
+}
+
+pub fn command(Ask { api, call, p, reply }: Ask<'_>) {
+    api.command(call, p.owned("text"), shape(reply, accepted))
+}
+
+pub fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
+    let status = match p.text("status") {
+        Some("submitted") => ActionStatus::Submitted,
+        Some("cancelled") => ActionStatus::Cancelled,
+        _ => ActionStatus::Failed,
+    };
+    let kind = ChoiceKind::parse(p.owned("action-name").trim_start_matches(':'));
+    let result = ActionResult {
+        request_id: p.owned("request-id"),
+        kind,
+        status,
+        pick: kind.and_then(|kind| pick(kind, p.value("value"))),
+        error_message: p.optional("error-message"),
+    };
+    api.action_result(call, result, shape(reply, accepted));
+}
+
+pub fn prompt(Ask { api, call, p, reply }: Ask<'_>) {
+    match p.prompt() {
+        Ok(prompt) => api.prompt(call, prompt, shape(reply, prompted)),
+        Err(error) => reply.fail(error),
     }
+}
+
+pub fn steer(Ask { api, call, p, reply }: Ask<'_>) {
+    match p.prompt() {
+        Ok(prompt) => api.steer(call, prompt, shape(reply, prompted)),
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub fn follow_up(Ask { api, call, p, reply }: Ask<'_>) {
+    match p.prompt() {
+        Ok(prompt) => api.follow_up(call, prompt, shape(reply, prompted)),
+        Err(error) => reply.fail(error),
+    }
+}
+
+pub fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
+    let behavior = if p.text("behavior") == Some("queue") { "queue" } else { "steer" };
+    let reply = shape(reply, move |_| {
+        let mut data = accepted(());
+        data.put("behavior", behavior);
+        data
+    });
+    let prompt = Prompt { message: p.owned("message"), ..Prompt::default() };
+    match behavior {
+        "queue" => api.follow_up(call, prompt, reply),
+        _ => api.steer(call, prompt, reply),
+    }
+}
+
+pub fn abort(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.abort(call, shape(reply, accepted))
+}
+
+pub fn interrupt(Ask { api, call, reply, .. }: Ask<'_>) {
+    let reply = shape(reply, |(pending, dropped): (bool, String)| {
+        let mut data = accepted(());
+        data.put("pending", pending);
+        data.put("dropped-steering-text", dropped);
+        data
+    });
+    api.interrupt(call, reply);
+}
+
+pub fn abort_retry(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.abort_retry(call, shape(reply, accepted))
+}
+
+pub fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
+    let parent = p.text("parent-session").map(SessionId::from);
+    api.new_session(call, parent, shape(reply, opened));
+}
+
+pub fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
+    match (p.text("session-id"), p.text("session-path")) {
+        (Some(id), None) => {
+            api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
+        }
+        (None, Some(path)) => {
+            api.switch_session(call, SwitchTarget::Path(path.to_owned()), shape(reply, opened));
+        }
+        _ => reply.fail(ApiError::invalid_param("session-id", "given, or :session-path, but not both")),
+    }
+}
+
+pub fn fork(Ask { api, call, p, reply }: Ask<'_>) {
+    api.fork(call, EntryId::from(p.owned("entry-id")), shape(reply, opened))
+}
+
+pub fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
+    api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
+}
+
+pub fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
+    let reach = match p.text("scope") {
+        Some("project") => Reach::Project,
+        Some("user") => Reach::User,
+        _ => Reach::Session,
+    };
+    api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
+}
+
+pub fn cycle_model(Ask { api, call, p, reply }: Ask<'_>) {
+    api.cycle_model(call, p.text("direction") != Some("prev"), shape(reply, model))
+}
+
+pub fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
+    let level = thinking_level(p.value("level")).unwrap_or_default();
+    api.set_thinking_level(
+        call,
+        Some(level),
+        shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
+    );
+}
+
+pub fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.set_thinking_level(
+        call,
+        None,
+        shape(reply, |level: ThinkingLevel| one("thinking-level", level.as_str())),
+    );
+}
+
+pub fn set_mode(Ask { api, call, p, reply }: Ask<'_>) {
+    let mode = p.text("mode").and_then(Mode::parse).unwrap_or_default();
+    api.set_mode(call, mode, shape(reply, |mode: Mode| one("mode", mode.as_str())));
+}
+
+pub fn set_auto_compaction(Ask { api, call, p, reply }: Ask<'_>) {
+    let enabled = p.flag("enabled").unwrap_or(false);
+    api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
+}
+
+pub fn set_auto_retry(Ask { api, call, p, reply }: Ask<'_>) {
+    let enabled = p.flag("enabled").unwrap_or(false);
+    api.set_auto_retry(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
+}
+
+pub fn compact(Ask { api, call, p, reply }: Ask<'_>) {
+    let reply = shape(reply, |summary: Option<String>| {
+        let mut data = one("compacted", true);
+        if let Some(summary) = summary {
+            data.put("summary", summary);
+        }
+        data
+    });
+    api.compact(call, p.optional("custom-instructions"), reply);
+}
+
+pub fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
+    let trusted = p.flag("trusted").unwrap_or(false);
+    api.trust_project(call, trusted, shape(reply, |trusted| one("trusted", trusted)));
+}
+
+pub fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+    let result = Some(p.value("result").clone().into_owned());
+    api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
+}
+
+pub fn cancel_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+    api.resolve_dialog(call, p.owned("dialog-id"), None, shape(reply, accepted))
+}
+
+pub fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
+    let response = Response {
+        interaction_id: p.owned("interaction-id"),
+        accepted: p.text("status") == Some("accepted"),
+        value: p.value("value").as_map().map(|map| map.clone().into_owned()),
+        note: p.optional("note"),
+    };
+    api.respond(call, response, shape(reply, accepted));
+}
+
+pub fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
+    let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
+    let begun = |login: LoginFacts| projection::login(&login).into_owned();
+    api.login_begin(call, provider, shape(reply, begun));
+}
+
+pub fn login_complete(Ask { api, call, p, reply }: Ask<'_>) {
+    let done = |provider: ProviderName| {
+        Map::new().with("provider", projection::provider(&provider).into_owned()).with("logged-in", true)
+    };
+    api.login_complete(call, p.optional("input"), shape(reply, done));
+}
+
+pub fn logout(Ask { api, call, p, reply }: Ask<'_>) {
+    api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
+}
+
+pub fn bash(Ask { api, call, p, reply }: Ask<'_>) {
+    let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
+    let output = |output: BashOutput| projection::bash(&output).into_owned();
+    api.bash(call, p.owned("command"), timeout, shape(reply, output));
+}
+
+pub fn abort_bash(Ask { api, call, reply, .. }: Ask<'_>) {
+    api.abort_bash(call, shape(reply, accepted))
+}
+
+pub fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
+    let statuses =
+        p.0.get("statuses")
+            .and_then(Value::as_slice)
+            .map(|statuses| statuses.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    api.jobs(
+        call,
+        statuses,
+        shape(reply, |jobs: Vec<Arc<JobFacts>>| {
+            one("jobs", Value::vector(jobs.iter().map(|each| job(each))))
+        }),
+    );
+}
+
+pub fn inspect_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+    api.job(call, p.owned("job-id"), shape(reply, |found: Arc<JobFacts>| one("job", job(&found))))
+}
+
+pub fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+    let reply = shape(reply, |cancelled: Arc<JobFacts>| {
+        let mut data = accepted(());
+        data.put("job", job(&cancelled));
+        data
+    });
+    api.cancel_job(call, p.owned("job-id"), reply);
+}
+
+pub fn export_html(Ask { api, call, p, reply }: Ask<'_>) {
+    api.export_html(call, p.optional("path"), shape(reply, |path| one("path", Value::from(path))));
+}
+
+pub fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
+    let context = p.0.as_map().map(|map| map.clone().into_owned()).unwrap_or_default();
+    api.update_context(call, context, shape(reply, accepted));
 }
 
 /// A reply that takes a typed result and answers with the `:data` from `shape`.
@@ -362,10 +444,10 @@ fn pick(kind: ChoiceKind, value: &Value<'_>) -> Option<Pick> {
 }
 
 /// Params that the catalogue has checked.
-struct Params<'v, 'a>(&'v Value<'a>);
+struct Params<'v>(&'v Value<'v>);
 
-impl<'v, 'a> Params<'v, 'a> {
-    fn value(&self, key: &str) -> &'v Value<'a> {
+impl<'v> Params<'v> {
+    fn value(&self, key: &str) -> &'v Value<'v> {
         const NIL: &Value<'static> = &Value::Nil;
         self.0.get(key).unwrap_or(NIL)
     }

@@ -8,12 +8,14 @@ use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwapOption;
 
-use crate::catalogue::{Access, ErrorCode, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic};
+use crate::catalogue::{Access, ErrorCode, OP_NAMES, OPS, Op, PROTOCOL_VERSION_TEXT, TOPICS, Topic, each_op};
 use crate::clock::Clock;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, UNFINISHED_BYTES};
 use crate::message::SessionId;
-use crate::session::{Agreed, ApiError, Call, Client as _, Peer, Pressure, SessionApi, Snapshot, Tally};
+use crate::session::{
+    Agreed, ApiError, Call, Client as _, Peer, Pressure, Requests, SessionApi, Snapshot, Tally,
+};
 use crate::value::{Map, Value};
 use crate::wire::connection::{self, End, Wire};
 use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
@@ -21,7 +23,7 @@ use crate::wire::edn::encode::{self, ErrorFrame, Style};
 use crate::wire::edn::events::EdnEncoder;
 use crate::wire::edn::handshake;
 use crate::wire::edn::layout::topic;
-use crate::wire::edn::router;
+use crate::wire::edn::router::{self, Ask};
 use crate::wire::edn::subscriptions::{Subscriptions, TopicList};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
@@ -31,8 +33,10 @@ pub type Connection = connection::Connection<Edn>;
 
 /// The EDN wire of one connection.
 pub struct Edn {
-    /// Counts the answers.
+    /// Counts the answers by error code.
     tally: Arc<Tally>,
+    /// Counts them by op.
+    requests: Arc<Requests>,
     /// The result of the latest handshake.
     agreed: ArcSwapOption<Agreed>,
     ready: AtomicBool,
@@ -52,8 +56,10 @@ pub fn start(
     clock: Arc<dyn Clock>,
     on_end: Box<dyn Fn(End) + Send + Sync>,
 ) -> std::io::Result<Arc<Connection>> {
+    let tally = api.tally();
     let wire = Edn {
-        tally: api.tally(),
+        requests: tally.wire(OP_NAMES),
+        tally,
         agreed: ArcSwapOption::empty(),
         ready: AtomicBool::new(false),
         subscriptions: Subscriptions::default(),
@@ -174,43 +180,56 @@ impl Edn {
                 .with("expected", invalid.expected);
             return self.refuse(connection, &request.id, request.op, &error);
         }
-        if op == Op::Handshake {
-            return self.handshake(connection, &request);
+        /// Makes the dispatch from the op table's rows: the wire serves the connection's ops at once, and they never
+        /// become pending; the router has the handlers of all others.
+        macro_rules! dispatch {
+            (@ Connection $name:ident) => {
+                self.$name(connection, &request)
+            };
+            (@ $access:ident $name:ident) => {
+                if let Some(ask) = ask(connection, &request, op) {
+                    router::$name(ask);
+                }
+            };
+            ($($variant:ident $name:ident $access:ident $session:literal $params:tt $data:tt $errors:tt
+                $doc:literal;)*) => {
+                match op {
+                    $(Op::$variant => dispatch!(@ $access $name),)*
+                }
+            };
         }
-        match op {
-            // The connection's own ops are answered at once and never become pending.
-            Op::Ping => self.respond(connection, &request.id, op, &PONG),
-            Op::Subscribe => self.subscribe(connection, &request),
-            Op::Unsubscribe => self.unsubscribe(connection, &request),
-            Op::Ack => {
-                let seq = request.params.get("seq").and_then(Value::as_i64);
-                connection.outbox().credit(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0));
-                self.respond(connection, &request.id, op, &ACCEPTED);
-            }
-            _ => {
-                let reply =
-                    connection.begin(request.id.clone(), move |connection, id, result| match result {
-                        Ok(data) => connection.wire().respond(connection, id, op, &data),
-                        Err(error) => connection.wire().refuse(connection, id, op.spec().name, &error),
-                    });
-                let call = call(connection, &request);
-                router::route(op, call, &request.params, connection.api(), reply);
-            }
-        }
+        each_op!(dispatch);
+    }
+
+    fn ping(&self, connection: &Connection, request: &Request<'_>) {
+        self.respond(connection, &request.id, Op::Ping, &PONG);
+    }
+
+    fn ack(&self, connection: &Connection, request: &Request<'_>) {
+        let seq = request.params.get("seq").and_then(Value::as_i64);
+        connection.outbox().credit(seq.and_then(|seq| u64::try_from(seq).ok()).unwrap_or(0));
+        self.respond(connection, &request.id, Op::Ack, &ACCEPTED);
     }
 
     fn respond(&self, connection: &Connection, id: &str, op: Op, data: &Map<'_>) {
-        self.tally.responded(op);
+        self.requests.responded(op as usize);
         connection.outbox().push_frame(|out, style| encode::response(out, style, id, op.spec().name, data));
     }
 
     fn refuse(&self, connection: &Connection, id: &str, op: &str, error: &ApiError) {
-        self.tally.refused(Op::parse(op), error.code);
+        self.count_refusal(Op::parse(op), error.code);
         connection.outbox().push_frame(|out, style| encode::error(out, style, &error_frame(id, op, error)));
     }
 
+    fn count_refusal(&self, op: Option<Op>, code: ErrorCode) {
+        if let Some(op) = op {
+            self.requests.refused(op as usize);
+        }
+        self.tally.refused(code);
+    }
+
     fn reject(&self, connection: &Connection, rejection: Rejection) {
-        self.tally.refused(rejection.op.as_deref().and_then(Op::parse), rejection.code);
+        self.count_refusal(rejection.op.as_deref().and_then(Op::parse), rejection.code);
         connection.outbox().push_frame(|out, style| {
             let frame = ErrorFrame {
                 id: rejection.id.as_deref(),
@@ -236,7 +255,7 @@ impl Edn {
         let (interactor, plists, credit) = (has("interactor"), has("plist-frames"), has("flow-credit"));
         // Stored before the response, so that a client with the response finds the agreement in the graph.
         self.agreed.store(Some(Arc::new(agreed)));
-        self.tally.responded(Op::Handshake);
+        self.requests.responded(Op::Handshake as usize);
         self.subscriptions.agree(interactor);
         self.ready.store(true, Ordering::Release);
         let style = if plists { Style::Plists } else { Style::Maps };
@@ -271,6 +290,15 @@ impl Edn {
         self.subscriptions.has(topic)
             && (topic.anywhere() || session.is_none_or(|session| connection.is_focused(session)))
     }
+}
+
+/// Makes a request pending. The answer goes to the client; so does the refusal of an unknown session.
+fn ask<'r>(connection: &'r Connection, request: &'r Request<'_>, op: Op) -> Option<Ask<'r>> {
+    let reply = connection.begin(request.id.clone(), move |connection, id, result| match result {
+        Ok(data) => connection.wire().respond(connection, id, op, &data),
+        Err(error) => connection.wire().refuse(connection, id, op.spec().name, &error),
+    });
+    Ask::new(op, connection.api(), call(connection, request), &request.params, reply)
 }
 
 fn call(connection: &Connection, request: &Request<'_>) -> Call {
