@@ -26,6 +26,7 @@ use edn_bridge::provider::fetch::FetchError;
 use edn_bridge::provider::scripted::ScriptError;
 use edn_bridge::store::{Durability, StoreError};
 use edn_bridge_contract::Format;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// An EDN-native RPC bridge between editors and a coding-agent session runtime.
 #[derive(Parser)]
@@ -307,6 +308,8 @@ fn log(filter: &str) -> log::Log {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_else(|_| "warn".into());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // The spans tell where a turn begins and ends, and how long its calls took.
+        .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
         .with_writer(log.clone())
         .with_ansi(false)
         .try_init();

@@ -249,6 +249,29 @@ fn standard_output_has_only_frames_at_any_log_level() {
 }
 
 #[test]
+fn log_of_turn_nests_model_and_tool_calls() {
+    let script = "{:turns [{:steps [{:tool-call {:name \"read\" :arguments {:path \"a\"}}}]} \
+                  {:steps [{:delta \"done\"}]}]}";
+    let setup = Setup::new().script(script).arg("--yolo").arg("--log").arg("edn_bridge=debug");
+    let mut bridge = setup.ready();
+    bridge.ask("p1", "prompt", "{:message \"hello\"}");
+    bridge.event("turn/ended");
+    let (_, _, log) = bridge.finish();
+    let in_order = |line: &str, parts: &[&str]| {
+        parts.iter().try_fold(line, |rest, part| rest.split_once(part).map(|(_, rest)| rest)).is_some()
+    };
+    for parts in [
+        &["connection{id=1 ", ":request{op=\"prompt\" id=\"p1\"}: ", "new"][..],
+        &["session{id=\"s-", ":turn{id=\"t-", "connection=1 request=\"p1\"}: ", "close"],
+        &["session{", ":turn{", ":model_call{provider=\"scripted\"}: ", "close"],
+        &["session{", ":turn{", ":tool_call{tool=\"read\" id=", "close"],
+    ] {
+        assert!(log.lines().any(|line| in_order(line, parts)), "{parts:?} is not in\n{log}");
+    }
+    assert!(!log.contains("hello"), "what a person says is not logged:\n{log}");
+}
+
+#[test]
 fn missing_model_gives_error_not_an_answer() {
     let setup = Setup::new();
     let mut bridge = setup.ready();

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::clock::rfc3339;
 use crate::context::editor::Editor;
@@ -149,7 +150,9 @@ impl SessionActor {
         }
         live.cut_off = live.newest_run(None).filter(|begun| begun.ended.is_empty());
         live.publish();
-        shared.tasks.spawn(live.run(receiver));
+        // The session outlives whatever has opened it.
+        let span = tracing::debug_span!(parent: None, "session", id = handle.id.as_str());
+        shared.tasks.spawn(live.run(receiver).instrument(span));
         handle
     }
 

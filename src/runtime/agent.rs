@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::event::Cause;
 use crate::message::TurnId;
@@ -51,16 +52,24 @@ pub trait Agent: Send + Sync {
     ) -> BoxFuture<'static, Result<String, String>>;
 }
 
-/// Runs the task that holds a session, and tells the session its end. A task that fails inside ends as well: the
+/// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that fails inside ends as well: the
 /// session must not wait for it for ever.
 pub fn spawn(
     tasks: &TaskTracker,
     session: Handle,
     turn: TurnId,
+    cause: Option<&Cause>,
     task: impl Future<Output = TurnEnd> + Send + 'static,
 ) {
-    tasks.spawn(async move {
+    let span = tracing::debug_span!(
+        "turn",
+        id = turn.as_str(),
+        connection = cause.map(|cause| cause.connection),
+        request = cause.map(|cause| &*cause.request),
+    );
+    let task = async move {
         let end = AssertUnwindSafe(task).catch_unwind().await.unwrap_or(TurnEnd::Stopped);
         let _ = session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
-    });
+    };
+    tasks.spawn(task.instrument(span));
 }

@@ -38,11 +38,13 @@ use progress::{Lines, SPEC};
 /// Starts a run in the session that waits for it.
 pub fn start(opener: Opener, session: Handle, workflow: Arc<Workflow>, cause: Cause, held: HeldRun) {
     let HeldRun { id, arguments, stop, control, from } = held;
-    let (shared, cause, turn) = (opener.shared.clone(), Some(cause), TurnId::from(&*id));
+    let (shared, turn) = (opener.shared.clone(), TurnId::from(&*id));
     let tasks = shared.tasks.clone();
+    let caused = cause.clone();
+    let cause = Some(cause);
     let run =
         Run { shared, opener, session: session.clone(), id, workflow, arguments, cause, stop, control, from };
-    agent::spawn(&tasks, session, turn, run.run());
+    agent::spawn(&tasks, session, turn, Some(&caused), run.run());
 }
 
 /// A run.

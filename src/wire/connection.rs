@@ -127,6 +127,7 @@ pub fn start<W: Wire>(
     })?;
     let reader = connection.clone();
     std::thread::Builder::new().name(format!("read-{id}")).spawn(move || {
+        let _span = tracing::debug_span!("connection", id, transport = reader.kind.as_str()).entered();
         reader.read(input);
         (reader.on_end)(End::Input);
     })?;

@@ -169,8 +169,16 @@ impl SessionActor {
     fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
         let session = self.handle.clone();
-        let task = TurnTask { session: session.clone(), id: id.clone(), cause, stop, control, execution };
-        agent::spawn(&self.shared.tasks, session, id, self.agent.clone().answer(task));
+        let task = TurnTask {
+            session: session.clone(),
+            id: id.clone(),
+            cause: cause.clone(),
+            stop,
+            control,
+            execution,
+        };
+        let answer = self.agent.clone().answer(task);
+        agent::spawn(&self.shared.tasks, session, id, cause.as_ref(), answer);
     }
 
     /// Starts a turn that works for another session; the returned value reports its end.

@@ -13,6 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::event::{Body, ToolCall, ToolOutput};
 use crate::interaction::Kind;
@@ -175,7 +176,8 @@ impl Batch<'_> {
         plan: Option<Result<Plan, CallError>>,
         places: Places,
     ) -> (Arc<ToolCall>, Outcome) {
-        let outcome = self.outcome(&call, plan, places).await;
+        let span = tracing::debug_span!("tool_call", tool = &*call.name, id = &*call.id);
+        let outcome = self.outcome(&call, plan, places).instrument(span).await;
         (call, outcome)
     }
 

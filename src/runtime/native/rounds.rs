@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use tracing::Instrument as _;
+
 use crate::event::Body;
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
@@ -119,7 +121,9 @@ impl Rounds<'_> {
         if let Some(reason) = self.0.ended() {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
-        let mut answer = match ModelCall(self.0).send(provider.as_ref(), request).await {
+        let span = tracing::debug_span!("model_call", provider = provider.name());
+        let sent = ModelCall(self.0).send(provider.as_ref(), request).instrument(span);
+        let mut answer = match sent.await {
             Ok(answer) => answer,
             Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
         };

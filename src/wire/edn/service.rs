@@ -180,6 +180,7 @@ impl Edn {
                 .with("expected", invalid.expected);
             return self.refuse(connection, &request.id, request.op, &error);
         }
+        let _span = tracing::debug_span!("request", op = op.spec().name, id = &*request.id).entered();
         /// Makes the dispatch from the op table's rows: the wire serves the connection's ops at once, and they never
         /// become pending; the router has the handlers of all others.
         macro_rules! dispatch {
