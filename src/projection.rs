@@ -70,8 +70,8 @@ fn status_line(facts: &SessionFacts) -> String {
     }
 }
 
-/// The payload of `footer/updated`.
-pub fn footer(facts: &SessionFacts) -> Map<'_> {
+/// Tokens, cost and the used part of the context window, each as a short text.
+pub fn usage_parts(facts: &SessionFacts) -> Vec<String> {
     let mut parts = Vec::new();
     let usage = &facts.usage;
     if usage.input > 0 || usage.output > 0 {
@@ -91,6 +91,12 @@ pub fn footer(facts: &SessionFacts) -> Map<'_> {
         Some(fraction) => format!("{:.1}%/{}", fraction * 100.0, short(facts.context_window)),
         None => format!("?/{}", short(facts.context_window)),
     });
+    parts
+}
+
+/// The payload of `footer/updated`.
+pub fn footer(facts: &SessionFacts) -> Map<'_> {
+    let parts = usage_parts(facts);
     let branch = facts.git_branch.as_deref().map(|branch| format!(" ({branch})")).unwrap_or_default();
     let mut map = Map::new();
     map.put("session-id", facts.id.as_str());

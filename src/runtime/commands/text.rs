@@ -8,7 +8,6 @@ use crate::projection;
 use crate::runtime::snapshot::Snapshot;
 use crate::tool;
 use crate::tool::toolbox::Toolbox;
-use crate::value::Value;
 
 pub(super) fn help() -> String {
     let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
@@ -70,8 +69,7 @@ pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
 
 pub(super) fn status(snapshot: &Snapshot) -> String {
     let facts = &snapshot.facts;
-    let footer = projection::footer(facts);
-    let stats = footer.get_keyword("stats-line").and_then(Value::as_str).unwrap_or_default();
+    let stats = projection::usage_parts(facts).join(" ");
     format!(
         "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
         facts.display_name(),
