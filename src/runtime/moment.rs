@@ -153,13 +153,12 @@ impl World for Moment {
         let clients = self.runtime.shared.hub.clients().into_iter();
         let facts = clients.map(|(id, client)| {
             let focus = client.focused();
-            let peer = client.peer();
             ConnectionFacts {
                 id,
                 interactor: client.is_interactor(),
-                topics: peer.topics.clone(),
+                topics: client.topics(),
                 standing: client.standing(),
-                peer,
+                peer: client.peer(),
                 asks: id == self.call.connection,
                 session: focus,
             }

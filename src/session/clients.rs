@@ -65,8 +65,6 @@ pub struct Peer {
     pub since: Arc<str>,
     /// The agreement of its latest handshake; `None` before the first.
     pub agreed: Option<Arc<Agreed>>,
-    /// The kinds of events that it is subscribed to, in its wire's words.
-    pub topics: Vec<&'static str>,
 }
 
 /// What a client is shown that begins to watch it.
@@ -141,6 +139,11 @@ pub trait Client: Send + Sync {
     /// The state of the connection; empty for a client without an outbox.
     fn standing(&self) -> Standing {
         Standing::default()
+    }
+
+    /// The kinds of events that the client is subscribed to, in its wire's words.
+    fn topics(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     /// The client of the connection.

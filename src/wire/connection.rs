@@ -19,7 +19,7 @@ use crate::event::Event;
 use crate::heap;
 use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
 use crate::message::SessionId;
-use crate::session::{ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
+use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
 use crate::wire::encoder::Encoder;
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::outbox::{Depth, Outbox};
@@ -65,8 +65,11 @@ pub trait Wire: Sized + Send + Sync + 'static {
     /// See [`Client::dialogs_only`].
     fn dialogs_only(&self) -> bool;
 
-    /// Adds what the client has agreed to and is subscribed to.
-    fn introduce(&self, peer: Peer) -> Peer;
+    /// See [`Client::topics`].
+    fn topics(&self) -> Vec<&'static str>;
+
+    /// What the client has agreed to.
+    fn agreed(&self) -> Option<Arc<Agreed>>;
 }
 
 /// One connection to a client.
@@ -331,8 +334,11 @@ impl<W: Wire> Client for Connection<W> {
         Standing { pending, waiting, bytes, seq }
     }
 
+    fn topics(&self) -> Vec<&'static str> {
+        self.wire.topics()
+    }
+
     fn peer(&self) -> Peer {
-        let peer = Peer { transport: self.kind.as_str(), since: self.since.clone(), ..Peer::default() };
-        self.wire.introduce(peer)
+        Peer { transport: self.kind.as_str(), since: self.since.clone(), agreed: self.wire.agreed() }
     }
 }

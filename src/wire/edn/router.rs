@@ -3,8 +3,6 @@
 //! Thin: no state, no input or output, no policy. A handler has the name of its row in the op table, from which the
 //! dispatch is made. The catalogue has checked the params; a missing one has the contract's default.
 
-#![allow(missing_docs, reason = "the op table documents each handler")]
-
 use std::sync::Arc;
 
 use crate::catalogue::{ErrorCode, Op, thinking_level};
@@ -50,7 +48,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-pub fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
     let query = Query {
         text: p.owned("query"),
         entity: p.optional("entity"),
@@ -59,23 +57,23 @@ pub fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
     api.query(call, query, shape(reply, query_answer));
 }
 
-pub fn get_state(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_state(Ask { api, call, reply, .. }: Ask<'_>) {
     api.state(
         call,
         shape(reply, |facts: Arc<SessionFacts>| one("state", projection::session_state(&facts).into_owned())),
     )
 }
 
-pub fn get_messages(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn get_messages(Ask { api, call, p, reply }: Ask<'_>) {
     let limit = p.count("limit").map(|limit| limit.min(MAX_PAGE_MESSAGES));
     api.messages(call, p.optional("before").map(EntryId::from), limit, shape(reply, page));
 }
 
-pub fn get_session_stats(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_session_stats(Ask { api, call, reply, .. }: Ask<'_>) {
     api.stats(call, shape(reply, |stats| one("stats", projection::stats(&stats).into_owned())))
 }
 
-pub fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
     api.fork_messages(
         call,
         shape(reply, |messages: Vec<Arc<Message>>| {
@@ -84,23 +82,23 @@ pub fn get_fork_messages(Ask { api, call, reply, .. }: Ask<'_>) {
     )
 }
 
-pub fn get_last_assistant_text(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_last_assistant_text(Ask { api, call, reply, .. }: Ask<'_>) {
     api.last_assistant_text(call, shape(reply, |text| one("text", Value::from(text))))
 }
 
-pub fn get_commands(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_commands(Ask { api, call, reply, .. }: Ask<'_>) {
     let command = |command: &CommandFacts| Value::from(projection::command(command).into_owned());
     let commands = move |all: Vec<CommandFacts>| one("commands", Value::vector(all.iter().map(command)));
     api.commands(call, shape(reply, commands));
 }
 
-pub fn get_available_models(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn get_available_models(Ask { api, call, reply, .. }: Ask<'_>) {
     let model = |model: &ModelFacts| Value::from(projection::model(model).into_owned());
     let models = move |models: Vec<ModelFacts>| one("models", Value::vector(models.iter().map(model)));
     api.models(call, shape(reply, models));
 }
 
-pub fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
     let scope = if p.text("scope") == Some("all") { Scope::All } else { Scope::Project };
     let active = call.session.to_value();
     let reply = shape(reply, move |sessions: Vec<ListedSession>| {
@@ -113,7 +111,7 @@ pub fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
     api.list_sessions(call, text, p.count("limit"), scope, reply);
 }
 
-pub fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
     let offset = p.count("offset").unwrap_or(0);
     let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
     let reply = shape(reply, |part: crate::session::OutputPart| {
@@ -125,11 +123,11 @@ pub fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
     api.read_output(call, p.owned("handle"), u64::try_from(offset).unwrap_or(u64::MAX), limit, reply);
 }
 
-pub fn command(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn command(Ask { api, call, p, reply }: Ask<'_>) {
     api.command(call, p.owned("text"), shape(reply, accepted))
 }
 
-pub fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
     let status = match p.text("status") {
         Some("submitted") => ActionStatus::Submitted,
         Some("cancelled") => ActionStatus::Cancelled,
@@ -146,28 +144,28 @@ pub fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
     api.action_result(call, result, shape(reply, accepted));
 }
 
-pub fn prompt(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn prompt(Ask { api, call, p, reply }: Ask<'_>) {
     match p.prompt() {
         Ok(prompt) => api.prompt(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub fn steer(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn steer(Ask { api, call, p, reply }: Ask<'_>) {
     match p.prompt() {
         Ok(prompt) => api.steer(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub fn follow_up(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn follow_up(Ask { api, call, p, reply }: Ask<'_>) {
     match p.prompt() {
         Ok(prompt) => api.follow_up(call, prompt, shape(reply, prompted)),
         Err(error) => reply.fail(error),
     }
 }
 
-pub fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
     let behavior = if p.text("behavior") == Some("queue") { "queue" } else { "steer" };
     let reply = shape(reply, move |_| {
         let mut data = accepted(());
@@ -181,11 +179,11 @@ pub fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub fn abort(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn abort(Ask { api, call, reply, .. }: Ask<'_>) {
     api.abort(call, shape(reply, accepted))
 }
 
-pub fn interrupt(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn interrupt(Ask { api, call, reply, .. }: Ask<'_>) {
     let reply = shape(reply, |(pending, dropped): (bool, String)| {
         let mut data = accepted(());
         data.put("pending", pending);
@@ -195,16 +193,16 @@ pub fn interrupt(Ask { api, call, reply, .. }: Ask<'_>) {
     api.interrupt(call, reply);
 }
 
-pub fn abort_retry(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn abort_retry(Ask { api, call, reply, .. }: Ask<'_>) {
     api.abort_retry(call, shape(reply, accepted))
 }
 
-pub fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
     let parent = p.text("parent-session").map(SessionId::from);
     api.new_session(call, parent, shape(reply, opened));
 }
 
-pub fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
     match (p.text("session-id"), p.text("session-path")) {
         (Some(id), None) => {
             api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
@@ -216,15 +214,15 @@ pub fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub fn fork(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn fork(Ask { api, call, p, reply }: Ask<'_>) {
     api.fork(call, EntryId::from(p.owned("entry-id")), shape(reply, opened))
 }
 
-pub fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
     api.set_name(call, p.owned("name"), shape(reply, |name| one("session-name", Value::from(name))));
 }
 
-pub fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
     let reach = match p.text("scope") {
         Some("project") => Reach::Project,
         Some("user") => Reach::User,
@@ -233,11 +231,11 @@ pub fn set_model(Ask { api, call, p, reply }: Ask<'_>) {
     api.set_model(call, p.name("provider"), p.owned("model-id"), reach, shape(reply, model));
 }
 
-pub fn cycle_model(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cycle_model(Ask { api, call, p, reply }: Ask<'_>) {
     api.cycle_model(call, p.text("direction") != Some("prev"), shape(reply, model))
 }
 
-pub fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
     let level = thinking_level(p.value("level")).unwrap_or_default();
     api.set_thinking_level(
         call,
@@ -246,7 +244,7 @@ pub fn set_thinking_level(Ask { api, call, p, reply }: Ask<'_>) {
     );
 }
 
-pub fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
     api.set_thinking_level(
         call,
         None,
@@ -254,22 +252,22 @@ pub fn cycle_thinking_level(Ask { api, call, reply, .. }: Ask<'_>) {
     );
 }
 
-pub fn set_mode(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_mode(Ask { api, call, p, reply }: Ask<'_>) {
     let mode = p.text("mode").and_then(Mode::parse).unwrap_or_default();
     api.set_mode(call, mode, shape(reply, |mode: Mode| one("mode", mode.as_str())));
 }
 
-pub fn set_auto_compaction(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_auto_compaction(Ask { api, call, p, reply }: Ask<'_>) {
     let enabled = p.flag("enabled").unwrap_or(false);
     api.set_auto_compaction(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
 }
 
-pub fn set_auto_retry(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn set_auto_retry(Ask { api, call, p, reply }: Ask<'_>) {
     let enabled = p.flag("enabled").unwrap_or(false);
     api.set_auto_retry(call, enabled, shape(reply, |enabled| one("enabled", enabled)));
 }
 
-pub fn compact(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn compact(Ask { api, call, p, reply }: Ask<'_>) {
     let reply = shape(reply, |summary: Option<String>| {
         let mut data = one("compacted", true);
         if let Some(summary) = summary {
@@ -280,21 +278,21 @@ pub fn compact(Ask { api, call, p, reply }: Ask<'_>) {
     api.compact(call, p.optional("custom-instructions"), reply);
 }
 
-pub fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
     let trusted = p.flag("trusted").unwrap_or(false);
     api.trust_project(call, trusted, shape(reply, |trusted| one("trusted", trusted)));
 }
 
-pub fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
     let result = Some(p.value("result").clone().into_owned());
     api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
 }
 
-pub fn cancel_dialog(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cancel_dialog(Ask { api, call, p, reply }: Ask<'_>) {
     api.resolve_dialog(call, p.owned("dialog-id"), None, shape(reply, accepted))
 }
 
-pub fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
     let response = Response {
         interaction_id: p.owned("interaction-id"),
         accepted: p.text("status") == Some("accepted"),
@@ -304,34 +302,34 @@ pub fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
     api.respond(call, response, shape(reply, accepted));
 }
 
-pub fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn login_begin(Ask { api, call, p, reply }: Ask<'_>) {
     let provider = Some(p.name("provider")).filter(|name| !name.is_empty());
     let begun = |login: LoginFacts| projection::login(&login).into_owned();
     api.login_begin(call, provider, shape(reply, begun));
 }
 
-pub fn login_complete(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn login_complete(Ask { api, call, p, reply }: Ask<'_>) {
     let done = |provider: ProviderName| {
         Map::new().with("provider", projection::provider(&provider).into_owned()).with("logged-in", true)
     };
     api.login_complete(call, p.optional("input"), shape(reply, done));
 }
 
-pub fn logout(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn logout(Ask { api, call, p, reply }: Ask<'_>) {
     api.logout(call, p.name("provider"), shape(reply, |done| one("logged-out", done)));
 }
 
-pub fn bash(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn bash(Ask { api, call, p, reply }: Ask<'_>) {
     let timeout = p.count("timeout-seconds").and_then(|seconds| u64::try_from(seconds).ok());
     let output = |output: BashOutput| projection::bash(&output).into_owned();
     api.bash(call, p.owned("command"), timeout, shape(reply, output));
 }
 
-pub fn abort_bash(Ask { api, call, reply, .. }: Ask<'_>) {
+pub(super) fn abort_bash(Ask { api, call, reply, .. }: Ask<'_>) {
     api.abort_bash(call, shape(reply, accepted))
 }
 
-pub fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
     let statuses =
         p.0.get("statuses")
             .and_then(Value::as_slice)
@@ -345,11 +343,11 @@ pub fn list_background_jobs(Ask { api, call, p, reply }: Ask<'_>) {
     );
 }
 
-pub fn inspect_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn inspect_background_job(Ask { api, call, p, reply }: Ask<'_>) {
     api.job(call, p.owned("job-id"), shape(reply, |found: Arc<JobFacts>| one("job", job(&found))))
 }
 
-pub fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
     let reply = shape(reply, |cancelled: Arc<JobFacts>| {
         let mut data = accepted(());
         data.put("job", job(&cancelled));
@@ -358,11 +356,11 @@ pub fn cancel_background_job(Ask { api, call, p, reply }: Ask<'_>) {
     api.cancel_job(call, p.owned("job-id"), reply);
 }
 
-pub fn export_html(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn export_html(Ask { api, call, p, reply }: Ask<'_>) {
     api.export_html(call, p.optional("path"), shape(reply, |path| one("path", Value::from(path))));
 }
 
-pub fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
+pub(super) fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
     let context = p.0.as_map().map(|map| map.clone().into_owned()).unwrap_or_default();
     api.update_context(call, context, shape(reply, accepted));
 }

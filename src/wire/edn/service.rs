@@ -13,9 +13,7 @@ use crate::clock::Clock;
 use crate::event::{Body, Cause, Diagnostic, Event};
 use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, UNFINISHED_BYTES};
 use crate::message::SessionId;
-use crate::session::{
-    Agreed, ApiError, Call, Client as _, Peer, Pressure, Requests, SessionApi, Snapshot, Tally,
-};
+use crate::session::{Agreed, ApiError, Call, Client as _, Pressure, Requests, SessionApi, Snapshot, Tally};
 use crate::value::{Map, Value};
 use crate::wire::connection::{self, End, Wire};
 use crate::wire::edn::decode::{self, Rejection, Request, invalid_frame};
@@ -145,8 +143,12 @@ impl Wire for Edn {
         self.subscriptions.dialogs_only()
     }
 
-    fn introduce(&self, peer: Peer) -> Peer {
-        Peer { agreed: self.agreed.load_full(), topics: self.subscriptions.names(), ..peer }
+    fn topics(&self) -> Vec<&'static str> {
+        self.subscriptions.names()
+    }
+
+    fn agreed(&self) -> Option<Arc<Agreed>> {
+        self.agreed.load_full()
     }
 }
 
