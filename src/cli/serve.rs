@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use edn_bridge::catalogue::ErrorCode;
-use edn_bridge::clock::{Clock, FixedClock, JumpingClock, SystemClock};
+use edn_bridge::clock::{self, Clock};
 use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS, SAME_SIGNAL};
@@ -49,12 +49,7 @@ impl Process {
         for open in private::close(&settings.state_dir) {
             tracing::warn!("{open}");
         }
-        // A transcript that is compared byte for byte needs the same times and names in every run.
-        let clock: Arc<dyn Clock> = match std::env::var_os("EDN_BRIDGE_FIXED_CLOCK") {
-            Some(how) if how == "jumping" => Arc::new(JumpingClock::default()),
-            Some(_) => Arc::new(FixedClock::default()),
-            None => Arc::new(SystemClock),
-        };
+        let clock = clock::of_process();
         let mut providers = Providers::new(&settings, &clock);
         if let Some(script) = &settings.script {
             providers.add(Arc::new(Scripted::from_file(script)?));

@@ -395,7 +395,7 @@ impl<E: Encoder> Inner<E> {
 mod tests {
     use super::*;
     use crate::catalogue::Topic;
-    use crate::clock::FixedClock;
+    use crate::clock::fake::FixedClock;
     use crate::edn;
     use crate::event::Body;
     use crate::event::StagePassed;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use edn_bridge::clock::FixedClock;
+use edn_bridge::clock::fake::FixedClock;
 use edn_bridge::edn;
 use edn_bridge::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use edn_bridge::session::Client as _;
