@@ -97,7 +97,7 @@
                           (or (plist-get b :ui.item/label) ""))))))
 
 (defun edn-bridge-actions--annotate (item)
-  "Return what is said of ITEM beside its label."
+  "Return the annotation of ITEM."
   (let ((meta (plist-get item :ui.item/meta)))
     (cond ((stringp meta) meta)
           ((consp meta)

@@ -312,7 +312,7 @@ A short answer is a message; a longer one has a buffer."
 ;;;###autoload
 (defun edn-bridge-add-image (file)
   "Send the image in FILE with the next message of the project's chat.
-With a prefix argument, or FILE nil, take back those that were to be sent."
+With a prefix argument, or FILE nil, drop the pending ones."
   (interactive (list (and (not current-prefix-arg)
                           (read-file-name "Image: " nil nil t))))
   (let ((file (and file (expand-file-name file))))
@@ -337,7 +337,7 @@ With a prefix argument, or FILE nil, take back those that were to be sent."
 
 (defun edn-bridge-ask-attach (mime-type data &optional name)
   "Have the image DATA, bytes of MIME-TYPE, go with this chat's next message.
-NAME is what the user is told that it is."
+NAME is its name for the user."
   (edn-bridge-input-set-images
    (cons (list :mime-type (format "%s" mime-type)
                :data (base64-encode-string data t))

@@ -93,7 +93,7 @@ It is called with a title and a text while the chat is not in view."
 
 (defun edn-bridge-attention--in-view-p ()
   "Return non-nil if the user sees the current buffer.
-Who is in another program does not, as far as Emacs is told of that."
+Without the focus, as far as Emacs knows it, the user does not."
   (and (eq (window-buffer (selected-window)) (current-buffer))
        (frame-focus-state)))
 

@@ -154,7 +154,7 @@ The transcript is above, the draft below the line.
 \\{edn-bridge-chat-mode-map}"
   :group 'edn-bridge
   (setq-local truncate-lines nil
-              ;; The chat stands beside other windows: its lines are wrapped
+              ;; The chat has other windows next to it: its lines are wrapped
               ;; however narrow it is, between Chinese characters too, and
               ;; without an arrow for each.
               truncate-partial-width-windows nil
@@ -426,7 +426,7 @@ The keys of questions, buttons and tool calls are other commands."
 
 (defun edn-bridge-chat-set-status (key lines)
   "Show LINES, a list of strings, above the footer.
-They replace those that were set under KEY, a symbol, before."
+They replace the earlier ones of KEY, a symbol."
   (setf (alist-get key edn-bridge-chat--statuses nil t) lines)
   (edn-bridge-chat--show-footer))
 
@@ -648,7 +648,7 @@ that waits for its end."
 ;;;; Events
 
 (defun edn-bridge-chat--on-event (conn topic data)
-  "Hand DATA of an event of TOPIC on CONN to who registered for it."
+  "Call the handlers of TOPIC with DATA of an event on CONN."
   (edn-bridge-chat-with-buffer conn
     (if (gethash topic edn-bridge-chat--collected)
         (setq edn-bridge-chat--news t)
@@ -658,7 +658,7 @@ that waits for its end."
     (edn-bridge-chat--dispatch topic data)))
 
 (defun edn-bridge-chat--dispatch (topic data)
-  "Hand DATA of TOPIC to who registered for it."
+  "Call the handlers of TOPIC with DATA."
   (dolist (function (gethash topic edn-bridge-chat--handlers))
     (funcall function data)))
 

@@ -21,7 +21,7 @@
   "Choose one of ITEMS with PROMPT by completion, and return it.
 CATEGORY is the symbol by which completion tells what the items are.
 LABEL is a function that returns what an item is called, and ANNOTATE one
-that returns what is said of it, or nil.  Items of the same name are told
+that returns its annotation, or nil.  Items of the same name are told
 apart by a number.  The order of ITEMS is kept.  To choose nothing is to
 quit."
   (pcase-let ((`(,names . ,table) (edn-bridge-complete--names items label)))
@@ -77,7 +77,7 @@ hash table's keys is not the same in every version of Emacs."
 
 (defun edn-bridge-complete--collection (names annotate &optional category)
   "Return a completion table of NAMES in their order.
-ANNOTATE is nil or a function that returns what is said of a name,
+ANNOTATE is nil or a function that returns the annotation of a name,
 CATEGORY nil or what completion takes the names for."
   (lambda (string predicate action)
     (if (eq action 'metadata)

@@ -16,17 +16,17 @@
 (require 'edn-bridge-input)
 
 (defcustom edn-bridge-context-share t
-  "Non-nil means that the agent is told which file you are in.
-It is told when you send something: the file of the chat's folder that you
-were in last, and where its region is active, that."
+  "Non-nil means that messages tell the agent which file you are in.
+They name the last visited file of the chat's folder, and contain its
+active region."
   :type 'boolean
   :group 'edn-bridge)
 
 (defconst edn-bridge-context--text-limit 4000
-  "How many characters of the region are told at most.")
+  "Maximum number of characters of the region in a message.")
 
-(defvar-local edn-bridge-context--told nil
-  "What the bridge was told last: its connection and the context.")
+(defvar-local edn-bridge-context--sent nil
+  "The last sent context, as a cons of connection and context.")
 
 (defun edn-bridge-context--buffer ()
   "Return the buffer whose file, below this folder, was used last, or nil."
@@ -72,7 +72,7 @@ Nothing is asked of a remote host: that could take a while."
                   (buffer-substring-no-properties start end)))))))
 
 (defun edn-bridge-context ()
-  "Return what is told of what the person looks at, for the current chat."
+  "Return the editor context of the current chat."
   (let ((folder (file-local-name (expand-file-name default-directory)))
         (buffer (edn-bridge-context--buffer)))
     (append
@@ -91,7 +91,7 @@ Nothing is asked of a remote host: that could take a while."
 ;;;; What the user sees of it
 
 (defun edn-bridge-context--label ()
-  "Return in a line what the agent of this chat would be told, or nil."
+  "Return the editor context of this chat as a line, or nil."
   (let ((folder default-directory)
         (buffer (and edn-bridge-context-share (edn-bridge-context--buffer))))
     (when buffer
@@ -102,7 +102,7 @@ Nothing is asked of a remote host: that could take a while."
                 (edn-bridge-context--selection-label))))))
 
 (defun edn-bridge-context--selection-label ()
-  "Return what is said of the selection of this buffer."
+  "Return the description of this buffer's selection."
   (if (not (and transient-mark-mode mark-active (/= (mark) (point))))
       ""
     (let* ((start (region-beginning))
@@ -118,20 +118,20 @@ Nothing is asked of a remote host: that could take a while."
                 "")))))
 
 (defun edn-bridge-context--show (&rest _)
-  "Show above the draft of this chat what the agent would be told."
+  "Show the editor context above the draft of this chat."
   (let ((label (edn-bridge-context--label)))
     (edn-bridge-chat-set-status 'edn-bridge-context
                                 (and label (list label)))))
 
 (defun edn-bridge-context--on-selection (window)
-  "Show what would be told, as WINDOW with a chat is selected."
+  "Show the editor context after WINDOW with a chat is selected."
   (when (and (window-live-p window)
              (eq window (frame-selected-window (window-frame window))))
     (with-current-buffer (window-buffer window)
       (edn-bridge-context--show))))
 
 (defun edn-bridge-context--setup ()
-  "Have this chat show what the agent would be told."
+  "Make this chat show its editor context."
   (add-hook 'window-selection-change-functions
             #'edn-bridge-context--on-selection nil t))
 
@@ -141,10 +141,10 @@ Nothing is asked of a remote host: that could take a while."
   (when edn-bridge-context-share
     (let* ((conn edn-bridge-chat--conn)
            (context (edn-bridge-context))
-           (told (cons conn context)))
-      (unless (equal context (and (eq conn (car edn-bridge-context--told))
-                                  (cdr edn-bridge-context--told)))
-        (setq edn-bridge-context--told told)
+           (sent (cons conn context)))
+      (unless (equal context (and (eq conn (car edn-bridge-context--sent))
+                                  (cdr edn-bridge-context--sent)))
+        (setq edn-bridge-context--sent sent)
         ;; A bridge that does not know this is no worse off.
         (edn-bridge-rpc-request conn "context_update" context
                                 :on-success #'ignore :on-error #'ignore)))))

@@ -61,7 +61,7 @@ settled.")
 (cl-defstruct (edn-bridge-interact--question (:copier nil))
   "A question that waits for an answer."
   id kind payload conn
-  agent                       ; label of who asks, where it is not this session
+  agent                       ; label of the asking session, unless it is this one
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
   decided                     ; non-nil if that decides about a call
@@ -110,7 +110,7 @@ settled.")
                    (and note (list :note note))))))))))
 
 (defun edn-bridge-interact--agent (data)
-  "Return the label of who asks in DATA, or nil where it is this session."
+  "Return the label of the asking session in DATA, or nil if it is this one."
   (let ((agent (plist-get data :subagent-id)))
     (cond (agent (edn-bridge-interact--subagent agent))
           ((not (edn-bridge-chat-mine-p data))
@@ -469,7 +469,7 @@ the title stays."
   (lambda (question) (edn-bridge-interact--answer question value)))
 
 (defun edn-bridge-interact--prompting (question text)
-  "Return TEXT, a prompt for the answer to QUESTION, with who asks it."
+  "Return TEXT, a prompt for the answer to QUESTION, with the asking session."
   (let ((agent (edn-bridge-interact--question-agent question)))
     (edn-bridge-visible-label (if agent
                                   (format "[%s] %s" agent text)
@@ -512,7 +512,7 @@ the title stays."
 
 (defun edn-bridge-interact--facts-of (&rest rows)
   "Return a function that inserts what a payload says under the keys of ROWS.
-A row is a list of a key and of what the user is told that it is."
+A row is a list of a key and its description for the user."
   (lambda (payload)
     (pcase-dolist (`(,key ,name) rows)
       (edn-bridge-interact--fact name (plist-get payload key)))))

@@ -4,7 +4,7 @@
 
 ;;; Commentary:
 
-;; What goes on beside the conversation: background jobs in a buffer of
+;; What runs next to the conversation: background jobs in a buffer of
 ;; their own, and the widgets (the progress of a workflow, say) and status
 ;; texts that the bridge keeps, shown above the footer.
 

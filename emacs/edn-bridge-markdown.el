@@ -939,7 +939,7 @@ would make every insertion slower.")
   '(bibtex-mode gfm-mode html-mode latex-mode markdown-mode mhtml-mode
     nroff-mode nxml-mode plain-tex-mode rst-mode sgml-mode tex-mode
     texinfo-mode toml-ts-mode yaml-mode yaml-ts-mode)
-  "Modes for text, beside those for code, that blocks may have.
+  "Modes for text that blocks may have, in addition to those for code.
 Others call modes that the text names, or read files of the user's.")
 
 (defun edn-bridge-markdown--mode (language)

@@ -490,7 +490,7 @@ Where `:more' is true there are earlier ones."
         (insert "\n")))))
 
 (defun edn-bridge-messages-show-earlier ()
-  "Show earlier messages above those that are shown."
+  "Show earlier messages above the visible ones."
   (interactive nil edn-bridge-chat-mode)
   (let ((conn (edn-bridge-chat-current))
         (oldest edn-bridge-messages--oldest))
@@ -609,7 +609,7 @@ is then not shown again."
            edn-bridge-messages--waiting)))
 
 (defvar-local edn-bridge-messages--was-running nil
-  "Non-nil if a turn was running when the session was told of last.")
+  "Non-nil if a turn was running in the last known state of the session.")
 
 (defun edn-bridge-messages--on-session (data)
   "Show what waits and was taken up, as DATA of `session/updated' tells.

@@ -21,7 +21,7 @@
           (plist-get model :id)))
 
 (defun edn-bridge-models--annotate (model)
-  "Return what is said of MODEL beside its name."
+  "Return the annotation of MODEL."
   (string-join
    (delq nil
          (list (plist-get model :name)

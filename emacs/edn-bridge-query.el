@@ -252,7 +252,7 @@ Those that it does not describe have nil."
           :exclusive 'no)))
 
 (defun edn-bridge-query--annotate (name)
-  "Return what the attribute NAME is, to stand beside it."
+  "Return the annotation of the attribute NAME."
   (let ((doc (edn-bridge-query--doc name)))
     (if doc
         (concat "  " (propertize doc 'face 'completions-annotations))

@@ -18,8 +18,8 @@
 ;;   The rest follows; nothing is dropped.
 ;; - A request gets exactly one answer: its response, its error, or the
 ;;   error "client/closed" when the connection ends.
-;; - Events are numbered without a gap.  Where one is missing, who asked to
-;;   be told of it is.
+;; - Events are numbered without a gap.  A missing number is reported
+;;   to the handler for gaps.
 ;; - An unknown topic is handed on, an unknown kind of frame is logged and
 ;;   left alone.
 ;;
@@ -210,7 +210,7 @@ and the error frame where the answer is an error, or there is none within
 
 (defun edn-bridge-rpc-close (conn &optional reason)
   "End CONN.  The bridge sees the end of its input and ends by itself.
-REASON is what ON-CLOSE is told, by default \"closed\"."
+ON-CLOSE receives REASON, by default \"closed\"."
   (let ((process (edn-bridge-rpc-connection-process conn)))
     (edn-bridge-rpc--closed conn (or reason "closed"))
     (when (process-live-p process)
@@ -395,7 +395,7 @@ A process that it started may go on writing: that is not waited for."
                   (accept-process-output pipe 0.02))))))
 
 (defun edn-bridge-rpc--closed (conn reason)
-  "Mark CONN as closed for REASON and tell everyone who waits for it."
+  "Mark CONN as closed for REASON, and call everything that waits for it."
   (unless (eq (edn-bridge-rpc-connection-state conn) 'closed)
     (setf (edn-bridge-rpc-connection-state conn) 'closed
           (edn-bridge-rpc-connection-lines conn) nil
@@ -561,7 +561,7 @@ waits for something, it goes on with the next lines: their order holds."
         (edn-bridge-rpc--schedule conn 0.001)))))
 
 (defconst edn-bridge-rpc--acknowledge-every 64
-  "After how many events the bridge is told that they are shown.")
+  "Number of shown events after which the bridge receives an `ack'.")
 
 (defun edn-bridge-rpc--acknowledge (conn)
   "Tell the bridge how far the events of CONN are shown, where it asks.
@@ -576,7 +576,7 @@ It merges what piles up before a client that is slow to show it."
                               :on-success #'ignore :on-error #'ignore))))
 
 (defun edn-bridge-rpc--dispatch-line (conn line)
-  "Read LINE, which CONN received, and call who is concerned.
+  "Read LINE, which CONN received, and call its receiver.
 It is a string of bytes, or a list of such, last first."
   (when (consp line)
     (setq line (apply #'concat (nreverse line))))
@@ -593,7 +593,7 @@ It is a string of bytes, or a list of such, last first."
                                   (error-message-string err))))))
 
 (defun edn-bridge-rpc--dispatch-frame (conn frame)
-  "Call who is concerned by FRAME of CONN."
+  "Call the receiver of FRAME of CONN."
   (pcase (plist-get frame :kind)
     (:event
      (when-let ((seq (plist-get frame :seq)))
@@ -623,7 +623,7 @@ It is a string of bytes, or a list of such, last first."
       (remhash id (edn-bridge-rpc-connection-pending conn)))))
 
 (defun edn-bridge-rpc--fail (request frame)
-  "Tell who sent REQUEST that it failed with the error FRAME."
+  "Call the error handler of REQUEST with the error FRAME."
   (pcase-let ((`(,op ,_ ,on-error) request))
     (if on-error
         (funcall on-error frame)

@@ -31,7 +31,7 @@
       (format "session %s" id))))
 
 (defun edn-bridge-sessions--annotate (slot)
-  "Return what is said of SLOT beside its label."
+  "Return the annotation of SLOT."
   (string-join
    (delq nil
          (list (and (edn-bridge-edn-true-p (plist-get slot :is-active)) "here")
@@ -54,7 +54,7 @@
 
 (defun edn-bridge-sessions--turn-to (conn op params &optional note draft)
   "Turn the chat of CONN to the session that OP with PARAMS answers with.
-NOTE is what the user is told then, or nil.  Where DRAFT is not nil, it
+NOTE is a message for the user then, or nil.  Where DRAFT is not nil, it
 becomes the draft."
   (edn-bridge-rpc-request
    conn op params

@@ -185,7 +185,7 @@ A marker that is kept would make every later insertion slower."
     (setf (edn-bridge-tools--call-marker call) nil)))
 
 (defun edn-bridge-tools--on-rebuild (data)
-  "Forget all calls but those that DATA, which will be shown, describes."
+  "Forget all calls except those in DATA, which will be shown."
   (clrhash (edn-bridge-tools--calls))
   (cl-loop for (_id result) on (plist-get data :tool-calls) by #'cddr
            when (plist-get result :tool-id)
@@ -405,7 +405,7 @@ The call was shown when its arguments had not come yet."
     (put-text-property start (point) 'wrap-prefix "  ")))
 
 (defun edn-bridge-tools--add-keymap (start end)
-  "Have the keys of an output work between START and END, but for buttons."
+  "Enable the keys of an output between START and END, except on buttons."
   (let ((place start))
     (while (< place end)
       (let ((next (next-single-char-property-change place 'button nil end)))
