@@ -1,5 +1,5 @@
 //! The documents of the repository: generated pages match the catalogue, links and names of tests resolve, the README
-//! stays short.
+//! and the names of tests stay short.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -94,13 +94,42 @@ fn documents_name_tests_that_exist() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
-/// Appends all Rust files below a folder.
+#[test]
+fn test_names_have_at_most_60_characters() {
+    let mut sources = String::new();
+    for folder in ["src", "tests", "emacs/test"] {
+        append_sources(&root().join(folder), &mut sources);
+    }
+    let names = test_names(&sources);
+    assert!(names.len() > 800, "only {} names found", names.len());
+    let long: Vec<&str> = names.into_iter().filter(|name| name.len() > 60).collect();
+    assert!(long.is_empty(), "shorten to thing_condition_result:\n{}", long.join("\n"));
+}
+
+/// The names of the tests in Rust and in Emacs Lisp.
+fn test_names(sources: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut is_marked = false;
+    for line in sources.lines().map(str::trim_start) {
+        if let Some(rest) = line.strip_prefix("(ert-deftest ") {
+            names.extend(rest.split(' ').next());
+        } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_marked = true;
+        } else if is_marked && let Some((_, rest)) = line.split_once("fn ") {
+            names.extend(rest.split('(').next());
+            is_marked = false;
+        }
+    }
+    names
+}
+
+/// Appends all files of Rust and Emacs Lisp below a folder.
 fn append_sources(folder: &Path, sources: &mut String) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             append_sources(&path, sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "el") {
             sources.push_str(&std::fs::read_to_string(&path).unwrap());
         }
     }

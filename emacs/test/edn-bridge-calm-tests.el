@@ -100,7 +100,7 @@
       (should-not taken)
       (should (string-match-p "\\[Choose\\]" (edn-bridge-test-transcript))))))
 
-(ert-deftest edn-bridge-calm-a-choice-is-opened-only-where-it-is-waited-for ()
+(ert-deftest edn-bridge-calm-choice-opens-only-where-awaited ()
   (edn-bridge-test-with-chat (_conn _sent)
     (cl-flet ((awaited () (let ((noninteractive nil))
                             (edn-bridge-actions--awaited-p))))

@@ -40,7 +40,7 @@
         (should (equal (edn-bridge-transcript-draft) "draft"))
         (should-not (edn-bridge-chat-running-p))))))
 
-(ert-deftest edn-bridge-input-sends-by-what-the-text-is-and-whether-a-turn-runs ()
+(ert-deftest edn-bridge-input-text-and-turn-select-request ()
   (pcase-dolist (`(,running ,text ,op ,key)
                  '((nil "hello" "prompt" :message)
                    (nil "/model" "command" :text)
@@ -94,7 +94,7 @@
     (should (equal (edn-bridge-transcript-draft) "hello"))
     (should (string-match-p "not idle" (edn-bridge-test-transcript)))))
 
-(ert-deftest edn-bridge-chat-keeps-draft-and-undo-while-text-streams-above ()
+(ert-deftest edn-bridge-chat-streaming-keeps-draft-and-undo ()
   (edn-bridge-test-with-chat (conn _sent)
     (goto-char (point-max))
     (insert "one")
@@ -270,7 +270,7 @@
                            :content [(:type :text :text "abc")])
     (should (equal (edn-bridge-test-transcript) "Assistant\nabc\n"))))
 
-(ert-deftest edn-bridge-chat-keeps-the-draft-free-when-a-message-is-shorter ()
+(ert-deftest edn-bridge-chat-shorter-message-keeps-draft-free ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-transcript-set-draft "draft")
     (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
@@ -283,7 +283,7 @@
     (insert "my ")
     (should (equal (edn-bridge-transcript-draft) "my draft"))))
 
-(ert-deftest edn-bridge-chat-shows-a-message-once-when-something-comes-between ()
+(ert-deftest edn-bridge-chat-interrupted-message-is-shown-once ()
   (dolist (between
            (list (lambda (conn)
                    (edn-bridge-test-event

@@ -60,7 +60,7 @@
       (should (string-match-p (concat "→ " button)
                               (edn-bridge-test-transcript))))))
 
-(ert-deftest edn-bridge-interact-shows-that-a-question-was-settled-elsewhere ()
+(ert-deftest edn-bridge-interact-question-settled-elsewhere-says-so ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
     (edn-bridge-test-event conn "interaction/answered"
@@ -190,7 +190,7 @@
       (edn-bridge-test-ask conn kind payload)
       (should (string-prefix-p shown (edn-bridge-test-transcript))))))
 
-(ert-deftest edn-bridge-interact-keeps-questions-when-the-transcript-is-rebuilt ()
+(ert-deftest edn-bridge-interact-rebuilt-transcript-keeps-questions ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
     (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
@@ -301,7 +301,7 @@
                    '(:text "Two\nlines")))
     (should (equal (edn-bridge-transcript-draft) ""))))
 
-(ert-deftest edn-bridge-chat-finishes-a-login-with-a-code-that-is-not-shown ()
+(ert-deftest edn-bridge-chat-login-with-hidden-code-finishes ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-event conn "command-result" :type "login_start"
                            :message "Open https://a.b/c")

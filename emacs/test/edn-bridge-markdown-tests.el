@@ -291,7 +291,7 @@
                   (ensure-list (get-text-property (1- (point)) 'face))))
     (should-not edn-bridge-markdown--buffers)))
 
-(ert-deftest edn-bridge-markdown-asks-markdown-mode-for-the-mode-of-a-language ()
+(ert-deftest edn-bridge-markdown-language-mode-is-markdown-mode-s ()
   (skip-unless (not (locate-library "markdown-mode")))
   (should-not (edn-bridge-markdown--mode "edn-bridge-tests-language"))
   (let ((folder (make-temp-file "edn-bridge" t)))

@@ -195,7 +195,7 @@
                    (concat "▾ edit     a.txt (2 places) done\n"
                            "--- a.txt\n@@\n-one\n+two\n@@\n-x\n+y\n+z\n")))))
 
-(ert-deftest edn-bridge-tools-shows-a-call-whose-result-is-on-a-later-page ()
+(ert-deftest edn-bridge-tools-result-on-later-page-shows-call ()
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-test-event
      conn "session/rehydrated" :session-id "s1" :more t
@@ -224,7 +224,7 @@
     (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la done\n"))
     (should (equal (edn-bridge-transcript-draft) "draft"))))
 
-(ert-deftest edn-bridge-tools-takes-an-id-that-is-used-again-as-a-new-call ()
+(ert-deftest edn-bridge-tools-repeated-id-is-new-call ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-tools-tests-call conn)
     (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"

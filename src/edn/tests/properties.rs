@@ -93,7 +93,7 @@ fn whole_and_cut(text: &str, cut: usize) -> [Vec<Result<Owned, edn::Error>>; 2] 
 }
 
 #[test]
-fn characters_beyond_ascii_end_forms_in_pieces_as_they_do_in_the_whole() {
+fn non_ascii_form_ends_are_same_in_pieces_and_whole() {
     for text in [
         "a\u{2003}#{1}",
         "\u{2003}#{1}\u{3000}#_ a\u{1680}b",
