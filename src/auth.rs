@@ -60,7 +60,7 @@ struct Shared {
     http: Arc<Http>,
     clock: Arc<dyn Clock>,
     /// The key from the command or the secret store, so that each runs once.
-    given: Mutex<Option<Secret>>,
+    obtained: Mutex<Option<Secret>>,
     /// Serialises slow requests for a key.
     asking: tokio::sync::Mutex<()>,
 }
@@ -82,7 +82,7 @@ impl Keys {
             credentials,
             http,
             clock,
-            given: Mutex::default(),
+            obtained: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         }))
     }
@@ -182,15 +182,15 @@ impl Keys {
 
     /// Runs the command or reads the secret store, once.
     async fn ask(&self, again: bool) -> Result<Secret, KeyError> {
-        let given = || self.0.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let before = given();
+        let obtained = || self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let before = obtained();
         if let (Some(key), false) = (&before, again) {
             return Ok(key.clone());
         }
         let _one = self.0.asking.lock().await;
         // Another caller may have got the key meanwhile.
         if let Some(key) =
-            given().filter(|key| before.as_ref().is_none_or(|old| old.expose() != key.expose()))
+            obtained().filter(|key| before.as_ref().is_none_or(|old| old.expose() != key.expose()))
         {
             return Ok(key);
         }
@@ -198,7 +198,7 @@ impl Keys {
             Some(command) => command::run(command, &self.0.name).await,
             None => command::secret_store(&self.0.provider, &self.0.name).await,
         }?;
-        *self.0.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        *self.0.obtained.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
         Ok(key)
     }
 

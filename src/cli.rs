@@ -1,4 +1,4 @@
-//! The command line: what each command needs is put together here, and nothing else is decided.
+//! The command line: assembles what each command needs.
 
 mod canonical;
 mod client;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use edn_bridge::client::Refused;
-use edn_bridge::config::{self, ConfigError, Files, Given, Settings};
+use edn_bridge::config::{self, ConfigError, Files, Overrides, Settings};
 use edn_bridge::message::Mode;
 use edn_bridge::provider::embedded;
 use edn_bridge::provider::fetch::FetchError;
@@ -38,14 +38,14 @@ struct Arguments {
     command: Command,
 }
 
-/// What every command but `serve` does with text that is not its own.
+/// How every command except `serve` shows foreign text.
 const SHOWN: &str = "On a terminal, what could steer it or is not seen (control, bidirectional, zero-width and private-use \
                      characters) is shown as a code such as \\u{202E}. A pipe or a file gets the text as it is.";
 
 /// Options common to all commands.
 #[derive(Args, Clone)]
 struct Options {
-    /// Where sessions, models and other state are kept.
+    /// The folder of sessions, models and other state.
     #[arg(long, global = true, env = "EDN_BRIDGE_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
     /// The folder that new sessions work in.
@@ -73,7 +73,7 @@ struct Options {
     /// Short for --mode yolo.
     #[arg(long, global = true, conflicts_with = "mode")]
     yolo: bool,
-    /// When what was said counts as saved: full waits for the disk, relaxed survives the process, and
+    /// When a message counts as saved: full waits for the disk; relaxed survives the end of the process, but
     /// a power failure may cost the last second.
     #[arg(long, global = true, env = "EDN_BRIDGE_DURABILITY", value_name = "WHEN", default_value = "full",
           value_parser = ["full", "relaxed"])]
@@ -81,33 +81,33 @@ struct Options {
     /// What is logged to standard error: error, warn, info, debug, trace, or a filter.
     #[arg(long, global = true, env = "EDN_BRIDGE_LOG", value_name = "LEVEL", default_value = "warn")]
     log: String,
-    /// Where the options above were given.
+    /// The source of each value above that is no default.
     #[arg(skip)]
-    given: Vec<(&'static str, String)>,
+    origins: Vec<(&'static str, String)>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// The bridge on standard input and output, EDN lines: what an editor starts.
+    /// Runs the bridge on standard input and output, as EDN lines. Editors start this.
     Serve,
-    /// One query; the result is printed as EDN.
+    /// Runs one query and prints its result as EDN.
     Query {
         /// The query: an EDN vector of attributes.
         query: String,
         /// Ask this session, live in a running bridge or on disk.
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// Show how the query would be answered instead.
+        /// Show the plan of the query instead of its result.
         #[arg(long)]
         explain: bool,
     },
-    /// Queries and ops by hand, on the running bridge of the project or on the state itself.
+    /// Queries and ops by hand, on the project's running bridge or on the state folder.
     Repl {
         /// Ask this session, live in a running bridge or on disk.
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },
-    /// One turn without an editor; the answer is streamed to standard output.
+    /// Runs one turn without an editor and streams the answer to standard output.
     Prompt {
         /// The message.
         text: String,
@@ -122,11 +122,11 @@ enum Command {
         #[command(subcommand)]
         command: Option<ModelsCommand>,
     },
-    /// What was found: configuration, state, models, sandbox, Emacs; and what to do about what is missing.
+    /// Checks configuration, state, models, sandbox and Emacs, with advice for what is missing.
     ///
     /// Fails only when something is broken, not when something is merely absent.
     Doctor {
-        /// How the report is written: text or edn.
+        /// The format of the report: text or edn.
         #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "edn"])]
         format: String,
     },
@@ -244,7 +244,7 @@ pub fn main() -> ExitCode {
     edn_bridge::runner::enable();
     let matches = Arguments::command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let options = Options { given: given(&matches), ..arguments.options };
+    let options = Options { origins: origins(&matches), ..arguments.options };
     let log = log(&options.log);
     let result = match arguments.command {
         Command::Serve => serve::run(&options),
@@ -273,9 +273,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The values that a setting may have from the command line or the environment: the setting, its option,
-/// its variable.
-const GIVEN: &[(&str, &str, &str)] = &[
+/// The sources of settings on the command line and in the environment: setting, argument, variable.
+const SOURCES: &[(&str, &str, &str)] = &[
     ("state-dir", "state_dir", "EDN_BRIDGE_STATE_DIR"),
     ("cwd", "cwd", ""),
     ("provider", "provider", "EDN_BRIDGE_PROVIDER"),
@@ -289,9 +288,9 @@ const GIVEN: &[(&str, &str, &str)] = &[
     ("log", "log", "EDN_BRIDGE_LOG"),
 ];
 
-/// Which settings were given, and how, for a person.
-fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
-    let given = GIVEN.iter().filter_map(|(setting, argument, variable)| {
+/// The settings from the command line and the environment, each with its source for a person.
+fn origins(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    let origins = SOURCES.iter().filter_map(|(setting, argument, variable)| {
         let origin = match matches.value_source(argument)? {
             ValueSource::CommandLine => format!("the option --{}", argument.replace('_', "-")),
             ValueSource::EnvVariable => format!("the variable {variable}"),
@@ -299,7 +298,7 @@ fn given(matches: &ArgMatches) -> Vec<(&'static str, String)> {
         };
         Some((*setting, origin))
     });
-    given.collect()
+    origins.collect()
 }
 
 /// Sends the log to standard error: standard output is the wire.
@@ -322,7 +321,7 @@ impl Options {
         Durability::parse(&self.durability).unwrap_or_default()
     }
 
-    /// The settings that the options come to.
+    /// The settings of these options and the configuration files.
     fn settings(&self) -> Result<Settings, Failure> {
         let option = |name, dir: &Path| Failure::io(format!("{name} {}", dir.display()));
         let state_dir = match &self.state_dir {
@@ -348,23 +347,23 @@ impl Options {
             cwd,
             model_file: self.model_file.clone(),
             script: self.script.clone(),
-            given: self.said(),
+            overrides: self.overrides(),
             files,
             ..Settings::default()
         };
         Ok(settings.with(&layers))
     }
 
-    /// What the options and the environment say, which the files do not change.
-    fn said(&self) -> Given {
-        // A script is given to be played, whatever else is configured.
-        let played = self.script.as_ref().map(|_| "scripted");
-        let mut origins = self.given.clone();
-        if played.is_some() && !origins.iter().any(|(known, _)| *known == "provider") {
+    /// Values from the command line and the environment.
+    fn overrides(&self) -> Overrides {
+        // A script on the command line selects its provider, whatever is configured.
+        let scripted = self.script.as_ref().map(|_| "scripted");
+        let mut origins = self.origins.clone();
+        if scripted.is_some() && !origins.iter().any(|(known, _)| *known == "provider") {
             origins.push(("provider", "the option --script".to_owned()));
         }
-        Given {
-            provider: self.provider.as_deref().or(played).map(Into::into),
+        Overrides {
+            provider: self.provider.as_deref().or(scripted).map(Into::into),
             model: self.model.as_deref().map(Into::into),
             mode: match self.yolo {
                 true => Some(Mode::Yolo),

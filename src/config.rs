@@ -2,7 +2,7 @@
 //!
 //! Values come in layers, each over the one before: the user's file, the project's file, the environment,
 //! the command line. A project's file that the user has not trusted may narrow what is allowed, and nothing
-//! else. Knows files and plain data; not who uses the values.
+//! else. Knows files and plain data; does not know the users of the values.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -22,18 +22,18 @@ mod trust;
 
 pub use trust::{Sealed, Trust};
 
-/// What was said outside the files: it stands, whatever they say.
+/// Values from the command line and the environment. They override the files.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct Overrides {
     /// The provider of new sessions.
     pub provider: Option<Arc<str>>,
     /// The model of new sessions.
     pub model: Option<Arc<str>>,
     /// What tools may do without asking.
     pub mode: Option<Mode>,
-    /// The provider where nobody names one, and its model.
+    /// The default provider and its model.
     pub usual: (Arc<str>, Arc<str>),
-    /// How each value was said, for a person.
+    /// The option or variable of each value, for a person.
     pub origins: Vec<(&'static str, String)>,
 }
 
@@ -54,46 +54,46 @@ pub struct Settings {
     pub script: Option<PathBuf>,
     /// What tools may do without asking.
     pub mode: Mode,
-    /// What was said outside the files.
-    pub given: Given,
-    /// What the configuration files say, for those values that they alone have.
+    /// Values from the command line and the environment.
+    pub overrides: Overrides,
+    /// The configuration files.
     pub files: Files,
-    /// Folders that commands may write to beside the workspace.
+    /// Folders that commands may write to, in addition to the workspace.
     pub writable: Vec<PathBuf>,
-    /// How long a question waits for somebody when the last one who was shown it has left.
+    /// How long a question stays open after its last client has left.
     pub orphan_grace: Duration,
-    /// Models beside those that the program knows, as configuration writes them.
+    /// Configured models, in addition to the built-in ones.
     pub models: Vec<Value<'static>>,
-    /// Servers of models beside those that the program knows, or changes to those, by their names.
+    /// Configured servers of models, and changes to built-in ones, by name.
     pub providers: Vec<(String, Value<'static>)>,
-    /// Where values came from, for a person: an option, a variable, a file. What is not here is a default.
+    /// The sources of values, for a person: an option, a variable, a file. Other values are defaults.
     pub origins: Vec<(&'static str, String)>,
 }
 
-/// What the program keeps from the commands that it runs.
+/// The files that commands may not change.
 #[derive(Debug)]
 pub struct Kept {
-    /// What they may read: the user's configuration, with scripts of skills.
+    /// Readable ones: the user's configuration folder, which has the scripts of skills.
     pub guarded: Vec<PathBuf>,
-    /// What they may not: conversations, credentials, configured keys.
+    /// Unreadable ones: conversations, credentials, configured keys.
     pub hidden: Vec<PathBuf>,
 }
 
 impl Settings {
-    /// What commands are kept from.
+    /// The files that commands may not change.
     pub fn kept(&self) -> Kept {
         let guarded = self.files.folder.iter().cloned().collect();
         let hidden = [self.state_dir.clone()].into_iter().chain(self.files.user.clone()).collect();
         Kept { guarded, hidden }
     }
 
-    /// With what the files say now in the place of what they said before.
+    /// The settings with the values of newly read files.
     #[must_use]
     pub fn with(mut self, layers: &Layers) -> Self {
-        let Given { provider, model, mode, usual, origins } = &self.given;
+        let Overrides { provider, model, mode, usual, origins } = &self.overrides;
         let provider =
             provider.clone().or_else(|| layers.provider.as_deref().map(Arc::from)).unwrap_or(usual.0.clone());
-        // A model belongs to the provider that it is named with.
+        // A configured model belongs to the provider in the same layer.
         let named = layers.provider.as_deref() == Some(&*provider);
         let configured = layers.model.as_deref().filter(|_| named).map(Arc::from);
         let default = if provider == usual.0 { usual.1.clone() } else { provider.clone() };
@@ -162,7 +162,7 @@ pub struct Files {
     pub trust: Option<PathBuf>,
     /// The file of the choices that the user made in the program, for later sessions.
     pub chosen: Option<PathBuf>,
-    /// The user's own folder, for instructions, skills and prompt templates beside the usual file.
+    /// The user's folder of instructions, skills and prompt templates, next to the default file.
     pub folder: Option<PathBuf>,
 }
 
@@ -201,7 +201,7 @@ pub struct Layers {
     pub rules: Vec<Value<'static>>,
     /// Folders that commands may write to.
     pub writable: Vec<PathBuf>,
-    /// How long a question waits for somebody when the last one who was shown it has left.
+    /// How long a question stays open after its last client has left.
     pub orphan_grace: Duration,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<HookValue>,
@@ -275,7 +275,7 @@ impl Files {
                 Ok(None) => {}
                 Err(error) => layers.pass_over(&error, trusted),
             }
-            if let (Trust::Given(sealed), Some(root)) = (trust, self.root()) {
+            if let (Trust::Granted(sealed), Some(root)) = (trust, self.root()) {
                 for hook in layers.hooks.iter_mut().skip(before) {
                     hook.sealed = sealed.named_by(&root, &hook.value);
                     hook.root = Some(root.clone());
@@ -383,7 +383,7 @@ impl Files {
     }
 }
 
-/// Writes a file anew: whoever reads it sees the old one or the new one.
+/// Replaces a file atomically: a reader sees the old or the new content.
 fn replace(path: &Path, value: &Value<'_>) -> Result<(), ConfigError> {
     let failed = |source| ConfigError::Io { path: path.to_owned(), source };
     let mut text = Vec::new();

@@ -2,7 +2,7 @@
 //! prompt templates, attached files, and what the editor shows.
 //!
 //! Finds files, reads them within bounds, and turns them into text. Knows the path rules of the tools; knows
-//! neither sessions nor who asks. The result is text for the model and grants no tool permissions. A file
+//! neither sessions nor its callers. The result is text for the model and grants no tool permissions. A file
 //! behind a link out of the project is skipped until the user trusts the folder, so that a strange repository
 //! cannot send a secret to a model through a link.
 

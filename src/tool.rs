@@ -1,4 +1,4 @@
-//! What a model can do beside talking: the tools.
+//! The tools: what a model can do in addition to text.
 //!
 //! A tool says what a call would touch ([`permission::Access`]), so that the runtime can judge it and ask,
 //! and then does it. Knows files, processes and plain data; does not know sessions, people or the wire.
@@ -53,37 +53,37 @@ pub const BASH: &str = "bash";
 pub struct Context {
     /// The session's folder, absolute and without symbolic links.
     pub cwd: Arc<Path>,
-    /// Where long outputs are kept.
+    /// The store of long outputs.
     pub outputs: Outputs,
     /// A name for an output, unique in the session.
     pub handle: String,
-    /// Where commands may write; `None` for wherever the user may.
+    /// The limits of commands; `None` for the rights of the user.
     pub sandbox: Option<Sandbox>,
-    /// Variables that commands do not inherit: those that hold keys.
+    /// Variables that commands do not inherit, because they contain keys.
     pub hidden: Arc<[String]>,
-    /// What rules deny below a folder that the call may read.
+    /// The paths that rules deny below readable folders.
     pub barred: Arc<walk::Barred>,
     /// Ends the call.
     pub stop: CancellationToken,
-    /// Is shown the newest part of the output while the call runs.
+    /// Receives the newest part of the output while the call runs.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// What a call would do, found out without doing it.
+/// The effects of a call, before it runs.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it touches.
+    /// The files or the command that it touches.
     pub access: Access,
-    /// What would change, as a unified diff, where the tool changes a file.
+    /// The change of a file as a unified diff, if the tool changes one.
     pub diff: Option<String>,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// What the model and the person are shown.
+    /// The text for the model and the person.
     pub text: String,
-    /// Images beside the text, for the model.
+    /// Images for the model, in addition to the text.
     pub images: Vec<Block>,
     /// Whether it failed.
     pub is_error: bool,
@@ -97,12 +97,12 @@ impl Outcome {
         Self { text: text.into(), images: Vec::new(), is_error: false, details: Map::new() }
     }
 
-    /// A failure, with what to do about it.
+    /// A failure; the text says what to do.
     pub fn failed(text: impl std::fmt::Display) -> Self {
         Self { is_error: true, ..Self::ok(text.to_string()) }
     }
 
-    /// A success whose text may be too long to show.
+    /// A success; a long text is stored under a handle.
     fn kept(kept: Kept) -> Self {
         let mut outcome = Self::ok(kept.text);
         if let Some(handle) = kept.handle {
@@ -118,19 +118,19 @@ pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
-    /// What the model is told of it.
+    /// Its description for the model.
     fn spec(&self) -> ToolSpec;
 
-    /// What a call does, in one line for a person.
+    /// A call in one line, for a person.
     fn summary(&self, arguments: &Value<'_>) -> String;
 
-    /// What a call would touch. Reads at most; changes nothing. Ends early when `stop` is cancelled.
+    /// The effects of a call. Changes nothing. Ends early when `stop` is cancelled.
     ///
     /// # Errors
     /// See [`CallError`].
     fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError>;
 
-    /// Runs a call that was allowed to touch what its plan says.
+    /// Runs a call whose plan was permitted.
     fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a>;
 }
 

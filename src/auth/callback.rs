@@ -1,4 +1,4 @@
-//! The little server that a browser is sent back to with a login's code.
+//! The local server that receives a login's code from the browser.
 //!
 //! Listens on this machine alone, answers one page, and takes nothing but the code that belongs to the login
 //! that was begun.
@@ -93,8 +93,8 @@ impl Callback {
         Some(Self { listener, url })
     }
 
-    /// Waits for the browser. What others ask is answered and passed over; each is served beside the others,
-    /// since one that says nothing must not hold up the one that brings the code.
+    /// Waits for the browser. Other requests are answered and ignored. All connections are served concurrently,
+    /// so that a silent one does not delay the one with the code.
     pub async fn wait(&self, state: &str) -> Result<Secret, Refused> {
         let (path, state): (Arc<str>, Arc<str>) = (self.url.path().into(), state.into());
         // Those that are left when it ends are hung up on.

@@ -1,4 +1,4 @@
-//! OAuth: how a configuration describes a login, and what is said to the server that gives tokens.
+//! OAuth: the description of a login in a configuration, and the requests to the server of tokens.
 //!
 //! No client id is shipped: a login is somebody's registration with a provider, and the configuration names
 //! it. The protocol is the `oauth2` crate's; the bytes go through this program's own HTTP client.
@@ -36,7 +36,7 @@ pub struct Login {
     extra: Vec<(String, String)>,
 }
 
-/// Why tokens were not given.
+/// Why there are no tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OauthError {
     /// The server does not want to. Says why.

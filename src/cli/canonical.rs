@@ -1,6 +1,6 @@
 //! `edn-bridge edn`: forms in, canonical forms out, one a line; a rejection with its place and an excerpt.
 //!
-//! Knows streams of bytes, given by the caller; knows no file and no process.
+//! Knows streams of bytes; does not know files or processes.
 
 use std::io::{self, ErrorKind, Read, Write};
 

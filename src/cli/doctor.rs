@@ -1,7 +1,7 @@
 //! `edn-bridge doctor`: what was found, and what to do about what is missing.
 //!
-//! Looks, and changes nothing but for a file that it writes to the state folder and removes again. Names
-//! of variables that hold keys are told, their values never read into anything.
+//! Changes nothing, except for a file that it writes to the state folder and removes again. Reports the names of
+//! variables with keys, and never reads their values.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -78,15 +78,15 @@ impl Findings {
     }
 }
 
-/// A value of the configuration: its name, what it is, where it came from.
-type Held = (&'static str, Value<'static>, String);
+/// A value of the configuration: its name, value and source.
+type Setting = (&'static str, Value<'static>, String);
 
 pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     let mut found = Findings::default();
-    let mut held = Vec::new();
+    let mut in_force = Vec::new();
     match options.settings() {
         Ok(settings) => {
-            held = values(options, &settings);
+            in_force = values(options, &settings);
             match settings.files.read() {
                 Ok(layers) => configuration(&mut found, &settings, &layers),
                 Err(error) => found.broken("configuration", error.to_string(), "Correct that file."),
@@ -106,12 +106,12 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     kernel(&mut found);
     emacs(&mut found);
     let well = found.0.iter().all(|finding| finding.state != State::Broken);
-    let text = if as_edn { as_value(&held, &found, well) } else { as_text(&held, &found, well) };
+    let text = if as_edn { as_value(&in_force, &found, well) } else { as_text(&in_force, &found, well) };
     out::print(&text)?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-fn values(options: &Options, settings: &Settings) -> Vec<Held> {
+fn values(options: &Options, settings: &Settings) -> Vec<Setting> {
     let path = |path: &Path| Value::from(path.to_string_lossy().into_owned());
     let optional = |file: &Option<PathBuf>| Value::from(file.as_deref().map(path));
     let values = [
@@ -458,12 +458,12 @@ fn context(found: &mut Findings, settings: &Settings) {
     }
 }
 
-fn as_text(held: &[Held], found: &Findings, well: bool) -> String {
+fn as_text(settings: &[Setting], found: &Findings, well: bool) -> String {
     let mut text = String::new();
-    if !held.is_empty() {
+    if !settings.is_empty() {
         let _ = writeln!(text, "Configuration:");
-        let width = held.iter().map(|(key, ..)| key.len()).max().unwrap_or_default();
-        for (key, value, origin) in held {
+        let width = settings.iter().map(|(key, ..)| key.len()).max().unwrap_or_default();
+        for (key, value, origin) in settings {
             let shown = match value {
                 Value::Nil => "none".to_owned(),
                 value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
@@ -482,8 +482,8 @@ fn as_text(held: &[Held], found: &Findings, well: bool) -> String {
     text
 }
 
-fn as_value(held: &[Held], found: &Findings, well: bool) -> String {
-    let value = |(key, value, origin): &Held| {
+fn as_value(settings: &[Setting], found: &Findings, well: bool) -> String {
+    let value = |(key, value, origin): &Setting| {
         let mut map = Map::new();
         map.put("key", Value::keyword(*key));
         map.put("value", value.clone());
@@ -500,7 +500,7 @@ fn as_value(held: &[Held], found: &Findings, well: bool) -> String {
     };
     let mut report = Map::new();
     report.put("healthy", well);
-    report.put("configuration", Value::vector(held.iter().map(value)));
+    report.put("configuration", Value::vector(settings.iter().map(value)));
     report.put("findings", Value::vector(found.0.iter().map(finding)));
     let mut text = Vec::new();
     edn::write_pretty(&Value::from(report), 100, &mut text);

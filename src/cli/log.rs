@@ -89,8 +89,8 @@ impl Drop for Line {
         let mut bytes = std::mem::take(&mut self.bytes);
         let lost = self.log.0.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let told = format!("{lost} lines were left out here: standard error was not read\n");
-            bytes.splice(0..0, told.into_bytes());
+            let notice = format!("{lost} lines were left out here: standard error was not read\n");
+            bytes.splice(0..0, notice.into_bytes());
         }
         if self.log.queue().try_send(Message::Line(bytes)).is_err() {
             self.log.0.lost.fetch_add(lost.saturating_add(1), Ordering::Relaxed);

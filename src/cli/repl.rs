@@ -96,14 +96,14 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
     let settings = options.settings()?;
     let history = settings.state_dir.join("repl-history");
     let Attached { client, events, own } = Attached::new(settings, options.durability(), session.as_deref())?;
-    let told = match own {
+    let place = match own {
         Some(_) => "no bridge runs here: this is a runtime of its own",
         None => "attached to the running bridge",
     };
     let code = if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         let _ = writeln!(
             std::io::stdout().lock(),
-            "edn-bridge {}: {told}. :help tells more.",
+            "edn-bridge {}: {place}. :help shows more.",
             env!("CARGO_PKG_VERSION")
         );
         let screen = Screen::default();
@@ -116,7 +116,7 @@ pub(super) fn run(options: &Options, session: Option<String>) -> Exit {
         terminal::run(repl, screen, names, &history, show).map_err(Failure::io("the terminal"))?;
         ExitCode::SUCCESS
     } else {
-        tracing::info!("{told}");
+        tracing::info!("{place}");
         let aside: Aside = Arc::new(|text: &str| {
             let _ = writeln!(out::stderr(), "{text}");
         });

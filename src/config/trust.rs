@@ -2,7 +2,7 @@
 //!
 //! Kept are the digests of what trust lets run: the project's configuration, its workflows, and the files that
 //! its hooks name. What these run in turn (a script that a script calls) is not looked at. Knows files and
-//! digests; not who asks.
+//! digests; does not know its callers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum Trust {
     /// Not, or no longer.
     None,
     /// As it is now.
-    Given(Sealed),
+    Granted(Sealed),
     /// As it was: these files have changed, are new or are gone.
     Changed(Vec<String>),
     /// By a version that did not keep what was there. What it is now, nobody may have looked at.
@@ -33,7 +33,7 @@ pub enum Trust {
 const UNREADABLE: &str = "unreadable";
 
 impl Sealed {
-    /// What stands in a project's folder now. Its configuration is given, as it was read.
+    /// The content of a project's folder now, with its configuration as it was read.
     pub fn of(root: &Path, configuration: Option<&[u8]>) -> Self {
         let mut all = BTreeMap::new();
         if let Some(bytes) = configuration {
@@ -121,18 +121,18 @@ impl Trust {
     pub fn of(entry: &Value<'_>, now: Sealed) -> Self {
         let Some(files) = entry.get("files") else { return Self::Earlier };
         let changes = Sealed::read(files).changes(&now);
-        if changes.is_empty() { Self::Given(now) } else { Self::Changed(changes) }
+        if changes.is_empty() { Self::Granted(now) } else { Self::Changed(changes) }
     }
 
     /// Whether it is trusted as it is now.
     pub fn is_given(&self) -> bool {
-        matches!(self, Self::Given(_))
+        matches!(self, Self::Granted(_))
     }
 
     /// Why the project is not trusted though it was, for a person.
     pub fn note(&self) -> Option<String> {
         match self {
-            Self::None | Self::Given(_) => None,
+            Self::None | Self::Granted(_) => None,
             Self::Changed(changes) => Some(format!(
                 "this project was trusted, and since then {}: it counts as not trusted until you look at it and trust \
                  it again (/trust)",

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use tokio::sync::{Mutex as Gate, OwnedMutexGuard};
 
 /// The gates of the files that are being changed or waited for, by resolved path. An entry lives as long as a
-/// [`Lock`] or somebody who waits for one, so there are never more than calls that run.
+/// [`Lock`] or to a waiting call, so there are never more than running calls.
 static GATES: LazyLock<Mutex<HashMap<PathBuf, Arc<Gate<()>>>>> = LazyLock::new(Mutex::default);
 
 /// The right to change a file, until it is dropped.
@@ -21,7 +21,7 @@ pub struct Lock {
 /// Waits until nobody else in this process changes the file. First come, first served.
 pub async fn lock(path: &Path) -> Lock {
     let gate = gates().entry(path.to_owned()).or_default().clone();
-    // Made before the wait, so that who gives up waiting leaves no entry behind.
+    // Created before the wait, so that a cancelled wait leaves no entry behind.
     let mut lock = Lock { path: path.to_owned(), gate: Some(gate.clone()), held: None };
     lock.held = Some(gate.lock_owned().await);
     lock

@@ -27,7 +27,7 @@ pub enum ReplaceError {
     /// The file is not what was read any more, or was not there and is now.
     #[error("it was changed by somebody else meanwhile")]
     Changed,
-    /// The caller was told to stop before anything was changed.
+    /// The caller stopped before the change.
     #[error("the call was ended")]
     Ended,
     /// The file is one that is not replaced. The text says why and what to do.
@@ -325,7 +325,7 @@ impl Place {
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
-        // Only who holds the lock of what has this name may take it away.
+        // Only the holder of the lock on the file of this name may remove it.
         if self.is_reserved_for(&file) {
             rustix::fs::unlinkat(&self.folder, RESERVED, AtFlags::empty())?;
         }

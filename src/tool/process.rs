@@ -90,7 +90,7 @@ pub async fn run(
     };
     running.end().await;
     if ended.is_some() {
-        // What it said before it was ended, but no waiting for more.
+        // Reads the output that is already there, without waiting for more.
         while open {
             match reader.try_read(&mut buffer) {
                 Ok(count @ 1..) => output.push(buffer.get(..count).unwrap_or_default()),

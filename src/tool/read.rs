@@ -92,7 +92,7 @@ fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Re
     let mut shown = 0usize;
     let more = loop {
         line.clear();
-        // A line longer than any text has is cut off, not held.
+        // Cuts off a line that is too long for a text, to bound memory.
         let most = u64::try_from(TOOL_LINE_BYTES.saturating_mul(4)).unwrap_or(u64::MAX);
         if reader.by_ref().take(most).read_until(b'\n', &mut line)? == 0 {
             break false;

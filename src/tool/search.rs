@@ -119,11 +119,11 @@ fn search(context: &Context, path: &Path, arguments: &Value<'_>) -> Result<Outco
     Ok(outcome)
 }
 
-/// What is said where a walk has not seen everything.
+/// The note about an incomplete walk.
 pub(super) const CUT: &str = "[some folders are too deep or too large to be looked through whole]\n";
 
-/// Searches a file. Returns whether it was looked through, or is binary: what cannot be read is passed over, as it
-/// would be by a person, but what is beyond a bound is told.
+/// Searches a file. Returns `false` if it is beyond a bound, which the result reports. Skips binary and unreadable files
+/// silently.
 fn search_file(
     searcher: &mut Searcher,
     matcher: &grep_regex::RegexMatcher,

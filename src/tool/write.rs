@@ -63,10 +63,10 @@ impl Tool for Write {
     }
 }
 
-/// A text file that is to be changed: where it stands, and what it held when it was read.
+/// A text file to change, with its place and its content at the time of reading.
 pub(super) struct Open<'p> {
     path: &'p Path,
-    /// `None` where there is no folder.
+    /// `None` if the folder does not exist.
     place: Option<Place>,
     found: Option<Found>,
     text: String,
@@ -98,7 +98,7 @@ impl<'p> Open<'p> {
         self.found.is_some()
     }
 
-    /// What it held; nothing, where there is none.
+    /// Its content; empty if there is no file.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -128,8 +128,8 @@ const OPEN: u8 = 0;
 const PLACING: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// Runs work that changes a file while no other call of this process changes it. What was ended changes nothing; the
-/// work asks right before the change whether it may.
+/// Runs work that changes a file while no other call of this process changes it. An ended call changes nothing: the
+/// work checks right before the change.
 pub(super) async fn changing(
     stop: &CancellationToken,
     path: &Path,
