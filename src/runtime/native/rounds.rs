@@ -122,8 +122,8 @@ impl Rounds<'_> {
             return Next::End(self.finish(ModelAnswer::ended(reason)).await);
         }
         let span = tracing::debug_span!("model_call", provider = provider.name());
-        let sent = ModelCall(self.0).send(provider.as_ref(), request).instrument(span);
-        let mut answer = match sent.await {
+        let call = ModelCall(self.0);
+        let mut answer = match call.send(provider.as_ref(), request).instrument(span).await {
             Ok(answer) => answer,
             Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
         };
