@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+mod choice;
 #[cfg(feature = "test-clocks")]
 pub mod fake;
+
+pub use choice::of_process;
 
 /// A source of time and identifiers.
 pub trait Clock: Send + Sync {
@@ -39,16 +42,6 @@ impl Clock for SystemClock {
     fn id(&self, prefix: &str) -> String {
         format!("{prefix}{}", uuid::Uuid::now_v7().simple())
     }
-}
-
-/// The clock of this process: the system's, or the one that a test selects.
-pub fn of_process() -> Arc<dyn Clock> {
-    // A transcript that is compared byte for byte needs the same times and identifiers in every run.
-    #[cfg(feature = "test-clocks")]
-    if let Some(clock) = fake::from_environment() {
-        return clock;
-    }
-    Arc::new(SystemClock)
 }
 
 /// A time as RFC 3339 in UTC with milliseconds, such as `2026-01-02T03:04:05.678Z`.
