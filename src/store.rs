@@ -14,6 +14,7 @@ mod index;
 mod journal;
 mod listing;
 mod reading;
+pub mod record;
 mod verify;
 
 use std::io;

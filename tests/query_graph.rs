@@ -527,3 +527,45 @@ fn plan_names_steps_and_query_shows_no_handles() {
     let found = query(&mut bridge, "[:handle/session]");
     assert_eq!(found.to_string(), "{:result {} :missing [:handle/session]}");
 }
+
+#[test]
+fn recorded_sessions_open_with_their_queue_and_runs() {
+    let (setup, mut bridge) = live();
+    let mut open = |name: &str, recorded: &str, query: &str| {
+        let path = setup.dir.path().join(format!("{name}.edn"));
+        let here = setup.project().to_string_lossy().into_owned();
+        std::fs::write(&path, recorded.replace("/tmp/recorded/project", &here)).unwrap();
+        let opened = bridge.ask("o", "switch_session", &format!("{{:session-path {path:?}}}"));
+        assert_eq!(support::kind(&opened), "response", "{opened}");
+        if name == "worked" {
+            // The run that the process's end cut off is written down first.
+            bridge.event("ui/notification");
+        }
+        result(&mut bridge, query).to_string()
+    };
+    assert_eq!(
+        open(
+            "waiting",
+            include_str!("recorded/waiting.edn"),
+            "[{:psi.agent-session/queue [:psi.queue/until :psi.queue/text :psi.turn/id]}]"
+        ),
+        "{:psi.agent-session/queue [{:psi.queue/until :follow-up :psi.queue/text \"waits\" :psi.turn/id \"t-0063\"}]}"
+    );
+    let worked = open(
+        "worked",
+        include_str!("recorded/worked.edn"),
+        "[{:psi.agent-session/workflow-runs [:psi.workflow-run/id :psi.workflow-run/status \
+           {:psi.workflow-run/steps [:psi.workflow-step/id :psi.workflow-step/status :psi.workflow-step/result]}]} \
+          :psi.agent-session/queue]",
+    );
+    assert_eq!(
+        worked,
+        "{:psi.agent-session/workflow-runs [{:psi.workflow-run/id \"w-0034\" :psi.workflow-run/status \"done\" \
+         :psi.workflow-run/steps [\
+         {:psi.workflow-step/id \"a\" :psi.workflow-step/status \"done\" :psi.workflow-step/result {:answer \"yes\"}} \
+         {:psi.workflow-step/id \"b\" :psi.workflow-step/status \"done\" :psi.workflow-step/result {}}]} \
+         {:psi.workflow-run/id \"w-0054\" :psi.workflow-run/status \"interrupted\" :psi.workflow-run/steps [\
+         {:psi.workflow-step/id \"a\" :psi.workflow-step/status nil :psi.workflow-step/result nil}]}] \
+         :psi.agent-session/queue []}"
+    );
+}

@@ -17,7 +17,7 @@ mod store_support;
 use std::fs;
 use std::sync::mpsc::channel;
 
-use edn_bridge::store::{Durability, Fault, Files, Repaired, StoreError, SystemFiles};
+use edn_bridge::store::{Durability, Entry, EntryBody, Fault, Files, Repaired, StoreError, SystemFiles};
 use store_support::*;
 
 #[test]
@@ -497,5 +497,34 @@ fn unreadable_folder_is_not_reported_as_empty() {
     for error in [place.store.look_up(&session).map(drop), place.store.all_files().map(drop)] {
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("Cannot look into") && error.contains("Not a directory"), "{error}");
+    }
+}
+
+/// Sessions as the program wrote them before the types of entries had types here.
+const RECORDED: [&[u8]; 2] = [include_bytes!("recorded/worked.edn"), include_bytes!("recorded/waiting.edn")];
+
+#[test]
+fn recorded_entries_are_typed_and_written_alike() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for line in RECORDED.iter().flat_map(|journal| journal.split_inclusive(|byte| *byte == b'\n').skip(1)) {
+        let entry = Entry::read(line).unwrap();
+        let text = String::from_utf8_lossy(line);
+        assert!(!matches!(entry.body, EntryBody::Other { .. }), "{text}");
+        assert_eq!(String::from_utf8_lossy(&entry.line()), text);
+        kinds.insert(entry.body.kind().to_owned());
+    }
+    let all = ["compaction", "context", "dequeued", "manifest", "message", "queued", "rewritten", "workflow"];
+    assert_eq!(Vec::from_iter(&kinds), all);
+}
+
+#[test]
+fn record_of_another_shape_is_kept_as_read() {
+    for line in [
+        "{:id \"e1\" :parent-id nil :ts \"t\" :type :compaction :first-kept 7}\n",
+        "{:id \"e1\" :parent-id nil :ts \"t\" :type :workflow :session-id \"s\" :run-id \"r\" :workflow \"w\" :event \"paused\"}\n",
+    ] {
+        let entry = Entry::read(line.as_bytes()).unwrap();
+        assert!(matches!(entry.body, EntryBody::Other { .. }), "{entry:?}");
+        assert_eq!(Entry::read(&entry.line()).unwrap(), entry);
     }
 }

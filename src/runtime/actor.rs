@@ -28,7 +28,7 @@ use crate::runner::sandbox;
 use crate::runtime::agent::Agent;
 use crate::runtime::change::{Change, HeldRun};
 use crate::runtime::control::TurnEnd;
-use crate::runtime::conversation::{self, Compaction, Told};
+use crate::runtime::conversation;
 use crate::runtime::editor_view::EditorView;
 use crate::runtime::entries::EntryTree;
 use crate::runtime::handle::Handle;
@@ -314,22 +314,27 @@ impl SessionActor {
                 ("auto-retry", _, Some(enabled)) => facts.auto_retry = enabled,
                 _ => {}
             },
-            EntryBody::Leaf(_) => return,
-            EntryBody::Other { .. } => {
-                if let Some(sent) = Told::read(&entry).and_then(|told| told.editor) {
-                    self.editor.set_sent(sent);
+            EntryBody::Context(context) => {
+                if let Some(editor) = &context.editor {
+                    self.editor.set_sent(editor.clone());
                 }
-                if Compaction::read(&entry).is_some() {
-                    // It may be among what is no longer sent.
-                    self.editor.forget_sent();
-                    // Until the next call says so exactly.
-                    let left = conversation::messages(self.entries.branch());
-                    self.facts.context_tokens =
-                        left.iter().map(|message| conversation::tokens(message)).sum();
-                }
+            }
+            EntryBody::Compaction(_) => {
+                // It may be among what is no longer sent.
+                self.editor.forget_sent();
+                // Until the next call says so exactly.
+                let left = conversation::messages(self.entries.branch());
+                self.facts.context_tokens = left.iter().map(|message| conversation::tokens(message)).sum();
+            }
+            EntryBody::Queued(_) | EntryBody::Dequeued(_) => {
                 self.queue.apply(&entry, &self.handle.id);
                 self.facts.pending_messages = self.queue.len();
             }
+            EntryBody::Leaf(_) => return,
+            EntryBody::Rewritten(_)
+            | EntryBody::Manifest(_)
+            | EntryBody::Workflow(_)
+            | EntryBody::Other { .. } => {}
         }
         if self.facts.file.is_none() {
             self.facts.file = self.journal.path().to_str().map(Arc::from);

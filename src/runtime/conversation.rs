@@ -8,125 +8,20 @@ use std::sync::Arc;
 
 use crate::limits::{COMPACT_KEEP_TOKENS, COMPACT_MESSAGE_BYTES, COMPACT_RESERVE_TOKENS};
 use crate::message::{Block, EntryId, Message, Role, StopReason};
+use crate::store::record::{Compaction, Context};
 use crate::store::{Entry, EntryBody};
-use crate::value::{Map, Value};
 
-/// The type of an entry that replaces the older part of a conversation.
-pub const COMPACTION: &str = "compaction";
-
-/// The type of an entry with the rewritten text of a user's message for the model.
-const REWRITTEN: &str = "rewritten";
-
-/// The entry with another text for a user's message.
-pub fn rewritten(entry: &EntryId, text: &str) -> EntryBody {
-    let mut data = Map::new();
-    data.put("entry-id", entry.to_value());
-    data.put("text", text.to_owned());
-    EntryBody::Other { kind: REWRITTEN.into(), data }
-}
-
-/// The message whose text an entry replaces, and the new text.
-fn read_rewritten(entry: &Entry) -> Option<(&str, &str)> {
-    let EntryBody::Other { kind, data } = &entry.body else { return None };
-    let text = |key| data.get_keyword(key).and_then(Value::as_str);
-    if &**kind == REWRITTEN { Some((text("entry-id")?, text("text")?)) } else { None }
-}
-
-/// The type of an entry with context for the user's next message.
-const CONTEXT: &str = "context";
-
-/// The context of a user's message: attached files, and what the editor shows.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
-    /// The text.
-    pub text: String,
-    /// Images from the files.
-    pub images: Vec<Block>,
-    /// The files by name, and whether reading each failed.
-    pub files: Vec<(String, bool)>,
-    /// What the editor showed, if that is included.
-    pub editor: Option<Value<'static>>,
-}
-
-impl Told {
-    /// The entry of the context.
-    pub fn body(self) -> EntryBody {
-        let mut data = Map::new();
-        data.put("text", self.text);
-        if !self.images.is_empty() {
-            data.put("images", Value::vector(self.images.iter().map(Block::to_value)));
-        }
-        let file = |(name, failed): (String, bool)| {
-            Value::from(Map::new().with("path", name).with("failed", failed))
-        };
-        data.put("files", Value::vector(self.files.into_iter().map(file)));
-        data.put_some("editor", self.editor);
-        EntryBody::Other { kind: CONTEXT.into(), data }
-    }
-
-    /// Reads the context from an entry.
-    pub fn read(entry: &Entry) -> Option<Self> {
-        let EntryBody::Other { kind, data } = &entry.body else { return None };
-        if &**kind != CONTEXT {
-            return None;
-        }
-        let blocks = data.get_keyword("images").and_then(Value::as_slice).unwrap_or_default();
-        let files = data.get_keyword("files").and_then(Value::as_slice).unwrap_or_default();
-        let file =
-            |file: &Value<'_>| Some((file.get("path")?.as_str()?.to_owned(), file.get("failed")?.as_bool()?));
-        Some(Self {
-            text: data.get_keyword("text").and_then(Value::as_str)?.to_owned(),
-            images: blocks.iter().filter_map(Block::from_value).collect(),
-            files: files.iter().filter_map(file).collect(),
-            editor: data.get_keyword("editor").cloned(),
-        })
-    }
-
+impl Context {
     /// The message with its context: the context's text, then the user's, then images.
-    fn with(self, message: &Message) -> Arc<Message> {
+    fn with(&self, message: &Message) -> Arc<Message> {
         let mut message = message.clone();
-        message.content.insert(0, Block::Text(self.text.into()));
-        message.content.extend(self.images);
+        message.content.insert(0, Block::Text(self.text.as_str().into()));
+        message.content.extend_from_slice(&self.images);
         Arc::new(message)
     }
 }
 
-/// The summary of a conversation's older part.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compaction {
-    /// The summary.
-    pub summary: String,
-    /// The first entry that is kept verbatim.
-    pub first_kept: EntryId,
-    /// Tokens in the window before the compaction, as far as known.
-    pub tokens_before: u64,
-}
-
 impl Compaction {
-    /// The entry of the compaction.
-    pub fn body(&self) -> EntryBody {
-        let mut data = Map::new();
-        data.put("summary", self.summary.clone());
-        data.put("first-kept", self.first_kept.to_value());
-        data.put("tokens-before", Value::from(self.tokens_before));
-        EntryBody::Other { kind: COMPACTION.into(), data }
-    }
-
-    /// Reads a compaction from an entry.
-    pub fn read(entry: &Entry) -> Option<Self> {
-        let EntryBody::Other { kind, data } = &entry.body else { return None };
-        let text = |key| data.get_keyword(key).and_then(Value::as_str);
-        if &**kind != COMPACTION {
-            return None;
-        }
-        let tokens = data.get_keyword("tokens-before").and_then(Value::as_i64);
-        Some(Self {
-            summary: text("summary")?.to_owned(),
-            first_kept: text("first-kept")?.into(),
-            tokens_before: tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0),
-        })
-    }
-
     /// The summary as a message for the model.
     fn message(&self) -> Arc<Message> {
         let text = format!(
@@ -140,19 +35,22 @@ impl Compaction {
 
 /// The messages for a model: the newest compaction and the kept messages, each call with a result.
 pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
-    let compaction = branch.iter().rev().find_map(|entry| Compaction::read(entry));
+    let compaction = branch.iter().rev().find_map(|entry| match &entry.body {
+        EntryBody::Compaction(compaction) => Some(compaction),
+        _ => None,
+    });
     let mut newest: Vec<Arc<Message>> = Vec::new();
     let mut texts: HashMap<&str, &str> = HashMap::new();
     let mut complete = false;
     for entry in branch.iter().rev() {
-        if let Some((id, text)) = read_rewritten(entry) {
-            texts.entry(id).or_insert(text);
+        if let EntryBody::Rewritten(rewritten) = &entry.body {
+            texts.entry(rewritten.entry_id.as_str()).or_insert(&rewritten.text);
             continue;
         }
-        if let Some(told) = Told::read(entry) {
+        if let EntryBody::Context(context) = &entry.body {
             // The context precedes its message.
             if let Some(message) = newest.last_mut().filter(|message| message.role == Role::User) {
-                *message = told.with(message);
+                *message = context.with(message);
             }
             continue;
         }
@@ -167,9 +65,9 @@ pub fn messages(branch: &imbl::Vector<Arc<Entry>>) -> Vec<Arc<Message>> {
                 None => message.clone(),
             });
         }
-        complete = compaction.as_ref().is_some_and(|compaction| compaction.first_kept == entry.id);
+        complete = compaction.is_some_and(|compaction| compaction.first_kept == entry.id);
     }
-    newest.extend(compaction.as_ref().map(Compaction::message));
+    newest.extend(compaction.map(|compaction| compaction.message()));
     newest.reverse();
     with_results(newest)
 }
@@ -315,6 +213,12 @@ pub fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::record::Rewritten;
+    use crate::value::{Map, Value};
+
+    fn rewritten(entry: &str, text: &str) -> EntryBody {
+        EntryBody::Rewritten(Rewritten { entry_id: entry.into(), text: text.into() })
+    }
 
     fn message(role: Role, text: &str) -> Arc<Message> {
         let content = vec![Block::Text(text.into())];
@@ -371,8 +275,7 @@ mod tests {
     #[test]
     fn a_rewritten_message_is_sent_with_its_new_text() {
         let said = |text: &str| EntryBody::Message(message(Role::User, text));
-        let entries =
-            vec![said("a"), rewritten(&"a".into(), "b"), said("c"), rewritten(&"a".into(), "d"), said("e")];
+        let entries = vec![said("a"), rewritten("a", "b"), said("c"), rewritten("a", "d"), said("e")];
         assert_eq!(shape(&messages(&branch(entries))), ["d", "c", "e"]);
     }
 
@@ -381,7 +284,7 @@ mod tests {
         let compaction = |summary: &str, first: &str| {
             let compaction =
                 Compaction { summary: summary.into(), first_kept: first.into(), tokens_before: 1 };
-            compaction.body()
+            EntryBody::Compaction(Box::new(compaction))
         };
         let text = |text: &str| EntryBody::Message(message(Role::User, text));
         let entries = vec![
@@ -401,10 +304,14 @@ mod tests {
 
     #[test]
     fn what_goes_with_a_message_stands_before_it_and_stays_with_it() {
-        let told = |text: &str| Told { text: text.into(), ..Told::default() }.body();
+        let told =
+            |text: &str| EntryBody::Context(Box::new(Context { text: text.into(), ..Context::default() }));
         let text = |text: &str| EntryBody::Message(message(Role::User, text));
-        let compaction =
-            Compaction { summary: "sum".into(), first_kept: "b".into(), tokens_before: 1 }.body();
+        let compaction = EntryBody::Compaction(Box::new(Compaction {
+            summary: "sum".into(),
+            first_kept: "b".into(),
+            tokens_before: 1,
+        }));
         let entries = vec![told("for a"), text("a"), told("for b"), text("b"), compaction, told("lost")];
         let sent = messages(&branch(entries));
         assert_eq!(sent.len(), 2);

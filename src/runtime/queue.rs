@@ -4,38 +4,12 @@
 //! Every change of the queue is a journal entry, so that it survives a restart: `queued` with the message,
 //! `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
 
-use std::sync::Arc;
-
 use crate::event::Cause;
 use crate::message::{Block, EntryId, SessionId, TurnId};
 use crate::session::Prompt;
+pub use crate::store::record::Until;
+use crate::store::record::{Dequeued, Queued};
 use crate::store::{Entry, EntryBody};
-use crate::value::{Map, Value};
-
-/// The type of an entry that adds a message.
-const QUEUED: &str = "queued";
-
-/// The type of an entry that removes messages.
-const DEQUEUED: &str = "dequeued";
-
-/// The time at which a message leaves the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// The next model call of the running turn.
-    NextCall,
-    /// The end of the running turn.
-    TurnEnd,
-}
-
-impl Until {
-    /// The name in the journal.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NextCall => "steer",
-            Self::TurnEnd => "follow-up",
-        }
-    }
-}
 
 /// A waiting message.
 #[derive(Debug, Clone)]
@@ -103,30 +77,16 @@ impl Queue {
     /// Applies a journal entry, if it is one of the queue's. A fork also has entries of its source session;
     /// messages that waited there do not wait here.
     pub fn apply(&mut self, entry: &Entry, session: &SessionId) {
-        let EntryBody::Other { kind, data } = &entry.body else { return };
-        if data.get_keyword("session-id").and_then(Value::as_str) != Some(session.as_str()) {
-            return;
-        }
-        match &**kind {
-            QUEUED => {
-                let content = data.get_keyword("content").and_then(Value::as_slice).unwrap_or_default();
-                let until = match data.get_keyword("until").and_then(Value::as_str) {
-                    Some("steer") => Until::NextCall,
-                    _ => Until::TurnEnd,
-                };
-                let turn = data.get_keyword("turn-id").and_then(Value::as_str).map(TurnId::from);
-                self.0.push_back(Waiting {
-                    entry: entry.id.clone(),
-                    until,
-                    content: content.iter().filter_map(Block::from_value).collect(),
-                    turn,
-                    cause: None,
-                });
-            }
-            DEQUEUED => {
-                let ids = data.get_keyword("entry-ids").and_then(Value::as_slice).unwrap_or_default();
-                let gone = |id: &EntryId| ids.iter().any(|gone| gone.as_str() == Some(id.as_str()));
-                self.0.retain(|waiting| !gone(&waiting.entry));
+        match &entry.body {
+            EntryBody::Queued(queued) if queued.session_id == *session => self.0.push_back(Waiting {
+                entry: entry.id.clone(),
+                until: queued.until,
+                content: queued.content.clone(),
+                turn: queued.turn_id.clone(),
+                cause: None,
+            }),
+            EntryBody::Dequeued(gone) if gone.session_id == *session => {
+                self.0.retain(|waiting| !gone.entry_ids.contains(&waiting.entry));
             }
             _ => {}
         }
@@ -142,18 +102,12 @@ pub fn content(prompt: Prompt) -> Vec<Block> {
 
 /// The entry that adds a message.
 pub fn queued(session: &SessionId, until: Until, content: &[Block], turn: Option<&TurnId>) -> EntryBody {
-    let mut data = Map::new();
-    data.put("session-id", session.to_value());
-    data.put("until", until.as_str());
-    data.put("content", Value::vector(content.iter().map(Block::to_value)));
-    data.put_some("turn-id", turn.map(TurnId::to_value));
-    EntryBody::Other { kind: Arc::from(QUEUED), data }
+    let (session_id, content, turn_id) = (session.clone(), content.to_vec(), turn.cloned());
+    EntryBody::Queued(Box::new(Queued { session_id, until, content, turn_id }))
 }
 
 /// The entry that removes messages.
 pub fn dequeued(session: &SessionId, waiting: &[Waiting]) -> EntryBody {
-    let mut data = Map::new();
-    data.put("session-id", session.to_value());
-    data.put("entry-ids", Value::vector(waiting.iter().map(|waiting| waiting.entry.to_value())));
-    EntryBody::Other { kind: Arc::from(DEQUEUED), data }
+    let entry_ids = waiting.iter().map(|waiting| waiting.entry.clone()).collect();
+    EntryBody::Dequeued(Dequeued { session_id: session.clone(), entry_ids })
 }

@@ -23,13 +23,9 @@ use crate::provider::models::Models;
 use crate::runner::sandbox::Sandbox;
 use crate::runtime::providers::Providers;
 use crate::runtime::rules;
-use crate::store::EntryBody;
+use crate::store::{EntryBody, record};
 use crate::tool::permission::Rule;
-use crate::value::{Map, Value};
 use crate::workflow::{self, Workflow};
-
-/// The type of the entry with a session's new revision.
-const MANIFEST: &str = "manifest";
 
 /// One reading of the configuration.
 #[derive(Default)]
@@ -201,17 +197,16 @@ impl ConfigRevision {
 
     /// The entry of a session that switches to it.
     pub fn entry(&self, project: &Project) -> EntryBody {
-        let mut data = Map::new();
-        data.put("revision", crate::message::count(self.revision));
-        data.put("rules", Value::from(self.rules.len()));
-        data.put("workflows", Value::vector(self.workflows.keys().map(|name| Value::from(name.clone()))));
-        data.put("hooks", Value::vector(self.hooks.iter().map(|hook| Value::from(hook.id.to_string()))));
         let Settings { models, providers, writable, .. } = &self.settings;
-        data.put("skills", Value::vector(project.skills.keys().map(|name| Value::from(name.clone()))));
-        data.put("models", Value::from(models.len()));
-        data.put("providers", Value::vector(providers.iter().map(|(name, _)| Value::from(name.clone()))));
-        let writable = writable.iter().map(|folder| Value::from(folder.to_string_lossy().into_owned()));
-        data.put("writable", Value::vector(writable));
-        EntryBody::Other { kind: MANIFEST.into(), data }
+        EntryBody::Manifest(Box::new(record::Manifest {
+            revision: self.revision,
+            rules: self.rules.len(),
+            workflows: self.workflows.keys().cloned().collect(),
+            hooks: self.hooks.iter().map(|hook| hook.id.to_string()).collect(),
+            skills: project.skills.keys().cloned().collect(),
+            models: models.len(),
+            providers: providers.iter().map(|(name, _)| name.clone()).collect(),
+            writable: writable.iter().map(|folder| folder.to_string_lossy().into_owned()).collect(),
+        }))
     }
 }

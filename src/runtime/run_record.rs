@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use crate::message::SessionId;
 use crate::session::ApiError;
+use crate::store::record::{RunEvent, WorkflowRecord};
 use crate::store::{Entry, EntryBody};
-use crate::value::{Map, Value};
+use crate::value::Value;
 use crate::workflow::FAILED;
-
-/// The type of a run's entries.
-pub const WORKFLOW: &str = "workflow";
 
 /// The facts about an unfinished run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,36 +30,34 @@ pub struct RunRecord {
 pub fn newest(entries: &[Arc<Entry>], session: &SessionId, named: Option<&str>) -> Option<RunRecord> {
     let mut newest: Option<RunRecord> = None;
     for entry in entries {
-        let EntryBody::Other { kind, data } = &entry.body else { continue };
-        let text = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         // A fork also has entries of its source session; runs of that session do not run here.
-        if &**kind != WORKFLOW || text("session-id") != session.as_str() {
+        let EntryBody::Workflow(record) = &entry.body else { continue };
+        if record.session_id != *session {
             continue;
         }
-        match (text("event").as_str(), &mut newest) {
-            ("started", newest) if named.is_none_or(|name| name == text("workflow")) => {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let begun = newest.as_mut().filter(|begun| begun.id == record.run_id);
+        match (record.event, begun) {
+            (RunEvent::Started, _) if named.is_none_or(|name| name == record.workflow) => {
                 // A resumed run has the results of the earlier one.
-                let resumes = text("resumes");
+                let resumes = text(&record.resumes);
                 let results = newest.take().filter(|begun| begun.id == resumes).map(|begun| begun.results);
-                *newest = Some(RunRecord {
-                    id: text("run-id"),
-                    workflow: text("workflow"),
-                    arguments: text("arguments"),
+                newest = Some(RunRecord {
+                    id: record.run_id.clone(),
+                    workflow: record.workflow.clone(),
+                    arguments: text(&record.arguments),
                     results: results.unwrap_or_default(),
                     ..RunRecord::default()
                 });
             }
-            ("stage-started", Some(begun)) if begun.id == text("run-id") => begun.step = text("stage"),
-            ("stage-ended", Some(begun)) if begun.id == text("run-id") => {
-                let result = data.get_keyword("result").cloned().unwrap_or(Value::Nil);
-                let stage = text("stage");
+            (RunEvent::StageStarted, Some(begun)) => begun.step = text(&record.stage),
+            (RunEvent::StageEnded, Some(begun)) => {
+                let stage = text(&record.stage);
                 begun.results.retain(|(id, _)| *id != stage);
-                begun.results.push((stage, result));
+                begun.results.push((stage, record.result.clone().unwrap_or(Value::Nil)));
             }
-            ("ended", Some(begun)) if begun.id == text("run-id") => begun.ended = text("outcome"),
-            ("interrupted", Some(begun)) if begun.id == text("run-id") => {
-                begun.ended = "interrupted".to_owned()
-            }
+            (RunEvent::Ended, Some(begun)) => begun.ended = text(&record.outcome),
+            (RunEvent::Interrupted, Some(begun)) => begun.ended = "interrupted".to_owned(),
             _ => {}
         }
     }
@@ -70,13 +66,10 @@ pub fn newest(entries: &[Arc<Entry>], session: &SessionId, named: Option<&str>) 
 
 /// The entry that marks a run as interrupted.
 pub fn cut_off(session: &SessionId, begun: &RunRecord) -> EntryBody {
-    let mut record = Map::new();
-    record.put("session-id", session.to_value());
-    record.put("run-id", begun.id.clone());
-    record.put("workflow", begun.workflow.clone());
-    record.put("event", "interrupted");
-    record.put("stage", begun.step.clone());
-    EntryBody::Other { kind: WORKFLOW.into(), data: record }
+    EntryBody::Workflow(Box::new(WorkflowRecord {
+        stage: Some(begun.step.clone()),
+        ..WorkflowRecord::new(session, &begun.id, &begun.workflow, RunEvent::Interrupted)
+    }))
 }
 
 impl RunRecord {

@@ -31,6 +31,7 @@ use crate::runtime::progress::notification;
 use crate::runtime::run_record::RunRecord;
 use crate::runtime::services::Services;
 use crate::runtime::subagent::Child;
+use crate::store::record::{RunEvent, WorkflowRecord};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
 use progress::{Lines, SPEC};
@@ -112,10 +113,9 @@ impl Run {
                 lines.mark(id, "done before");
             }
         }
-        let mut record = self.record("started");
-        record.put("arguments", self.arguments.clone());
-        record.put_some("resumes", self.from.as_ref().map(|begun| begun.id.clone()));
-        self.write(record).await;
+        let arguments = Some(self.arguments.clone());
+        let resumes = self.from.as_ref().map(|begun| begun.id.clone());
+        self.write(WorkflowRecord { arguments, resumes, ..self.record(RunEvent::Started) }).await;
         self.publish(Body::WidgetSpecsUpdated([SPEC].into())).await;
         let (mut outcome, mut why) = (Arc::<str>::from(DONE), None);
         for taken in 0.. {
@@ -125,9 +125,8 @@ impl Run {
                 why = Some(format!("it took {WORKFLOW_STEPS} steps and was ended"));
                 break;
             }
-            let mut record = self.record("stage-started");
-            record.put("stage", at.to_string());
-            self.write(record).await;
+            let stage = Some(at.to_string());
+            self.write(WorkflowRecord { stage, ..self.record(RunEvent::StageStarted) }).await;
             lines.mark(&at, "running");
             self.show(&lines, &format!("workflow {name}: {at}")).await;
             let ended = match step {
@@ -148,10 +147,8 @@ impl Run {
             (outcome, why) = (ended.outcome, ended.why);
             at = step.next().after(&outcome).into();
         }
-        let mut record = self.record("ended");
-        record.put("outcome", outcome.to_string());
-        record.put_some("why", why.clone());
-        self.write(record).await;
+        let ended = Some(outcome.to_string());
+        self.write(WorkflowRecord { outcome: ended, why: why.clone(), ..self.record(RunEvent::Ended) }).await;
         self.show(&lines, "").await;
         let level = if matches!(&*outcome, FAILED | "aborted" | "interrupted") {
             Level::Warning

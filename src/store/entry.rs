@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::record::{Compaction, Context, Dequeued, Manifest, Queued, Rewritten, WorkflowRecord};
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
 use crate::value::{Map, Value};
@@ -69,6 +73,20 @@ pub enum EntryBody {
     },
     /// The conversation continues after that entry.
     Leaf(EntryId),
+    /// A message waits.
+    Queued(Box<Queued>),
+    /// Messages no longer wait.
+    Dequeued(Dequeued),
+    /// Another text of a user's message for the model.
+    Rewritten(Rewritten),
+    /// The context of the user's next message.
+    Context(Box<Context>),
+    /// The summary of the older part.
+    Compaction(Box<Compaction>),
+    /// The configuration of the following turns.
+    Manifest(Box<Manifest>),
+    /// How far a run of a workflow is.
+    Workflow(Box<WorkflowRecord>),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
@@ -167,7 +185,11 @@ impl Entry {
                 value: value.get("value")?.clone().into_owned(),
             },
             "leaf" => EntryBody::Leaf(text("leaf")?.into()),
-            _ => EntryBody::Other { kind: kind.into(), data: value.as_map()?.clone().into_owned() },
+            // A record that only a newer program understands is kept as well.
+            _ => match record(kind, &value) {
+                Some(body) => body,
+                None => EntryBody::Other { kind: kind.into(), data: value.as_map()?.clone().into_owned() },
+            },
         };
         Some(Self {
             id: text("id")?.into(),
@@ -187,6 +209,13 @@ impl EntryBody {
             Self::Model { .. } => "model",
             Self::Setting { .. } => "setting",
             Self::Leaf(_) => "leaf",
+            Self::Queued(_) => "queued",
+            Self::Dequeued(_) => "dequeued",
+            Self::Rewritten(_) => "rewritten",
+            Self::Context(_) => "context",
+            Self::Compaction(_) => "compaction",
+            Self::Manifest(_) => "manifest",
+            Self::Workflow(_) => "workflow",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -215,9 +244,42 @@ impl EntryBody {
             Self::Leaf(leaf) => {
                 map.put("leaf", leaf.to_value());
             }
-            Self::Other { data, .. } => return data.clone(),
+            Self::Queued(it) => map = fields(it),
+            Self::Dequeued(it) => map = fields(it),
+            Self::Rewritten(it) => map = fields(it),
+            Self::Context(it) => map = fields(it),
+            Self::Compaction(it) => map = fields(it),
+            Self::Manifest(it) => map = fields(it),
+            Self::Workflow(it) => map = fields(it),
+            Self::Other { data, .. } => map = data.clone(),
         }
         map
+    }
+}
+
+/// The record of that type.
+fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
+    fn read<T: DeserializeOwned>(value: &Value<'_>) -> Option<T> {
+        edn::from_value(value.clone()).ok()
+    }
+    match kind {
+        "queued" => read(value).map(EntryBody::Queued),
+        "dequeued" => read(value).map(EntryBody::Dequeued),
+        "rewritten" => read(value).map(EntryBody::Rewritten),
+        "context" => read(value).map(EntryBody::Context),
+        "compaction" => read(value).map(EntryBody::Compaction),
+        "manifest" => read(value).map(EntryBody::Manifest),
+        "workflow" => read(value).map(EntryBody::Workflow),
+        _ => None,
+    }
+}
+
+/// The keys of a record.
+fn fields(record: &impl Serialize) -> Map<'static> {
+    match edn::to_value(record) {
+        Ok(Value::Map(map)) => map,
+        // No record has a serialization that fails, or is anything but a struct.
+        _ => Map::new(),
     }
 }
 

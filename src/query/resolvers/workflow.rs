@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::query::graph::{Input, Resolver};
 use crate::query::table::{join, rest, table, text, texts};
 use crate::query::world::SessionView;
+use crate::store::EntryBody;
+use crate::store::record::RunEvent;
 use crate::value::{Map, Value};
 use crate::workflow::{Next, Stage, Step, Workflow};
 
@@ -45,10 +47,10 @@ table! {
         "psi.workflow-step/id" "The name of the stage or group." => |step| step.id.clone();
         "psi.workflow-step/status" "running, or its outcome; nil if the run was cut off in it." => |step| step.status.clone();
         "psi.workflow-step/result" "Its result, or nil." => |step| step.result.clone();
-        "psi.workflow-step/attempts" "The number of its attempts, or nil while it runs." => |step| step.attempts.clone();
+        "psi.workflow-step/attempts" "The number of its attempts, or nil while it runs." => |step| step.attempts;
         "psi.workflow-step/why" "Why it failed or was skipped, or nil." => |step| step.why.clone();
-        "psi.workflow-step/started-at" "When it began, RFC 3339 in UTC; nil for a stage of a group." => |step| step.started.clone();
-        "psi.workflow-step/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |step| step.ended.clone();
+        "psi.workflow-step/started-at" "When it began, RFC 3339 in UTC; nil for a stage of a group." => |step| step.started.as_deref().map(text);
+        "psi.workflow-step/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |step| step.ended.as_deref().map(text);
     }
 }
 
@@ -60,8 +62,8 @@ table! {
         "psi.workflow-run/status" "running, interrupted, aborted, or its outcome, such as done." => |run| run.status.clone();
         "psi.workflow-run/why" "Why it failed or was skipped, or nil." => |run| run.why.clone();
         "psi.workflow-run/resumes" "The id of the run that it resumes, or nil." => |run| run.resumes.clone();
-        "psi.workflow-run/started-at" "When it began, RFC 3339 in UTC." => |run| run.started.clone();
-        "psi.workflow-run/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |run| run.ended.clone();
+        "psi.workflow-run/started-at" "When it began, RFC 3339 in UTC." => |run| text(&run.started);
+        "psi.workflow-run/ended-at" "When it ended, RFC 3339 in UTC, or nil." => |run| run.ended.as_deref().map(text);
         "psi.workflow-run/steps" "Its steps, in order; the last one may be running." [STEP] => |run| STEP.entities(&run.steps);
     }
 }
@@ -127,89 +129,88 @@ fn pairs<'p>(pairs: impl Iterator<Item = (&'p str, Value<'static>)>) -> Map<'sta
 struct RunFacts {
     id: String,
     workflow: String,
-    arguments: Option<Value<'static>>,
-    resumes: Option<Value<'static>>,
-    status: Option<Value<'static>>,
-    why: Option<Value<'static>>,
-    started: Option<Value<'static>>,
-    ended: Option<Value<'static>>,
+    arguments: Option<String>,
+    resumes: Option<String>,
+    status: Option<String>,
+    why: Option<String>,
+    started: Arc<str>,
+    ended: Option<Arc<str>>,
     steps: Vec<StepFacts>,
 }
 
 /// A step of it.
 #[derive(Default)]
 struct StepFacts {
-    id: Option<Value<'static>>,
-    status: Option<Value<'static>>,
+    id: Option<String>,
+    status: Option<String>,
     result: Option<Value<'static>>,
-    attempts: Option<Value<'static>>,
-    why: Option<Value<'static>>,
-    started: Option<Value<'static>>,
-    ended: Option<Value<'static>>,
+    attempts: Option<u32>,
+    why: Option<String>,
+    started: Option<Arc<str>>,
+    ended: Option<Arc<str>>,
 }
 
 /// The status of a running workflow or step.
 const RUNNING: &str = "running";
 
 impl StepFacts {
-    fn new(id: Option<Value<'static>>, started: Option<Value<'static>>) -> Self {
-        Self { id, status: Some(Value::from(RUNNING)), started, ..Self::default() }
+    fn new(id: &Option<String>, started: Option<Arc<str>>) -> Self {
+        Self { id: id.clone(), status: Some(RUNNING.to_owned()), started, ..Self::default() }
     }
 
     fn is_open(&self) -> bool {
-        self.status.as_ref().and_then(Value::as_str) == Some(RUNNING)
+        self.status.as_deref() == Some(RUNNING)
     }
 }
 
 /// The runs of the session itself. Runs that a fork copied did not happen in it.
 fn runs_of(session: &dyn SessionView) -> Vec<RunFacts> {
     let mut runs: Vec<RunFacts> = Vec::new();
-    for entry in session.entries().filter(|entry| entry.body.kind() == "workflow") {
-        let data = entry.body.data();
-        let string = |key: &str| data.get_keyword(key).and_then(Value::as_str).unwrap_or_default();
-        if string("session-id") != session.id().as_str() {
+    for entry in session.entries() {
+        let EntryBody::Workflow(record) = &entry.body else { continue };
+        if record.session_id != *session.id() {
             continue;
         }
-        let part = |key: &str| data.get_keyword(key).cloned();
-        let at = Some(text(&entry.ts));
-        if string("event") == "started" {
+        let at = Some(entry.ts.clone());
+        if record.event == RunEvent::Started {
             runs.push(RunFacts {
-                id: string("run-id").to_owned(),
-                workflow: string("workflow").to_owned(),
-                arguments: part("arguments"),
-                resumes: part("resumes"),
-                status: Some(Value::from(RUNNING)),
+                id: record.run_id.clone(),
+                workflow: record.workflow.clone(),
+                arguments: record.arguments.clone(),
+                resumes: record.resumes.clone(),
+                status: Some(RUNNING.to_owned()),
                 why: None,
-                started: at,
+                started: entry.ts.clone(),
                 ended: None,
                 steps: Vec::new(),
             });
             continue;
         }
-        let Some(run) = runs.iter_mut().rev().find(|run| run.id == string("run-id")) else { continue };
-        match string("event") {
-            "stage-started" => run.steps.push(StepFacts::new(part("stage"), at)),
-            "stage-ended" => {
-                let stage = part("stage");
-                let is_its = |step: &StepFacts| step.id == stage && step.is_open();
+        let Some(run) = runs.iter_mut().rev().find(|run| run.id == record.run_id) else { continue };
+        match record.event {
+            RunEvent::Started => {}
+            RunEvent::StageStarted => run.steps.push(StepFacts::new(&record.stage, at)),
+            RunEvent::StageEnded => {
+                let is_its = |step: &StepFacts| step.id == record.stage && step.is_open();
                 if !run.steps.iter().any(is_its) {
-                    run.steps.push(StepFacts::new(stage.clone(), None));
+                    run.steps.push(StepFacts::new(&record.stage, None));
                 }
                 let Some(step) = run.steps.iter_mut().rev().find(|step| is_its(step)) else { continue };
-                step.status = part("outcome");
-                step.result = part("result");
-                step.attempts = part("attempts");
-                step.why = part("why");
+                step.status.clone_from(&record.outcome);
+                step.result.clone_from(&record.result);
+                step.attempts = record.attempts;
+                step.why.clone_from(&record.why);
                 step.ended = at;
             }
-            event @ ("ended" | "interrupted") => {
-                run.status =
-                    if event == "ended" { part("outcome") } else { Some(Value::from("interrupted")) };
-                run.why = part("why");
+            RunEvent::Ended | RunEvent::Interrupted => {
+                run.status = match record.event {
+                    RunEvent::Ended => record.outcome.clone(),
+                    event => Some(event.as_str().to_owned()),
+                };
+                run.why.clone_from(&record.why);
                 run.ended = at;
                 run.steps.iter_mut().filter(|step| step.is_open()).for_each(|step| step.status = None);
             }
-            _ => {}
         }
     }
     runs

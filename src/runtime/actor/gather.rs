@@ -13,8 +13,8 @@ use crate::event::{Body, Cause, Level, Notification};
 use crate::facts::TemplateFacts;
 use crate::limits::EDITOR_TEXT_BYTES;
 use crate::message::{Block, TurnId};
-use crate::runtime::conversation::Told;
 use crate::store::EntryBody;
+use crate::store::record::{Context, ContextFile};
 use crate::tool::permission::{self, Access, Verdict};
 use crate::tool::walk::Barred;
 
@@ -80,14 +80,21 @@ impl SessionActor {
         let Ok((attachments, editor)) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
-        let mut told = Told { text: reference::shown(&attachments), ..Told::default() };
+        let mut told = Context { text: reference::shown(&attachments), ..Context::default() };
         told.images = reference::images(&attachments).collect();
-        told.files = attachments.iter().map(|one| (one.name.clone(), one.failed)).collect();
+        told.files = attachments
+            .iter()
+            .map(|one| ContextFile { path: one.name.clone(), failed: one.failed })
+            .collect();
         if let Some((editor, shown)) = editor {
             told.text.push_str(&shown);
             told.editor = Some(editor);
         }
-        let bodies = if told.text.is_empty() { vec![message] } else { vec![told.body(), message] };
+        let bodies = if told.text.is_empty() {
+            vec![message]
+        } else {
+            vec![EntryBody::Context(Box::new(told)), message]
+        };
         Gathered { bodies: self.with_adopted(bodies), failures: reference::failures(&attachments) }
     }
 

@@ -11,9 +11,10 @@ use crate::facts::Phase;
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::provider::{Chunk, Request};
 use crate::runtime::change::Change;
-use crate::runtime::conversation::{self, Compaction};
+use crate::runtime::conversation;
 use crate::runtime::handle::Handle;
 use crate::store::EntryBody;
+use crate::store::record::Compaction;
 
 /// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
@@ -106,7 +107,8 @@ pub async fn compact(
     let written = match summary {
         Ok(summary) => {
             let tokens_before = facts.context_tokens;
-            let body = Compaction { summary: summary.clone(), first_kept, tokens_before }.body();
+            let compaction = Compaction { summary: summary.clone(), first_kept, tokens_before };
+            let body = EntryBody::Compaction(Box::new(compaction));
             write(session, body).await.map(|()| summary)
         }
         Err(error) => Err(error),

@@ -15,7 +15,6 @@ use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
 use crate::runtime::change::Change;
 use crate::runtime::control::TurnEnd;
-use crate::runtime::conversation;
 use crate::runtime::native::answer::{ModelAnswer, ModelCall};
 use crate::runtime::native::call::{self, Calls};
 use crate::runtime::native::compaction::{self, CompactionError, Why};
@@ -24,6 +23,7 @@ use crate::runtime::native::request::{Composer, recompose};
 use crate::runtime::native::turn::Turn;
 use crate::runtime::retry;
 use crate::runtime::stage::{self, Point, Stage};
+use crate::store::record::Rewritten;
 use crate::store::{Entry, EntryBody};
 use crate::value::Map;
 
@@ -76,7 +76,8 @@ impl Rounds<'_> {
             .map_err(|denied| self.blocked(&denied))?;
         let new = changed.as_ref().and_then(|payload| text_of(payload, "message"));
         if let (Some(new), Some(said)) = (new.filter(|new| **new != *text), said) {
-            self.0.write(vec![conversation::rewritten(&said.id, new)]).await.map_err(ModelAnswer::failed)?;
+            let entry = EntryBody::Rewritten(Rewritten { entry_id: said.id.clone(), text: new.to_owned() });
+            self.0.write(vec![entry]).await.map_err(ModelAnswer::failed)?;
         }
         self.look_around().await;
         Boundaries(self.0).leave(Stage::ReceiveInput, Map::new).await;

@@ -1,0 +1,229 @@
+//! The entries of a journal besides messages and settings. Their serde derives are their form in the file: a
+//! struct is the entry's own keys.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Block, EntryId, SessionId, TurnId};
+use crate::value::Value;
+
+/// Declares the words of a key, which the file has as text.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// The word.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let word = String::deserialize(from)?;
+                let all = [$(Self::$variant,)*];
+                let known = || serde::de::Error::unknown_variant(&word, &[$($word,)*]);
+                all.into_iter().find(|one| one.as_str() == word).ok_or_else(known)
+            }
+        }
+    };
+}
+
+words! {
+    /// The time at which a message leaves the queue.
+    Until {
+        /// The next model call of the running turn.
+        NextCall = "steer",
+        /// The end of the running turn.
+        TurnEnd = "follow-up",
+    }
+}
+
+words! {
+    /// How far a run of a workflow is.
+    RunEvent {
+        /// It began.
+        Started = "started",
+        /// A stage or group began.
+        StageStarted = "stage-started",
+        /// A stage or group ended.
+        StageEnded = "stage-ended",
+        /// It ended.
+        Ended = "ended",
+        /// The process ended before it.
+        Interrupted = "interrupted",
+    }
+}
+
+/// A message waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Queued {
+    /// The session. A fork also has the entries of its source.
+    pub session_id: SessionId,
+    /// What it waits for.
+    pub until: Until,
+    /// Its content. Blocks that only a newer program knows are left out.
+    #[serde(with = "blocks")]
+    pub content: Vec<Block>,
+    /// The turn that it will start, if it is a follow-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+}
+
+/// Messages no longer wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dequeued {
+    /// The session.
+    pub session_id: SessionId,
+    /// Their entries.
+    pub entry_ids: Vec<EntryId>,
+}
+
+/// Another text of a user's message for the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rewritten {
+    /// The message's entry.
+    pub entry_id: EntryId,
+    /// The text.
+    pub text: String,
+}
+
+/// The context of the user's next message: attached files, and what the editor shows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Context {
+    /// The text.
+    pub text: String,
+    /// Images from the files.
+    #[serde(default, with = "blocks", skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Block>,
+    /// The files.
+    #[serde(default)]
+    pub files: Vec<ContextFile>,
+    /// What the editor showed, if that is included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub editor: Option<Value<'static>>,
+}
+
+/// An attached file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ContextFile {
+    /// Its name.
+    pub path: String,
+    /// Whether reading it failed.
+    pub failed: bool,
+}
+
+/// The summary of a conversation's older part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// The summary.
+    pub summary: String,
+    /// The first entry that is kept verbatim.
+    pub first_kept: EntryId,
+    /// Tokens in the window before the compaction, as far as known.
+    #[serde(default)]
+    pub tokens_before: u64,
+}
+
+/// The configuration of the following turns.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// Its revision.
+    pub revision: u64,
+    /// The number of its permission rules.
+    pub rules: usize,
+    /// The names of its workflows.
+    pub workflows: Vec<String>,
+    /// The names of its hooks.
+    pub hooks: Vec<String>,
+    /// The names of the skills.
+    pub skills: Vec<String>,
+    /// The number of its models.
+    pub models: usize,
+    /// The names of its providers.
+    pub providers: Vec<String>,
+    /// Its writable folders.
+    pub writable: Vec<String>,
+}
+
+/// How far a run of a workflow is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// The run.
+    pub run_id: String,
+    /// The workflow's name.
+    pub workflow: String,
+    /// What happened.
+    pub event: RunEvent,
+    /// At the start: the arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// At the start: the run that it resumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumes: Option<String>,
+    /// The stage or group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
+    /// At an end: the outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// At a stage's end: its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value<'static>>,
+    /// At a stage's end: the number of its attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// At a stage's end: whether an attempt reached its maximum of model calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap_hit: Option<bool>,
+    /// Why it failed or was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl WorkflowRecord {
+    /// A record with nothing but what every one has.
+    pub fn new(session: &SessionId, run: &str, workflow: &str, event: RunEvent) -> Self {
+        Self {
+            session_id: session.clone(),
+            run_id: run.to_owned(),
+            workflow: workflow.to_owned(),
+            event,
+            arguments: None,
+            resumes: None,
+            stage: None,
+            outcome: None,
+            result: None,
+            attempts: None,
+            cap_hit: None,
+            why: None,
+        }
+    }
+}
+
+/// Blocks in the form of messages. Those of an unknown kind are left out.
+mod blocks {
+    use super::{Block, Deserialize as _, Value};
+
+    pub fn serialize<S: serde::Serializer>(blocks: &[Block], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(blocks.iter().map(Block::to_value))
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Block>, D::Error> {
+        let values = Vec::<Value<'static>>::deserialize(from)?;
+        Ok(values.iter().filter_map(Block::from_value).collect())
+    }
+}
