@@ -424,7 +424,7 @@
     (should (= 0 (marked (concat "|a|b|\n|-|-|\n" (many 1500 "|x|y|\n"))
                          'display)))))
 
-(ert-deftest edn-bridge-markdown-code-that-is-slow-to-insert-gets-no-faces ()
+(ert-deftest edn-bridge-markdown-slow-code-gets-no-faces ()
   (with-temp-buffer
     (insert (apply #'concat (make-list 100 "(setq a 1)\n")))
     (let ((text (buffer-string))
