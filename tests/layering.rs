@@ -263,7 +263,7 @@ fn files_do_not_use_each_other_in_circles() {
 }
 
 #[test]
-fn files_of_the_contract_runner_do_not_use_each_other_in_circles() {
+fn contract_runner_files_are_in_no_circle() {
     let own = sources().into_iter().filter_map(|(file, text)| {
         let file = file.strip_prefix("src/contract").ok()?;
         Some((Path::new("src").join(file), text))
