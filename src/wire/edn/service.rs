@@ -283,14 +283,19 @@ impl Edn {
 
     fn unsubscribe(&self, connection: &Connection, request: &Request<'_>) {
         let named = TopicList::read(&request.params);
+        let asked_on = self.subscriptions.asked_on();
         let subscribed = self.subscriptions.remove(&named);
         connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
         self.respond(connection, &request.id, Op::Unsubscribe, &named.answer(subscribed));
+        if asked_on != self.subscriptions.asked_on() {
+            connection.api().interactor_changed(connection.id());
+        }
     }
 
-    /// Whether the client is subscribed, and the session is its focus or the topic is sent for every session.
+    /// Whether the client is subscribed, and the session is its focus or the topic is sent for every session. Who is
+    /// asked questions learns how they end, subscribed to that or not.
     fn wants(&self, connection: &Connection, topic: Topic, session: Option<&SessionId>) -> bool {
-        self.subscriptions.has(topic)
+        (self.subscriptions.has(topic) || topic == Topic::InteractionAnswered && self.is_interactor())
             && (topic.anywhere() || session.is_none_or(|session| connection.is_focused(session)))
     }
 }

@@ -69,6 +69,14 @@ impl Subscriptions {
         !self.dialogs_only() || self.dialogs.load(Ordering::Acquire)
     }
 
+    /// The topic on which the client is asked questions, if it answers them.
+    pub fn asked_on(&self) -> Option<Topic> {
+        self.is_interactor().then(|| match self.dialogs_only() {
+            true => Topic::DialogRequested,
+            false => Topic::InteractionRequested,
+        })
+    }
+
     /// Whether the client can answer only plain dialogs.
     pub fn dialogs_only(&self) -> bool {
         !(self.has(Topic::InteractionRequested) && self.interactor.load(Ordering::Acquire))
