@@ -1,4 +1,4 @@
-//! What the user chose: where state is kept, which model answers, what tools may do.
+//! The settings of the user: state folder, model, permissions of tools.
 //!
 //! Values come in layers, each over the one before: the user's file, the project's file, the environment,
 //! the command line. A project's file that the user has not trusted may narrow what is allowed, and nothing
@@ -114,7 +114,7 @@ impl Settings {
         self
     }
 
-    /// Where a value came from, for a person.
+    /// The source of a value, for a person.
     pub fn origin(&self, key: &str) -> &str {
         self.origins.iter().find(|(known, _)| *known == key).map_or("default", |(_, origin)| origin)
     }
@@ -151,7 +151,7 @@ pub enum ConfigError {
     },
 }
 
-/// Where the configuration stands.
+/// The files of the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     /// The user's file.
@@ -340,7 +340,7 @@ impl Files {
         Some(self.root()?.to_str()?.to_owned())
     }
 
-    /// Whether the user trusts the project as it is now.
+    /// Whether the user trusts the project with its current content.
     pub fn is_trusted(&self) -> bool {
         self.trust().is_given()
     }
@@ -360,7 +360,7 @@ impl Files {
         entry.map_or(Trust::None, |entry| Trust::of(&entry, Sealed::of(&root, configuration)))
     }
 
-    /// Trusts the project as it is now, or no longer.
+    /// Trusts the project with its current content, or ends the trust.
     ///
     /// # Errors
     /// When it cannot be written down, or what stands there cannot be read whole.
@@ -422,7 +422,7 @@ fn read(path: &Path) -> Result<Option<Map<'static>>, ConfigError> {
     parse(path, contents(path))
 }
 
-/// The map of a file that was read; `None` where there is none.
+/// The map in a file; `None` if there is no file.
 fn parse(path: &Path, bytes: std::io::Result<Vec<u8>>) -> Result<Option<Map<'static>>, ConfigError> {
     let bytes = match bytes {
         Ok(bytes) => bytes,
@@ -579,8 +579,8 @@ impl Layers {
     }
 }
 
-/// The state folder where none is named: `$XDG_STATE_HOME/edn-bridge`, by default below
-/// `~/.local/state`. `None` where there is no home folder.
+/// The default state folder: `$XDG_STATE_HOME/edn-bridge`, or else `~/.local/state/edn-bridge`. `None` without a home
+/// folder.
 pub fn default_state_dir() -> Option<PathBuf> {
     Some(dirs::state_dir().or_else(dirs::data_local_dir)?.join("edn-bridge"))
 }

@@ -1,8 +1,8 @@
-//! Opening and replacing files, so that what was judged is what is used, and no change is lost.
+//! Opens and replaces files, so that the judged file is the used one, and no change is lost.
 //!
 //! A caller resolves a path, judges it, and opens it here. No symbolic link is followed in any component: whoever
 //! exchanges a folder and a link after the judgement gets an error, not the file behind the link. Knows the file
-//! system; does not know what a file is for, or who may use it.
+//! system; does not know the purpose or the permissions of a file.
 
 mod lock;
 mod replace;
@@ -50,7 +50,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Opens a regular file for reading, as [`open`] does.
 ///
 /// # Errors
-/// As of [`open`]; with [`io::ErrorKind::InvalidInput`] for what is no regular file, which might never end.
+/// See [`open`]; [`io::ErrorKind::InvalidInput`] if it is no regular file, which might never end.
 pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     let file = open(path)?;
     let found = file.metadata()?;
@@ -63,7 +63,7 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 /// Opens a folder, as [`open`] does. Its entries can be named relative to the descriptor.
 ///
 /// # Errors
-/// As of [`open`], and for what is no folder.
+/// See [`open`]; also if it is no folder.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     open_as(path, READING | OFlags::DIRECTORY)
 }
@@ -145,7 +145,7 @@ const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// How folders on the way are opened: to go on from, where the system can, also without the right to read them.
+/// The flags for parent folders: where the system permits, also without the right to read them.
 #[cfg(target_os = "linux")]
 const PASSING: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
@@ -159,7 +159,7 @@ fn open_as(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         use rustix::fs::ResolveFlags;
         let rules = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(CWD, path, flags, Mode::empty(), rules) {
-            // An older system has no such call; some filters of calls answer EPERM to what they do not know.
+            // An older system has no such call; some filters of system calls answer EPERM to unknown ones.
             Err(Errno::NOSYS | Errno::PERM) => {}
             opened => return opened.map_err(explained),
         }
@@ -198,7 +198,7 @@ fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
 }
 
-/// What an error means where no link is followed.
+/// The meaning of an error when no link is followed.
 fn explained(error: Errno) -> io::Error {
     match error {
         Errno::LOOP => io::Error::other("a symbolic link was put into its path since it was checked"),

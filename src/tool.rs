@@ -114,7 +114,7 @@ impl Outcome {
 }
 
 /// A call that runs. Ends soon after [`Context::stop`] is cancelled.
-pub type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// Something that a model can call.
 pub trait Tool: Send + Sync {
@@ -131,7 +131,12 @@ pub trait Tool: Send + Sync {
     fn plan(&self, cwd: &Path, arguments: &Value<'_>, stop: &CancellationToken) -> Result<Plan, CallError>;
 
     /// Runs a call whose plan was permitted.
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a>;
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a>;
 }
 
 /// A tool's description: name, what it does, and its parameters with type, meaning and whether they must

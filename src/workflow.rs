@@ -231,28 +231,28 @@ pub fn read(name: &str, text: &[u8]) -> Result<Workflow, WorkflowError> {
     })
 }
 
-/// A map of the file that is being read.
-struct Part<'v> {
+/// A map of the file, and the path to it.
+struct MapReader<'v> {
     map: &'v Map<'v>,
     way: Vec<Way>,
     what: &'static str,
 }
 
-impl<'v> Part<'v> {
+impl<'v> MapReader<'v> {
     fn of(value: &'v Value<'v>, way: Vec<Way>, what: &'static str, keys: &[&str]) -> Result<Self, Wrong> {
         let Some(map) = value.as_map() else {
             return Err(Wrong { way, wrong: format!("{what} is a map, not a {}", value.kind_name()) });
         };
-        let part = Self { map, way, what };
+        let reader = Self { map, way, what };
         for (key, _) in map.iter() {
             let name = key.as_keyword().unwrap_or_default();
             if !keys.contains(&name) {
                 let known: Vec<String> = keys.iter().map(|key| format!(":{key}")).collect();
                 let wrong = format!("{what} has no {key}; it may have {}", known.join(" "));
-                return Err(Wrong { way: part.to(name), wrong });
+                return Err(Wrong { way: reader.to(name), wrong });
             }
         }
-        Ok(part)
+        Ok(reader)
     }
 
     fn to(&self, key: &str) -> Vec<Way> {
@@ -323,7 +323,7 @@ impl<'v> Part<'v> {
 }
 
 fn workflow(name: &str, value: &Value<'_>) -> Result<Workflow, Wrong> {
-    let part = Part::of(value, Vec::new(), "a workflow", &["doc", "stages"])?;
+    let part = MapReader::of(value, Vec::new(), "a workflow", &["doc", "stages"])?;
     let doc = part.text("doc")?.unwrap_or_default();
     let values = part.list("stages")?;
     if values.is_empty() || values.len() > WORKFLOW_STAGES {
@@ -368,7 +368,7 @@ fn step(value: &Value<'_>, way: Vec<Way>, following: Option<&str>) -> Result<Ste
     if value.get("parallel").is_none() {
         return Ok(Step::Stage(Arc::new(stage(value, way, true, following)?)));
     }
-    let part = Part::of(value, way, "a parallel group", &["id", "parallel", "join", "next"])?;
+    let part = MapReader::of(value, way, "a parallel group", &["id", "parallel", "join", "next"])?;
     let id = part.name("id")?;
     let values = part.list("parallel")?;
     if values.len() < 2 || values.len() > WORKFLOW_SIBLINGS {
@@ -410,7 +410,7 @@ fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>)
     } else {
         STAGE_KEYS.split_last().map_or([].as_slice(), |(_, keys)| keys)
     };
-    let part = Part::of(value, way, "a stage", keys)?;
+    let part = MapReader::of(value, way, "a stage", keys)?;
     let id = part.name("id")?;
     let body = match part.text("body")? {
         Some(body) if !body.trim().is_empty() => body,
@@ -449,14 +449,12 @@ fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>)
             }
         }
     }
-    let attempts = match part.get("retry") {
-        None => 1,
-        Some(value) => Part::of(value, part.to("retry"), "a retry policy", &["max-attempts"])?.number(
-            "max-attempts",
-            1,
-            STAGE_ATTEMPTS,
-        )?,
-    };
+    let attempts =
+        match part.get("retry") {
+            None => 1,
+            Some(value) => MapReader::of(value, part.to("retry"), "a retry policy", &["max-attempts"])?
+                .number("max-attempts", 1, STAGE_ATTEMPTS)?,
+        };
     let gate = checks(&part, "gate", &["command", "timeout-ms", "confirm"])?;
     let asserts = checks(&part, "assert", &["command", "timeout-ms", "result", "outcome"])?;
     let next = if alone { next(&part, &outcomes, following)? } else { Next::default() };
@@ -475,12 +473,12 @@ fn stage(value: &Value<'_>, way: Vec<Way>, alone: bool, following: Option<&str>)
     })
 }
 
-fn checks(part: &Part<'_>, key: &str, keys: &[&str]) -> Result<Vec<Check>, Wrong> {
+fn checks(part: &MapReader<'_>, key: &str, keys: &[&str]) -> Result<Vec<Check>, Wrong> {
     let mut checks = Vec::new();
     for (place, value) in part.list(key)?.iter().enumerate() {
         let mut way = part.to(key);
         way.push(Way::Place(place));
-        let one = Part::of(value, way.clone(), "a check", keys)?;
+        let one = MapReader::of(value, way.clone(), "a check", keys)?;
         let timeout = one.millis("timeout-ms", Some(WORKFLOW_CHECK_MS))?.unwrap_or_default();
         let check = match (one.text("command")?, one.text("confirm")?, one.get("result"), one.get("outcome"))
         {
@@ -507,7 +505,7 @@ fn checks(part: &Part<'_>, key: &str, keys: &[&str]) -> Result<Vec<Check>, Wrong
     Ok(checks)
 }
 
-fn next(part: &Part<'_>, outcomes: &[Arc<str>], following: Option<&str>) -> Result<Next, Wrong> {
+fn next(part: &MapReader<'_>, outcomes: &[Arc<str>], following: Option<&str>) -> Result<Next, Wrong> {
     let Some(value) = part.get("next") else {
         return Ok(Next { by_outcome: Vec::new(), otherwise: following.map(Arc::from) });
     };

@@ -15,7 +15,7 @@ use crate::http::{self, Url};
 use crate::limits::{CALLBACK_BROWSERS, CALLBACK_HEAD_BYTES, CALLBACK_PATIENCE};
 use crate::secret::Secret;
 
-/// The path where the configuration names none.
+/// The default path.
 const PATH: &str = "/callback";
 
 /// A server that waits for a browser.
@@ -39,7 +39,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Reads what a person pasted: the address that the browser was sent to, a part of it, or the code alone.
+    /// Reads pasted text: the address of the redirect, a part of it, or the code alone.
     pub fn pasted(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Ok(url) = Url::parse(text) {

@@ -17,7 +17,7 @@ use crate::secret::Secret;
 /// Why there is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is none, or it is unobtainable; contains what to do.
+    /// There is none, or it is unobtainable; the text says what to do.
     #[error("{0}")]
     Missing(String),
     /// It is unobtainable at the moment.
@@ -47,7 +47,7 @@ enum CommandError {
 /// Runs a command and takes its first line.
 ///
 /// # Errors
-/// [`KeyError::Missing`], with what went wrong.
+/// [`KeyError::Missing`], with the cause.
 pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(KeyError::Missing(format!("The :key-command of {provider} is empty.")));
@@ -62,10 +62,10 @@ pub async fn run(command: &[String], provider: &str) -> Result<Secret, KeyError>
     output(program, arguments).await.map_err(|why| KeyError::Missing(format!("{what} {why}.")))
 }
 
-/// Asks the system's secret store for what is kept there for this program and a provider.
+/// Asks the system's secret store for this program's key of a provider.
 ///
 /// # Errors
-/// [`KeyError::Missing`], with what went wrong.
+/// [`KeyError::Missing`], with the cause.
 pub async fn secret_store(id: &str, provider: &str) -> Result<Secret, KeyError> {
     let text = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let (program, arguments, put) = if cfg!(target_os = "macos") {

@@ -45,7 +45,7 @@ pub enum OauthError {
     Passing(String),
 }
 
-/// An authorisation that is asked for: where the person agrees, and what proves that it was asked here.
+/// A requested authorisation: its page, and the proof that this process requested it.
 pub struct Asked {
     /// The page.
     pub url: Url,
@@ -160,7 +160,7 @@ impl Login {
     /// Asks for an authorisation.
     ///
     /// # Errors
-    /// [`OauthError::Refused`] where the configuration has no page.
+    /// [`OauthError::Refused`] if the configuration has no page.
     pub fn ask(&self, redirect: Url) -> Result<Asked, OauthError> {
         let page = self
             .authorize
@@ -181,7 +181,7 @@ impl Login {
         Ok(Asked { url, state, verifier, redirect })
     }
 
-    /// Exchanges what the page gave for tokens.
+    /// Exchanges the code of the page for tokens.
     ///
     /// # Errors
     /// See [`OauthError`].
@@ -238,7 +238,7 @@ impl Login {
             request.request_async(&caller(http)).await.map_err(|error| sort(&error, &none))?;
         let url = details.verification_uri_complete().map(|url| url.secret().clone());
         let url = url.unwrap_or_else(|| details.verification_uri().to_string());
-        // A frontend opens it: what the server names must be a page and no script or file.
+        // A frontend opens it, so it must be a page, not a script or a file.
         if http::page(&url).is_none() {
             return Err(OauthError::Refused("the server names no page of the web to log in at".to_owned()));
         }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use edn_bridge::edn::{Error, Stream, write_canonical};
 
-/// What came of the input.
+/// The outcome for the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// All of it was EDN; this many forms.

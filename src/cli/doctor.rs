@@ -1,4 +1,4 @@
-//! `edn-bridge doctor`: what was found, and what to do about what is missing.
+//! `edn-bridge doctor`: checks the installation and advises on what is missing.
 //!
 //! Changes nothing, except for a file that it writes to the state folder and removes again. Reports the names of
 //! variables with keys, and never reads their values.
@@ -30,9 +30,9 @@ use super::{Exit, FAILED, Options, out};
 /// How long a program that is asked for its version may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How it stands with something.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Severity {
     /// As it should be.
     Well,
     /// It works, but something is absent or less than it could be.
@@ -41,7 +41,7 @@ enum State {
     Broken,
 }
 
-impl State {
+impl Severity {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Well => "ok",
@@ -54,7 +54,7 @@ impl State {
 /// One thing that was found.
 struct Finding {
     area: &'static str,
-    state: State,
+    severity: Severity,
     what: String,
     /// What to do about it.
     advice: Option<String>,
@@ -66,15 +66,25 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     fn well(&mut self, area: &'static str, what: impl Into<String>) {
-        self.0.push(Finding { area, state: State::Well, what: what.into(), advice: None });
+        self.0.push(Finding { area, severity: Severity::Well, what: what.into(), advice: None });
     }
 
     fn note(&mut self, area: &'static str, what: impl Into<String>, advice: impl Into<String>) {
-        self.0.push(Finding { area, state: State::Note, what: what.into(), advice: Some(advice.into()) });
+        self.0.push(Finding {
+            area,
+            severity: Severity::Note,
+            what: what.into(),
+            advice: Some(advice.into()),
+        });
     }
 
     fn broken(&mut self, area: &'static str, what: impl Into<String>, advice: impl Into<String>) {
-        self.0.push(Finding { area, state: State::Broken, what: what.into(), advice: Some(advice.into()) });
+        self.0.push(Finding {
+            area,
+            severity: Severity::Broken,
+            what: what.into(),
+            advice: Some(advice.into()),
+        });
     }
 }
 
@@ -105,7 +115,7 @@ pub(super) fn run(options: &Options, as_edn: bool) -> Exit {
     }
     kernel(&mut found);
     emacs(&mut found);
-    let well = found.0.iter().all(|finding| finding.state != State::Broken);
+    let well = found.0.iter().all(|finding| finding.severity != Severity::Broken);
     let text = if as_edn { as_value(&in_force, &found, well) } else { as_text(&in_force, &found, well) };
     out::print(&text)?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -358,7 +368,7 @@ fn socket(found: &mut Findings, settings: &Settings) {
     }
 }
 
-/// Landlock can only add rights, so that what is kept from commands costs something where it lies in the workspace.
+/// Landlock can only add rights, so a protected file inside the workspace has a cost.
 fn workspace(found: &mut Findings, settings: &Settings) {
     let Kept { guarded, hidden } = settings.kept();
     let inside = hidden.iter().chain(&guarded).find(|path| path.starts_with(&settings.cwd));
@@ -473,7 +483,7 @@ fn as_text(settings: &[Setting], found: &Findings, well: bool) -> String {
         let _ = writeln!(text);
     }
     for finding in &found.0 {
-        let _ = writeln!(text, "{:6}  {}: {}", finding.state.as_str(), finding.area, finding.what);
+        let _ = writeln!(text, "{:6}  {}: {}", finding.severity.as_str(), finding.area, finding.what);
         if let Some(advice) = &finding.advice {
             let _ = writeln!(text, "        → {advice}");
         }
@@ -493,7 +503,7 @@ fn as_value(settings: &[Setting], found: &Findings, well: bool) -> String {
     let finding = |finding: &Finding| {
         let mut map = Map::new();
         map.put("area", Value::keyword(finding.area));
-        map.put("state", Value::keyword(finding.state.as_str()));
+        map.put("state", Value::keyword(finding.severity.as_str()));
         map.put("message", finding.what.clone());
         map.put_some("advice", finding.advice.clone());
         Value::from(map)

@@ -30,7 +30,7 @@ enum Message {
 }
 
 impl Log {
-    /// Waits until what was logged is written, but not long: nobody may be reading.
+    /// Waits briefly until the log is written: there may be no reader.
     pub(super) fn end(&self) {
         let Some(queue) = self.0.queue.get() else { return };
         let (written, wait) = channel();

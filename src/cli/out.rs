@@ -1,5 +1,5 @@
-//! The program's outputs, as every command but `serve` writes to them: what a person reads on a terminal
-//! has codes in the place of hidden characters, a pipe or a file is sent the text as it is.
+//! The outputs of every command except `serve`. A terminal shows codes in place of hidden characters; a pipe or a file
+//! receives the text unchanged.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge, or, where none
-//! runs, of a runtime of their own.
+//! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge or, if none runs, of a runtime of
+//! their own.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -20,10 +20,10 @@ use edn_bridge::wire::transport::socket;
 use super::serve::Own;
 use super::{Exit, FAILED, Failure, Options, out};
 
-/// Columns where there is no terminal to ask.
+/// Columns of an output that is no terminal.
 const WIDTH: usize = 100;
 
-/// A connection, and the runtime behind it where that is our own.
+/// A connection, and its runtime if that is our own.
 struct Attached {
     client: Arc<Client>,
     events: Receiver<Owned>,
@@ -171,7 +171,7 @@ fn print(outcome: &Outcome) {
     }
 }
 
-/// The same at the terminal, where the colours are the layout's own: it has written codes before it painted.
+/// The same on a terminal. The layout has replaced hidden characters before it added its colours.
 fn show(outcome: &Outcome) {
     match outcome {
         Outcome::Text(text) if !text.is_empty() => {

@@ -33,7 +33,7 @@ use super::{Exit, Failure, Options};
 /// How long the end of a connection may take: aborting turns, writing what they did, flushing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long who reads is given to take what is left, where the turns took all of that.
+/// How long a reading client may take for the remaining output if the turns have used up [`PATIENCE`].
 const FLUSHING: Duration = Duration::from_secs(1);
 
 /// A runtime with the executor that its tasks run on.
@@ -91,7 +91,7 @@ impl Own {
         Ok((Self { connection, process }, ours))
     }
 
-    /// Ends what runs, and keeps what it did.
+    /// Ends all turns, and saves their results.
     pub(super) fn end(self) {
         self.connection.finish(PATIENCE);
         self.process.end();
@@ -117,7 +117,7 @@ pub(super) fn run(options: &Options) -> Exit {
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
-    // The process is the editor's: when that one goes, everyone goes, and is told how its turns end.
+    // The process belongs to the editor. When the editor leaves, all clients leave, after they learn how their turns end.
     let (stopped, all) = channel();
     process.runtime.stop(Reply::new(move |_| {
         let _ = stopped.send(());
@@ -197,7 +197,7 @@ impl Guests {
                 let connection = guests.connections().get(&id).cloned();
                 if let Some(connection) = connection {
                     connection.finish(PATIENCE);
-                    // Counted until here: who ends slowly is not a way around the bound.
+                    // Counted until here, so that slow ends do not circumvent the bound.
                     guests.connections().remove(&id);
                 }
             });
@@ -215,8 +215,8 @@ impl Guests {
         }
     }
 
-    /// Ends every connection and the editor's, all at the same time, and takes the socket away. The
-    /// editor leaves last: who leaves last is told how turns end that were begun just now.
+    /// Ends every connection and the editor's at the same time, and removes the socket. The editor leaves last, because
+    /// the last client learns how the newest turns end.
     fn finish(&self, editor: &Connection, patience: Duration) {
         if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = std::fs::remove_file(path);
@@ -248,7 +248,7 @@ fn refuse(mut stream: &UnixStream, message: &str, retryable: bool) {
     let frame = ErrorFrame { id: None, op: None, code: ErrorCode::Failed, message, retryable, data: None };
     let mut line = Vec::new();
     encode::error(&mut line, Style::Maps, &frame);
-    // A new socket has room for a line, and who reads nothing is not waited for.
+    // A new socket has room for a line, so this does not wait for the client.
     let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(&line));
 }
 
@@ -275,8 +275,7 @@ impl Terminations {
     }
 }
 
-/// Passes the first signal that asks for the end on. Who asks a second time does not want to wait for
-/// connections any longer: what was acknowledged is on disk, and the process is over.
+/// Reports the first signal to end. A second one ends the process at once: acknowledged entries are on disk.
 async fn terminate(first: impl FnOnce(u8)) {
     // A file that may not grow further is an error like a full disk, not the end of the process.
     let _too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));

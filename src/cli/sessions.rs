@@ -1,4 +1,4 @@
-//! `edn-bridge sessions`: what is on disk, without running any of it.
+//! `edn-bridge sessions`: lists, shows, exports and verifies journals. Runs no session.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -38,18 +38,18 @@ pub(super) enum SessionsCommand {
     Export {
         /// Its id, the beginning of its id, or its file.
         session: String,
-        /// html, markdown or edn; by default what the file's name ends with, else html.
+        /// html, markdown or edn; by default the file's extension, else html.
         #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown", "edn"])]
         format: Option<String>,
         /// The file. It must not be there yet, unless it is an earlier page.
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Checks the files of sessions, by default of all, and then the audit too. Exit status 1 where something is wrong.
+    /// Checks the files of sessions; without names, all of them and the audit. Exit status 1 for any fault.
     Verify {
         /// Their ids, the beginnings of their ids, or their files.
         sessions: Vec<String>,
-        /// Repairs what can be, and keeps each file as it was beside the repaired one.
+        /// Repairs damaged files, and keeps each original next to the repaired one.
         #[arg(long)]
         repair: bool,
     },
@@ -123,7 +123,7 @@ fn list(store: &Store, cwd: Option<&Path>, words: &str, limit: usize) -> Exit {
     out::print(&text)
 }
 
-/// A text that has to stay in its row where a person reads the list.
+/// A text that must stay in its row on a terminal.
 fn row(text: &str) -> Cow<'_, str> {
     if std::io::stdout().is_terminal() { visible::line(text) } else { Cow::Borrowed(text) }
 }

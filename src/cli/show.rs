@@ -1,4 +1,4 @@
-//! The commands that print what they find: models, EDN, generated files.
+//! The commands that print a result: models, EDN, generated files, the contract.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use edn_bridge_contract as contract;
 use super::canonical::canonical_forms;
 use super::{Exit, Failure, Options, out};
 
-/// Whether a server keeps the contract: exit status 0 where all that applies holds.
+/// Runs the contract. Exit status 0 if every applicable check passes.
 pub(super) fn contract(
     server: Vec<OsString>,
     format: contract::Format,

@@ -25,11 +25,11 @@ pub enum Trust {
     Granted(Sealed),
     /// As it was: these files have changed, are new or are gone.
     Changed(Vec<String>),
-    /// By a version that did not keep what was there. What it is now, nobody may have looked at.
+    /// Granted by a version that kept no digests. Nobody may have seen the current content.
     Earlier,
 }
 
-/// What stands for a file that cannot be read whole.
+/// The digest of a file that cannot be read whole.
 const UNREADABLE: &str = "unreadable";
 
 impl Sealed {
@@ -117,14 +117,14 @@ pub fn folder<'v>(entry: &'v Value<'_>) -> Option<&'v str> {
 }
 
 impl Trust {
-    /// What an entry of the list says of the project as it is now.
+    /// The trust that an entry of the list grants to the current content.
     pub fn of(entry: &Value<'_>, now: Sealed) -> Self {
         let Some(files) = entry.get("files") else { return Self::Earlier };
         let changes = Sealed::read(files).changes(&now);
         if changes.is_empty() { Self::Granted(now) } else { Self::Changed(changes) }
     }
 
-    /// Whether it is trusted as it is now.
+    /// Whether the current content is trusted.
     pub fn is_given(&self) -> bool {
         matches!(self, Self::Granted(_))
     }

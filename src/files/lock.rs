@@ -18,7 +18,7 @@ pub struct Lock {
     held: Option<OwnedMutexGuard<()>>,
 }
 
-/// Waits until nobody else in this process changes the file. First come, first served.
+/// Waits until no other call of this process changes the file. Serves calls in order.
 pub async fn lock(path: &Path) -> Lock {
     let gate = gates().entry(path.to_owned()).or_default().clone();
     // Created before the wait, so that a cancelled wait leaves no entry behind.
@@ -60,7 +60,7 @@ mod tests {
         assert!(third.as_mut().now_or_never().is_none());
         drop(first);
         assert!(third.as_mut().now_or_never().is_none(), "out of turn");
-        // Who gives up makes room for the next.
+        // A cancelled wait makes room for the next.
         drop(second);
         let third = third.await;
         assert!(gates().contains_key(path));

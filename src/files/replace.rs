@@ -1,4 +1,4 @@
-//! Putting files in place: whole, durable, and only over what was read.
+//! Replaces files: whole, durable, and only over the content that was read.
 //!
 //! The new content is written to a file without a name where the system has those, else to one with a name that is
 //! reserved in each folder. It takes that name for the moment before the rename. Its writer holds a lock on it, which
@@ -24,24 +24,24 @@ const RESERVED: &str = ".edn-bridge.new";
 /// Why a file was not put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceError {
-    /// The file is not what was read any more, or was not there and is now.
+    /// The file has changed since it was read, or has come into being.
     #[error("it was changed by somebody else meanwhile")]
     Changed,
     /// The caller stopped before the change.
     #[error("the call was ended")]
     Ended,
-    /// The file is one that is not replaced. The text says why and what to do.
+    /// Such a file is never replaced. The text says why and what to do.
     #[error("{0}")]
     Refused(String),
     /// The file is in place, and may be lost if the power fails.
     #[error("it was put in place, and could not be brought to the disk: {0}")]
     NotOnDisk(io::Error),
-    /// The system refused. The file is as it was.
+    /// The system refused. The file is unchanged.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
-/// Who may use a file that is put in place.
+/// The permissions of the new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
     /// As before: owner, group, mode and extended attributes (ACLs are such); for a new file as the user's mask and
@@ -51,12 +51,12 @@ pub enum Rights {
     Private,
 }
 
-/// Where a file stands or is to stand: its folder, opened, and its name there.
+/// The place of a file: its opened folder and its name there.
 #[derive(Debug)]
 pub struct Place {
     folder: OwnedFd,
     name: OsString,
-    /// Whether a new content may be a file without a name, where the system has those.
+    /// Whether the new content may be a file without a name, if the system supports that.
     nameless: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Found {
 }
 
 impl Place {
-    /// Opens the folder of an absolute, resolved path. No symbolic link is followed. `None` where there is no folder.
+    /// Opens the folder of an absolute, resolved path. Follows no symbolic link. `None` if there is no folder.
     ///
     /// # Errors
     /// When the system refuses, or a symbolic link is part of the path.
@@ -111,7 +111,7 @@ impl Place {
         Ok(Self { folder: at, name: name.to_owned(), nameless: true })
     }
 
-    /// Reads the file, a regular one. `None` where there is none.
+    /// Reads the regular file. `None` if there is none.
     ///
     /// # Errors
     /// With [`io::ErrorKind::InvalidInput`] for what is no regular file, with [`io::ErrorKind::FileTooLarge`] for one of more
@@ -196,7 +196,7 @@ impl Place {
         }
         let placed = match (found, new.named) {
             (Some(_), _) => rustix::fs::renameat(&self.folder, RESERVED, &self.folder, &self.name),
-            // What came to be there since is not replaced.
+            // Replaces nothing that was created since.
             (None, true) => self.rename_to_nothing(),
             (None, false) => link(&new.file, &self.folder, &self.name),
         };
@@ -226,7 +226,7 @@ impl Place {
         rustix::fs::renameat(&self.folder, RESERVED, &self.folder, &self.name)
     }
 
-    /// Opens the file itself, never what a link leads to.
+    /// Opens the file itself, never the target of a link.
     fn open_file(&self) -> io::Result<Option<File>> {
         match rustix::fs::openat(&self.folder, &self.name, READING, Mode::empty()) {
             Ok(file) => Ok(Some(file.into())),
@@ -253,7 +253,7 @@ impl Place {
         Ok(())
     }
 
-    /// A new, empty file in the folder, locked for as long as it is open.
+    /// A new, empty file in the folder, locked while it is open.
     fn scratch(&self, mode: Mode) -> io::Result<Scratch> {
         #[cfg(target_os = "linux")]
         if self.nameless
@@ -288,7 +288,7 @@ impl Place {
         Ok(())
     }
 
-    /// Tries until the reserved name is free. Removes what a process left that has ended.
+    /// Waits until the reserved name is free. Removes the file of an ended process.
     fn until_free<T>(&self, attempt: &dyn Fn() -> Result<T, Errno>) -> io::Result<T> {
         let begun = Instant::now();
         loop {
@@ -398,7 +398,7 @@ fn keep_rights(old: &Found, new: &File) -> Result<(), ReplaceError> {
             ))
         })?;
     }
-    // After the owner, whose change takes special bits away.
+    // After the owner, because its change clears special bits.
     new.set_permissions(Permissions::from_mode(old.metadata.mode() & 0o7777))?;
     keep_attributes(&old.file, new)
 }

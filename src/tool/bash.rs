@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::permission::Access;
 use super::process::{End, Job, run};
-use super::{BASH, Context, Outcome, Plan, Running, Tool, count, spec, text};
+use super::{BASH, CallFuture, Context, Outcome, Plan, Tool, count, spec, text};
 use crate::limits::{BASH_MAX_SECONDS, BASH_SECONDS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -42,7 +42,12 @@ impl Tool for Bash {
         Ok(Plan { access: Access::Run(command.to_owned()), diff: None })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Run(command) = plan.access.clone() else { return Outcome::failed("Nothing to run.") };
             let seconds = count(arguments, "timeout-seconds").ok().flatten();

@@ -8,7 +8,7 @@ use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
 use super::write::{Open, changing};
-use super::{Context, Outcome, Plan, Running, Tool, spec, target};
+use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target};
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -45,12 +45,17 @@ impl Tool for Edit {
         })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Write(path) = plan.access.clone() else { return Outcome::failed("Nothing to edit.") };
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                // The file as it is now: it may have changed while the person was asked.
+                // Reads the file again: it may have changed during the question.
                 let diff = match edit(&path, &arguments, &cwd, &stop, go) {
                     Ok(diff) => diff,
                     Err(error) => return Outcome::failed(error),
@@ -66,7 +71,7 @@ impl Tool for Edit {
     }
 }
 
-/// Makes the edits, again where somebody else has changed the file meanwhile, and answers the diff.
+/// Makes the edits and returns the diff. Starts again if somebody else changes the file.
 fn edit(
     path: &Path,
     arguments: &Value<'_>,
@@ -121,7 +126,7 @@ fn edited<'p>(
     Ok((old, new))
 }
 
-/// Makes all replacements in one pass over the text as it was. Ends early when the call is ended.
+/// Makes all replacements in one pass over the original text. Ends early with the call.
 fn apply(text: &str, edits: &[(&str, &str)], stop: &CancellationToken) -> Result<String, CallError> {
     let unfit = |why: String| Err(CallError::Unfit(why));
     let mut places = Vec::with_capacity(edits.len());

@@ -8,7 +8,7 @@ use super::error::CallError;
 use super::permission::Access;
 use super::search::CUT;
 use super::walk::Walk;
-use super::{Context, Outcome, Plan, Running, Tool, glob, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Tool, glob, spec, target, text};
 use crate::limits::SEARCH_MATCHES;
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -39,7 +39,12 @@ impl Tool for Find {
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nowhere to look.") };
             let (arguments, context) = (arguments.clone(), context.clone());

@@ -1,6 +1,6 @@
 //! A shell command: started, read, ended with all that it has started.
 //!
-//! Knows commands and what is kept of their output. How they are started and ended: `runner`.
+//! Knows commands and their stored output. The `runner` starts and ends them.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -24,7 +24,7 @@ pub struct Job {
     pub command: String,
     /// The folder that it runs in.
     pub cwd: PathBuf,
-    /// How long it may take; `None` for as long as it likes.
+    /// Its time limit, if it has one.
     pub timeout: Option<Duration>,
     /// Where it may write; `None` for wherever the user may.
     pub sandbox: Option<Sandbox>,
@@ -37,7 +37,7 @@ pub struct Job {
 pub enum End {
     /// By itself, with this exit status.
     Exit(i32),
-    /// By a signal that nobody here sent.
+    /// By a foreign signal.
     Signal(i32),
     /// It took too long.
     TimedOut,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::permission::Access;
 use super::walk::Barred;
-use super::{Context, Outcome, Plan, Running, Tool, count, cut, spec, target};
+use super::{CallFuture, Context, Outcome, Plan, Tool, count, cut, spec, target};
 use crate::files;
 use crate::limits::{READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Block;
@@ -41,7 +41,12 @@ impl Tool for Read {
         Ok(Plan { access: Access::Read(target(cwd, arguments, true)?), diff: None })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CallError;
 use super::permission::Access;
 use super::walk::{Found, Walk};
-use super::{Context, Outcome, Plan, Running, Tool, cut, glob, optional_text, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Tool, cut, glob, optional_text, spec, target, text};
 use crate::limits::{
     SEARCH_FILE_BYTES, SEARCH_LINE_BYTES, SEARCH_MATCHES, SEARCH_PATTERN_BYTES, SEARCH_PATTERN_DEPTH,
     SEARCH_PATTERN_LENGTH, TOOL_LINE_BYTES,
@@ -47,7 +47,12 @@ impl Tool for Search {
         Ok(Plan { access: Access::Read(target(cwd, arguments, false)?), diff: None })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let Access::Read(path) = plan.access.clone() else {
                 return Outcome::failed("Nothing to search.");
@@ -135,17 +140,17 @@ fn search_file(
         return false;
     }
     // A file may grow while it is read.
-    let part = Part { file: file.take(SEARCH_FILE_BYTES), stop: found.stop.clone() };
+    let part = StoppableFile { file: file.take(SEARCH_FILE_BYTES), stop: found.stop.clone() };
     searcher.search_reader(matcher, part, found).is_ok()
 }
 
 /// A file that ends when the call is stopped.
-struct Part {
+struct StoppableFile {
     file: io::Take<File>,
     stop: CancellationToken,
 }
 
-impl Read for Part {
+impl Read for StoppableFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.stop.is_cancelled() { Ok(0) } else { self.file.read(buffer) }
     }
@@ -237,7 +242,7 @@ mod tests {
         context.stop.cancel();
         assert_eq!(found(&context, &root, "x").unwrap(), "[no matches]");
         let file = File::open(root.join("a")).unwrap();
-        let mut part = Part { file: file.take(10), stop: context.stop.clone() };
+        let mut part = StoppableFile { file: file.take(10), stop: context.stop.clone() };
         assert_eq!(part.read(&mut [0; 10]).unwrap(), 0);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Every folder and file is opened relative to its parent, so that no concurrent change leads out of the
 //! judged folder. Ignore files belong to a project: they are read as regular files and within bounds. Knows
-//! the file system and the rules that deny; does not know what is searched for.
+//! the file system and the rules that deny; does not know the purpose of the search.
 
 use std::ffi::OsString;
 use std::fs::File;

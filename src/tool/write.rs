@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
-use super::{Context, Outcome, Plan, Running, Tool, spec, target, text};
+use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target, text};
 use crate::files::{self, Found, Place, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
@@ -42,7 +42,12 @@ impl Tool for Write {
         Ok(Plan { access: Access::Write(path), diff: Some(diff) })
     }
 
-    fn run<'a>(&'a self, context: &'a Context, plan: &'a Plan, arguments: &'a Value<'static>) -> Running<'a> {
+    fn run<'a>(
+        &'a self,
+        context: &'a Context,
+        plan: &'a Plan,
+        arguments: &'a Value<'static>,
+    ) -> CallFuture<'a> {
         Box::pin(async move {
             let (Access::Write(path), Ok(content)) = (plan.access.clone(), text(arguments, "content")) else {
                 return Outcome::failed("Nothing to write.");
