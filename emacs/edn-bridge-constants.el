@@ -90,6 +90,9 @@
     "interaction/answered"
     "turn/stage"
     "turn/ended"
+    "turn/retry"
+    "compaction/started"
+    "compaction/ended"
     "diagnostic"
     "job/updated"
     "error")

@@ -5,7 +5,9 @@
 
 pub mod stage;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::catalogue::ErrorCode;
 use crate::delivery::Class;
@@ -86,6 +88,15 @@ pub enum Body {
     UserMessage(Arc<UserMessage>),
     /// A turn ended, and the session is free.
     TurnEnded(Arc<TurnEnded>),
+    /// A model call failed, and the turn waits before it retries it.
+    RetryAwaited(Arc<RetryAwaited>),
+    /// The summary of the older part of the conversation began; `asked` if a person requested it.
+    CompactionStarted {
+        /// Whether a person requested it, rather than the full window.
+        asked: bool,
+    },
+    /// It ended.
+    CompactionEnded(Arc<CompactionEnded>),
     /// A tool call was proposed.
     ToolStart(Arc<ToolCall>),
     /// New text of a call's arguments.
@@ -183,7 +194,33 @@ pub struct TurnEnded {
     pub usage: Option<Usage>,
 }
 
-/// The outcome of a turn.
+/// The pause before a retry of a model call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryAwaited {
+    /// The number of the retry, from 1.
+    pub attempt: u32,
+    /// The kind of the failure, such as `overloaded`.
+    pub kind: &'static str,
+    /// The length of the pause.
+    pub pause: Duration,
+    /// The failure, for a person.
+    pub error: Arc<str>,
+}
+
+/// The end of a compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionEnded {
+    /// Its outcome. Unless it is completed, nothing has changed.
+    pub outcome: TurnOutcome,
+    /// The failure, for a person.
+    pub error: Option<Arc<str>>,
+    /// Tokens in the window before it, as far as known.
+    pub tokens_before: u64,
+    /// Tokens in the window now, as far as known.
+    pub tokens: u64,
+}
+
+/// The outcome of a turn or of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnOutcome {
     /// The model finished.
@@ -583,6 +620,25 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// Further facts: a diff, an exit code, a handle for the rest. Nil if there are none.
     pub details: Value<'static>,
+    /// The changed file, if the tool changed one.
+    pub edit: Option<Arc<FileEdit>>,
+}
+
+/// A changed file with its whole text. For wires that show their own diffs; the EDN wire has one in the details.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileEdit {
+    /// The file.
+    pub path: PathBuf,
+    /// The text before; `None` for a new file.
+    pub old: Option<Arc<str>>,
+    /// The text now.
+    pub new: Arc<str>,
+}
+
+impl FileEdit {
+    fn weight(&self) -> usize {
+        self.new.len().saturating_add(self.old.as_deref().map_or(0, str::len))
+    }
 }
 
 /// The weight of a value in addition to its text: roughly its place in a collection.
@@ -625,6 +681,9 @@ impl Body {
             | Self::AssistantMessage(_)
             | Self::UserMessage(_)
             | Self::TurnEnded(_)
+            | Self::RetryAwaited(_)
+            | Self::CompactionStarted { .. }
+            | Self::CompactionEnded(_)
             | Self::ToolStart(_)
             | Self::ToolExecuting(_)
             | Self::ToolResult(_)
@@ -669,7 +728,8 @@ impl Body {
                 history.messages.iter().map(|message| blocks(message)).fold(calls, usize::saturating_add)
             }
             Self::ToolUpdate(output) | Self::ToolResult(output) => {
-                output.text.len().saturating_add(weight(&output.details))
+                let edit = output.edit.as_ref().map_or(0, |edit| edit.weight());
+                output.text.len().saturating_add(weight(&output.details)).saturating_add(edit)
             }
             Self::ToolStart(call) | Self::ToolExecuting(call) => call.arguments.len(),
             // Of the facts themselves all share one copy.
@@ -695,7 +755,12 @@ impl Body {
                 Diagnostic::Repaired { message } | Diagnostic::HookFailed { message, .. } => message.len(),
                 Diagnostic::Behind { .. } | Diagnostic::Coalesced { .. } => VALUE_WEIGHT,
             },
-            Self::StagePassed(_) | Self::TurnEnded(_) | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
+            Self::RetryAwaited(retry) => retry.error.len(),
+            Self::StagePassed(_)
+            | Self::TurnEnded(_)
+            | Self::CompactionStarted { .. }
+            | Self::CompactionEnded(_)
+            | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
             Self::ContextUpdated { sessions, .. } => sessions.weight(),
             Self::Error { message: text, .. }
             | Self::AssistantDelta(text)

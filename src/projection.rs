@@ -41,6 +41,8 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
     map.put("header-model-label", Value::from(model_label(facts)));
     map.put("status-session-line", Value::from(status_line(facts)));
     map.put("mode", facts.mode.as_str());
+    map.put("context-tokens", count(facts.context_tokens));
+    map.put("context-window", count(facts.context_window));
     if !facts.prompt_templates.is_empty() {
         map.put("prompt-templates", templates(&facts.prompt_templates));
     }

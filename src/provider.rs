@@ -179,3 +179,17 @@ pub enum ErrorKind {
     /// A model, a key or a part of the program is missing; the message says what to do.
     NotConfigured,
 }
+
+impl ErrorKind {
+    /// The name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Overloaded => "overloaded",
+            Self::RateLimited { .. } => "rate-limited",
+            Self::Dropped => "dropped",
+            Self::Fatal => "fatal",
+            Self::ContextOverflow => "context-overflow",
+            Self::NotConfigured => "not-configured",
+        }
+    }
+}

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::event::FileEdit;
 use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::runner::sandbox::Sandbox;
@@ -89,12 +90,14 @@ pub struct Outcome {
     pub is_error: bool,
     /// Further facts for frontends: a diff, an exit code, a handle for the rest.
     pub details: Map<'static>,
+    /// The changed file, if it changed one.
+    pub edit: Option<Arc<FileEdit>>,
 }
 
 impl Outcome {
     /// A success with this text.
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { text: text.into(), images: Vec::new(), is_error: false, details: Map::new() }
+        Self { text: text.into(), images: Vec::new(), is_error: false, details: Map::new(), edit: None }
     }
 
     /// A failure; the text says what to do.

@@ -101,7 +101,13 @@ fn a_response_where_an_error_is_due_is_caught() {
 fn payload(spec: &edn_bridge::catalogue::TopicSpec, without: Option<&str>) -> String {
     let sample = |key: &str| match key {
         "is-streaming" | "is-compacting" | "is-error" => "false",
-        "message-count" | "pending-message-count" | "retry-attempt" => "0",
+        "message-count"
+        | "pending-message-count"
+        | "retry-attempt"
+        | "attempt"
+        | "pause-ms"
+        | "tokens-before"
+        | "tokens" => "0",
         "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => "[]",
         "payload" if without.is_none() => "{:prompt \"p\"}",
         "payload" | "job" | "ui/action" | "tool-calls" => "{}",

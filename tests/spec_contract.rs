@@ -383,6 +383,8 @@ fn every_topic_arrives() {
         "workflow.progress",
         "sessions.",
         "prompt.",
+        "retry.",
+        "compact.",
         "tool.",
         "interaction.",
         "dialog.",

@@ -351,6 +351,10 @@ fn a_passing_failure_is_tried_again_after_a_visible_pause() {
     let mut bridge = setup.ready();
     prompt(&mut bridge, "go");
     for attempt in 1..=2 {
+        let retry = bridge.event("turn/retry");
+        assert_eq!((data(&retry, "kind"), data(&retry, "error-message")), ("rate-limited", "slow down"));
+        let figures = ["attempt", "pause-ms"].map(|key| at(&retry, &["data", key]).and_then(|n| n.as_i64()));
+        assert_eq!(figures, [Some(attempt), Some(30)]);
         let state =
             bridge.until(|frame| is_event(frame, "session/updated") && data(frame, "phase") == "retrying");
         assert_eq!(at(&state, &["data", "retry-attempt"]).unwrap().as_i64(), Some(attempt));
@@ -403,12 +407,21 @@ fn requested_compaction_keeps_journal() {
         idle(&mut bridge);
     }
     bridge.request("c", "compact", "{:custom-instructions \"briefly\"}");
+    assert_eq!(data(&bridge.event("compaction/started"), "reason"), "requested");
     bridge.until(|frame| {
         is_event(frame, "session/updated")
             && at(frame, &["data", "is-compacting"]).and_then(|c| c.as_bool()) == Some(true)
     });
     let done = bridge.answer("c");
     assert_eq!(data(&done, "summary"), "short", "{done}");
+    let number = |frame: &Owned, key: &str| at(frame, &["data", key]).and_then(|n| n.as_i64()).unwrap();
+    let ended = bridge.event("compaction/ended");
+    assert_eq!(data(&ended, "outcome"), "completed");
+    assert!(number(&ended, "tokens") > 0, "{ended}");
+    let state = bridge.ask("g", "get_state", "{}");
+    let figure = |key: &str| at(&state, &["data", "state", key]).and_then(|n| n.as_i64());
+    assert_eq!(figure("context-tokens"), Some(number(&ended, "tokens")));
+    assert!(figure("context-window") > figure("context-tokens"), "{state}");
     // Who has the answer finds the session idle.
     assert_eq!(messages(&mut bridge).len(), 4);
     prompt(&mut bridge, "go on");

@@ -102,7 +102,8 @@ topics! {
         ["session-id" "phase" "is-streaming" "is-compacting" "pending-message-count" "retry-attempt"]
         ["session-file" "session-name" "session-display-name" "retry" "retry-deadline-ms" "interrupt-pending"
          "model-provider" "model-id" "model-reasoning" "thinking-level" "effective-reasoning-effort"
-         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"]
+         "header-model-label" "status-session-line" "extension-command-names" "prompt-templates" "mode"
+         "context-tokens" "context-window"]
         "The session's state changed.";
     SessionResumed "session/resumed" Lossless false
         ["session-id" "session-file" "message-count"] []
@@ -170,6 +171,15 @@ topics! {
         ["session-id" "turn-id" "outcome"] ["stop-reason" "error-message" "usage"]
         "A turn or a workflow's run ended and the session is free. `:outcome` is \"completed\", \"aborted\", \
          \"interrupted\" or \"failed\"; `:entry-id` names its last message.";
+    TurnRetry "turn/retry" Lossless false
+        ["session-id" "attempt" "kind" "pause-ms"] ["error-message"]
+        "A model call failed, and the turn waits before it retries it. `:kind` is that of the failure: \"overloaded\", \
+         \"rate-limited\" or \"dropped\".";
+    CompactionStarted "compaction/started" Lossless false ["session-id" "reason"] []
+        "The model begins to summarise the older part of the conversation. `:reason` is \"requested\" or \"window-full\".";
+    CompactionEnded "compaction/ended" Lossless false
+        ["session-id" "outcome" "tokens-before" "tokens"] ["error-message"]
+        "The summary ended. `:outcome` is \"completed\", \"aborted\" or \"failed\"; `:tokens` are those in the window now.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "A condition worth reporting: repairs, failed hooks, merged events.";
     JobUpdated "job/updated" Latest true ["job"] []

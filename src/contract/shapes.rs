@@ -61,9 +61,16 @@ pub fn wrong_shape(key: &str, value: &Value<'_>) -> Option<String> {
         "is-streaming" | "is-compacting" | "is-error" | "interrupt-pending" | "model-reasoning" => {
             ("true or false", value.as_bool().is_some() || (key == "model-reasoning" && value.is_nil()))
         }
-        "offset" | "message-count" | "pending-message-count" | "retry-attempt" => {
-            ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0))
-        }
+        "offset"
+        | "message-count"
+        | "pending-message-count"
+        | "retry-attempt"
+        | "attempt"
+        | "pause-ms"
+        | "tokens-before"
+        | "tokens"
+        | "context-tokens"
+        | "context-window" => ("an integer of 0 or more", value.as_i64().is_some_and(|count| count >= 0)),
         "messages" | "sessions" | "tool-order" | "widgets" | "statuses" | "content" => {
             ("a vector", value.as_slice().is_some())
         }

@@ -7,14 +7,13 @@
 //! A client's request carries a [`Reply`], and the engine's own tasks an [`Ack`], with which they wait.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Project;
 use crate::context::editor::Editor;
-use crate::event::Cause;
+use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
 use crate::runtime::control::{Control, TurnEnd};
@@ -98,11 +97,13 @@ pub enum Change {
     /// The task takes those messages into the conversation.
     DeliverSteering { turn: TurnId, ack: Ack<Result<(), ApiError>> },
     /// The task waits before it repeats a failed model call.
-    Retrying { attempt: u32, pause: Duration, ack: Ack<()> },
+    Retrying { retry: RetryAwaited, ack: Ack<()> },
     /// That wait is over.
     RetryOver { ack: Ack<()> },
-    /// The task entered another phase.
-    EnterPhase { phase: Phase, ack: Ack<()> },
+    /// The task begins to summarise the older part of the conversation; `asked` if a person requested it.
+    CompactionStarted { asked: bool, ack: Ack<()> },
+    /// That has ended, and the session goes on in the phase before it.
+    CompactionEnded { phase: Phase, ended: CompactionEnded, ack: Ack<()> },
     /// The task is at a boundary where it can go on with a newer configuration.
     Adopt { ack: Ack<()> },
     /// The task has ended, or failed inside.

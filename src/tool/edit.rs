@@ -1,6 +1,7 @@
 //! `edit`: exact replacements in a file, several at once, all or none.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +10,7 @@ use super::error::CallError;
 use super::permission::Access;
 use super::write::{Open, changing};
 use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target};
+use crate::event::FileEdit;
 use crate::limits::{EDIT_ATTEMPTS, EDITS};
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -56,14 +58,16 @@ impl Tool for Edit {
             let (arguments, cwd, stop) = (arguments.clone(), context.cwd.clone(), context.stop.clone());
             changing(&context.stop, &path.clone(), move |go| {
                 // Reads the file again: it may have changed during the question.
-                let diff = match edit(&path, &arguments, &cwd, &stop, go) {
-                    Ok(diff) => diff,
+                let edit = match edit(&path, &arguments, &stop, go) {
+                    Ok(edit) => edit,
                     Err(error) => return Outcome::failed(error),
                 };
                 let places = arguments.get("edits").and_then(Value::as_slice).map_or(0, <[_]>::len);
                 let mut outcome = Outcome::ok(format!("Edited {} ({places} replacements).", path.display()));
+                let before = edit.old.as_deref().unwrap_or_default();
                 outcome.details.put("path", path.to_string_lossy().into_owned());
-                outcome.details.put("diff", diff);
+                outcome.details.put("diff", unified(before, &edit.new, &super::path::shown(&path, &cwd)));
+                outcome.edit = Some(Arc::new(edit));
                 outcome
             })
             .await
@@ -71,20 +75,19 @@ impl Tool for Edit {
     }
 }
 
-/// Makes the edits and returns the diff. Starts again if somebody else changes the file.
+/// Makes the edits and returns both texts. Starts again if somebody else changes the file.
 fn edit(
     path: &Path,
     arguments: &Value<'_>,
-    cwd: &Path,
     stop: &CancellationToken,
     go: &dyn Fn() -> bool,
-) -> Result<String, CallError> {
+) -> Result<FileEdit, CallError> {
     let mut attempt = 1;
     loop {
         let (old, new) = edited(path, arguments, stop)?;
-        let before = old.text().to_owned();
+        let before = old.text().into();
         match old.replace(&new, go) {
-            Ok(()) => return Ok(unified(&before, &new, &super::path::shown(path, cwd))),
+            Ok(()) => return Ok(FileEdit { path: path.to_owned(), old: Some(before), new: new.into() }),
             Err(CallError::Changed) if attempt < EDIT_ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),
         }
@@ -202,6 +205,16 @@ mod tests {
                 (found, expected) => panic!("{edits:?}: {found:?}, expected {expected:?}"),
             }
         }
+    }
+
+    #[test]
+    fn made_edit_has_whole_old_and_new_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("a.txt");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        let arguments = crate::edn::read_one(br#"{:edits [{:old "one" :new "1"}]}"#).unwrap();
+        let made = edit(&path, &arguments, &CancellationToken::new(), &|| true).unwrap();
+        assert_eq!(made, FileEdit { path, old: Some("one\ntwo\n".into()), new: "1\ntwo\n".into() });
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::diff::unified;
 use super::error::CallError;
 use super::permission::Access;
 use super::{CallFuture, Context, Outcome, Plan, Tool, spec, target, text};
+use crate::event::FileEdit;
 use crate::files::{self, Found, Place, ReplaceError, Rights};
 use crate::limits::{PLACING_GRACE, TOOL_FILE_BYTES};
 use crate::provider::ToolSpec;
@@ -54,13 +55,18 @@ impl Tool for Write {
             };
             let (content, diff) = (content.to_owned(), plan.diff.clone());
             changing(&context.stop, &path.clone(), move |go| {
-                let written = Open::at(&path).and_then(|old| old.replace(&content, go));
-                if let Err(error) = written {
-                    return Outcome::failed(error);
-                }
+                let written = Open::at(&path).and_then(|old| {
+                    let before = old.exists().then(|| old.text().into());
+                    old.replace(&content, go).map(|()| before)
+                });
+                let before = match written {
+                    Ok(before) => before,
+                    Err(error) => return Outcome::failed(error),
+                };
                 let mut outcome = Outcome::ok(format!("Wrote {} ({} bytes).", path.display(), content.len()));
                 outcome.details.put("path", path.to_string_lossy().into_owned());
                 outcome.details.put_some("diff", diff);
+                outcome.edit = Some(Arc::new(FileEdit { path, old: before, new: content.into() }));
                 outcome
             })
             .await

@@ -91,16 +91,20 @@ impl SessionActor {
             }
             Change::HasSteering { ack } => drop(ack.send(self.has_steering())),
             Change::DeliverSteering { turn, ack } => drop(ack.send(self.deliver_steering(&turn).await)),
-            Change::Retrying { attempt, pause, ack } => {
-                self.retrying(attempt, pause);
+            Change::Retrying { retry, ack } => {
+                self.retrying(retry);
                 let _ = ack.send(());
             }
             Change::RetryOver { ack } => {
                 self.retry_over();
                 let _ = ack.send(());
             }
-            Change::EnterPhase { phase, ack } => {
-                self.enter_phase(phase);
+            Change::CompactionStarted { asked, ack } => {
+                self.compaction_started(asked);
+                let _ = ack.send(());
+            }
+            Change::CompactionEnded { phase, ended, ack } => {
+                self.compaction_ended(phase, ended);
                 let _ = ack.send(());
             }
             Change::Adopt { ack } => {

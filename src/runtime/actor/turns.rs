@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
-use crate::event::{Body, Cause, Event, Sender, UserMessage};
+use crate::event::{Body, Cause, CompactionEnded, Event, RetryAwaited, Sender, UserMessage};
 use crate::facts::Phase;
 use crate::limits::QUEUED_MESSAGES;
 use crate::message::{Block, TurnId};
@@ -452,12 +451,13 @@ impl SessionActor {
     }
 
     /// The turn waits for the retry of a model call.
-    pub(super) fn retrying(&mut self, attempt: u32, pause: Duration) {
-        let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+    pub(super) fn retrying(&mut self, retry: RetryAwaited) {
+        let pause = i64::try_from(retry.pause.as_millis()).unwrap_or(i64::MAX);
         let now = crate::clock::epoch_millis(self.shared.clock.now());
         self.facts.phase = Phase::Retrying;
-        self.facts.retry_attempt = attempt;
+        self.facts.retry_attempt = retry.attempt;
         self.facts.retry_deadline_ms = Some(now.saturating_add(pause));
+        self.tell(Body::RetryAwaited(Arc::new(retry)));
         self.changed_by_turn();
     }
 
@@ -468,10 +468,29 @@ impl SessionActor {
         self.changed_by_turn();
     }
 
-    /// The running turn has a new phase.
-    pub(super) fn enter_phase(&mut self, phase: Phase) {
+    /// The model summarises the older part of the conversation.
+    pub(super) fn compaction_started(&mut self, asked: bool) {
+        self.tell(Body::CompactionStarted { asked });
+        self.facts.phase = Phase::Compacting;
+        self.changed_by_turn();
+    }
+
+    /// The summary is written or failed. The session goes on in the phase before it.
+    pub(super) fn compaction_ended(&mut self, phase: Phase, ended: CompactionEnded) {
+        let ended = CompactionEnded { tokens: self.facts.context_tokens, ..ended };
+        self.tell(Body::CompactionEnded(Arc::new(ended)));
         self.facts.phase = phase;
         self.changed_by_turn();
+    }
+
+    /// Notifies everyone of a fact about the running turn.
+    fn tell(&self, body: Body) {
+        let running = self.turn.as_ref();
+        let event = Event {
+            turn: running.map(|running| running.id.clone()),
+            ..self.event(body, running.and_then(|running| running.cause.clone()))
+        };
+        let _ = self.handle.show(&self.shared.hub, event);
     }
 
     fn changed_by_turn(&mut self) {

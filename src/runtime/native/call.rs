@@ -137,7 +137,13 @@ async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<()
     message.is_error = Some(outcome.is_error);
     let written = turn.write(vec![EntryBody::Message(Arc::new(message))]).await;
     let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
-    let output = ToolOutput { call, text: outcome.text.into(), is_error: outcome.is_error, details };
+    let output = ToolOutput {
+        call,
+        text: outcome.text.into(),
+        is_error: outcome.is_error,
+        details,
+        edit: outcome.edit,
+    };
     let mut event = turn.event(Body::ToolResult(Arc::new(output)));
     event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
     turn.deliver(event).await;
@@ -355,6 +361,7 @@ impl Batch<'_> {
                     text: newest.into(),
                     is_error: false,
                     details: Value::Nil,
+                    edit: None,
                 };
                 // The newest replaces what a slow client has not been sent, so nobody waits for it.
                 let update =

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::facts::Phase;
+use crate::event::{CompactionEnded, TurnOutcome};
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
 use crate::provider::{Chunk, Request};
 use crate::runtime::change::Change;
@@ -73,8 +73,9 @@ pub async fn compact(
         .providers
         .get(&facts.model_provider)
         .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
-    let phase_before = facts.phase;
-    let _ = session.ask(|ack| Change::EnterPhase { phase: Phase::Compacting, ack }).await;
+    let (phase, tokens_before) = (facts.phase, facts.context_tokens);
+    let asked = matches!(why, Why::Asked(_));
+    let _ = session.ask(|ack| Change::CompactionStarted { asked, ack }).await;
     // Half of the window for the conversation, at about four bytes per token.
     let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
     let mut system = INSTRUCTIONS.to_owned();
@@ -106,14 +107,19 @@ pub async fn compact(
     };
     let written = match summary {
         Ok(summary) => {
-            let tokens_before = facts.context_tokens;
             let compaction = Compaction { summary: summary.clone(), first_kept, tokens_before };
             let body = EntryBody::Compaction(Box::new(compaction));
             write(session, body).await.map(|()| summary)
         }
         Err(error) => Err(error),
     };
-    let _ = session.ask(|ack| Change::EnterPhase { phase: phase_before, ack }).await;
+    let (outcome, error) = match &written {
+        Ok(_) => (TurnOutcome::Completed, None),
+        Err(error @ CompactionError::Aborted) => (TurnOutcome::Aborted, Some(error.to_string().into())),
+        Err(error) => (TurnOutcome::Failed, Some(error.to_string().into())),
+    };
+    let ended = CompactionEnded { outcome, error, tokens_before, tokens: tokens_before };
+    let _ = session.ask(|ack| Change::CompactionEnded { phase, ended, ack }).await;
     written
 }
 

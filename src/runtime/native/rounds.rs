@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use crate::event::Body;
+use crate::event::{Body, RetryAwaited};
 use crate::limits::TURN_ROUNDS;
 use crate::message::{Block, EntryId, Message, Role, StopReason};
 use crate::provider::{ErrorKind, ProviderError};
@@ -219,8 +219,9 @@ impl Rounds<'_> {
         }
         state.attempt = state.attempt.saturating_add(1);
         let pause = retry::pause(failure, state.attempt, &self.0.id)?;
-        let attempt = state.attempt;
-        let _ = self.0.session.ask(|ack| Change::Retrying { attempt, pause, ack }).await;
+        let error = failure.message.as_str().into();
+        let retry = RetryAwaited { attempt: state.attempt, kind: failure.kind.as_str(), pause, error };
+        let _ = self.0.session.ask(|ack| Change::Retrying { retry, ack }).await;
         let waited = tokio::select! {
             biased;
             () = self.0.stop.cancelled() => Some(StopReason::Aborted),

@@ -40,6 +40,9 @@ pub const fn topic(body: &Body) -> Topic {
         Body::AssistantMessage(_) => Topic::AssistantMessage,
         Body::UserMessage(_) => Topic::UserMessage,
         Body::TurnEnded(_) => Topic::TurnEnded,
+        Body::RetryAwaited(_) => Topic::TurnRetry,
+        Body::CompactionStarted { .. } => Topic::CompactionStarted,
+        Body::CompactionEnded(_) => Topic::CompactionEnded,
         Body::ToolStart(_) => Topic::ToolStart,
         Body::ToolDelta { .. } => Topic::ToolDelta,
         Body::ToolExecuting(_) => Topic::ToolExecuting,
@@ -93,6 +96,22 @@ fn body(body: &Body) -> Map<'_> {
             map.put_some("stop-reason", ended.stop.map(|reason| reason.as_str()));
             map.put_some("error-message", ended.error.as_deref());
             map.put_some("usage", ended.usage.as_ref().map(|usage| usage.to_value()));
+            map
+        }
+        Body::RetryAwaited(retry) => {
+            let mut map = Map::new().with("attempt", retry.attempt).with("kind", retry.kind);
+            map.put("pause-ms", u64::try_from(retry.pause.as_millis()).map_or(Value::Nil, count));
+            map.put("error-message", retry.error.as_ref());
+            map
+        }
+        Body::CompactionStarted { asked } => {
+            Map::new().with("reason", if *asked { "requested" } else { "window-full" })
+        }
+        Body::CompactionEnded(ended) => {
+            let mut map = Map::new().with("outcome", ended.outcome.as_str());
+            map.put_some("error-message", ended.error.as_deref());
+            map.put("tokens-before", count(ended.tokens_before));
+            map.put("tokens", count(ended.tokens));
             map
         }
         Body::ToolStart(call) | Body::ToolExecuting(call) => tool_call(call),
