@@ -8,10 +8,12 @@
 
 mod commit;
 mod entry;
+mod error;
 mod files;
 #[cfg(feature = "index")]
 mod index;
 mod journal;
+mod journal_file;
 mod listing;
 mod reading;
 pub mod record;
@@ -21,134 +23,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::descriptors;
 use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
 use crate::project;
 
-pub use commit::{Committer, Counters};
+pub use commit::{Committer, Counters, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, Parent};
+pub use error::StoreError;
 pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
 pub use journal::{Journal, Loaded};
 pub use listing::{Hit, SessionInfo};
 pub use reading::{Content, Fault};
 pub use verify::{Repaired, Report};
 
-/// Why reading or writing a session's file failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The system refused an operation.
-    #[error("{action} {}: {source}.{}", path.display(), what_to_do(source))]
-    Io {
-        /// The operation, such as `Cannot write`.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// There is no such file.
-    #[error("There is no session file {}.", path.display())]
-    Missing {
-        /// The missing file.
-        path: PathBuf,
-    },
-    /// The file's first line is not a header.
-    #[error("{} is not a session file: {reason}.", path.display())]
-    NoHeader {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A newer program wrote the file.
-    #[error("{} has format {format}; this program reads up to {}. A newer edn-bridge can open it.", path.display(), entry::FORMAT)]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        format: i64,
-    },
-    /// Another process has the session open.
-    #[error("{} is open already, in {holder}. End that one, or fork the session.", path.display())]
-    Locked {
-        /// The file.
-        path: PathBuf,
-        /// The holder, as far as it is known.
-        holder: String,
-    },
-    /// The store is shutting down.
-    #[error("The program is ending.")]
-    Closed,
-}
-
-impl StoreError {
-    /// Whether the process or the system had no free descriptor. The caller can try again after others were
-    /// closed.
-    pub fn is_out_of_descriptors(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if descriptors::are_out(source))
-    }
-
-    /// Whether the caller can try again after others free descriptors or memory.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if is_want(source))
-    }
-
-    fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
-        if source.kind() == io::ErrorKind::NotFound && action == "Cannot open" {
-            return Self::Missing { path: path.to_owned() };
-        }
-        Self::Io { action, path: path.to_owned(), source }
-    }
-}
-
-/// Whether the error is a lack of resources, independent of the file.
-fn is_want(error: &io::Error) -> bool {
-    descriptors::are_out(error) || error.kind() == io::ErrorKind::OutOfMemory
-}
-
-/// Advice to a person about the system's refusal.
-fn what_to_do(error: &io::Error) -> &'static str {
-    if descriptors::are_out(error) {
-        return " Close connections or sessions that are at work, or raise the limit (`ulimit -n`), and try again.";
-    }
-    match error.kind() {
-        io::ErrorKind::OutOfMemory => " End what else takes memory, and try again.",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " Nothing that was saved is lost. Make room and try again."
-        }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            " It must be possible to write there, or name another folder with --state-dir. What is there \
-             can be read with `edn-bridge sessions show`."
-        }
-        _ => "",
-    }
-}
-
-/// When an append is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// Once it is on the disk. It survives a power failure.
-    #[default]
-    Full,
-    /// Once the system has it. It survives the process; a power failure loses at most a second.
-    Relaxed,
-}
-
-impl Durability {
-    /// The name in the configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Relaxed => "relaxed",
-        }
-    }
-
-    /// The durability with that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Full, Self::Relaxed].into_iter().find(|durability| durability.as_str() == name)
-    }
-}
+use error::is_want;
+use files::children;
 
 /// The folder that holds all sessions, and the thread that writes them.
 #[derive(Debug, Clone)]
@@ -345,22 +234,8 @@ pub struct AllFiles {
     pub closed: Vec<StoreError>,
 }
 
-/// The content of a folder; empty if there is no such folder.
-fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match std::fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
 fn bytes_of(path: &Path) -> Result<Vec<u8>, StoreError> {
     std::fs::File::open(path)
         .and_then(|file| LogFile::read(&file))
         .map_err(|error| StoreError::io("Cannot open", path, error))
-}
-
-/// A length in bytes.
-fn size(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }

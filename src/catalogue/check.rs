@@ -1,6 +1,6 @@
 //! Checks params against a row of the table. Does not know what an op does.
 
-use crate::catalogue::{OpSpec, Param, Shape};
+use crate::catalogue::param::{Param, Shape};
 use crate::message::ThinkingLevel;
 use crate::value::Value;
 
@@ -16,7 +16,8 @@ pub struct InvalidParam {
     pub found: String,
 }
 
-pub(super) fn params(spec: &OpSpec, params: &Value<'_>) -> Result<(), InvalidParam> {
+/// Checks the params of an op, which may name a session if it concerns one.
+pub(super) fn params(known: &[Param], session: bool, params: &Value<'_>) -> Result<(), InvalidParam> {
     if params.as_map().is_none() {
         return Err(InvalidParam {
             key: ":params".to_owned(),
@@ -25,8 +26,8 @@ pub(super) fn params(spec: &OpSpec, params: &Value<'_>) -> Result<(), InvalidPar
         });
     }
     const SESSION: Param = Param { key: "session-id", shape: Shape::Filled, required: false };
-    let session = spec.session.then_some(&SESSION);
-    spec.params.iter().chain(session).try_for_each(|param| one(param, params.get(param.key)))
+    let session = session.then_some(&SESSION);
+    known.iter().chain(session).try_for_each(|param| one(param, params.get(param.key)))
 }
 
 fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {

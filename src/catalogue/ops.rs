@@ -1,7 +1,55 @@
 //! The ops.
 
-use crate::catalogue::{Access, ErrorCode, OpSpec, Param, Shape};
+use crate::catalogue::check::{self, InvalidParam};
+use crate::catalogue::errors::ErrorCode;
+use crate::catalogue::param::{Param, Shape};
 use crate::message::Mode;
+use crate::value::Value;
+
+/// How an op relates to a session. This decides which requests it may overtake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Concerns only the connection.
+    Connection,
+    /// Reads a session or the process; never waits for a turn.
+    Read,
+    /// Changes a session; served in order of arrival.
+    Write,
+    /// Ends something or answers a question; admitted even if the maximum of requests is pending.
+    Urgent,
+}
+
+/// One row of the ops table.
+#[derive(Debug, Clone, Copy)]
+pub struct OpSpec {
+    /// The op.
+    pub op: Op,
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// How it relates to a session.
+    pub access: Access,
+    /// Its params, without the optional `:session-id` of session ops.
+    pub params: &'static [Param],
+    /// Whether it concerns a session and takes `:session-id`.
+    pub session: bool,
+    /// The keys of the response's `:data`; a key that ends in `?` is optional.
+    pub data: &'static [&'static str],
+    /// Its specific error codes, in addition to those of every request.
+    pub errors: &'static [ErrorCode],
+    /// What it does, in one or two sentences.
+    pub doc: &'static str,
+}
+
+impl OpSpec {
+    /// Checks params against the row.
+    ///
+    /// # Errors
+    /// [`InvalidParam`] names the first key that is missing or whose value has the wrong shape. Unknown keys are
+    /// accepted, because a newer client may send more.
+    pub fn check(&self, params: &Value<'_>) -> Result<(), InvalidParam> {
+        check::params(self.params, self.session, params)
+    }
+}
 
 /// Passes the rows of the table to a macro: variant, name on the wire, access, whether it takes a session, params (`?`
 /// marks an optional one), keys of the response's data, specific error codes, and what it does. The name is also that

@@ -8,8 +8,34 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::limits::{COMMIT_BATCH, COMMIT_QUEUE, RELAXED_SYNC};
-use crate::store::journal::JournalFile;
-use crate::store::{Durability, StoreError, size};
+use crate::store::error::StoreError;
+use crate::store::files::size;
+use crate::store::journal_file::JournalFile;
+
+/// When an append is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Once it is on the disk. It survives a power failure.
+    #[default]
+    Full,
+    /// Once the system has it. It survives the process; a power failure loses at most a second.
+    Relaxed,
+}
+
+impl Durability {
+    /// The name in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Relaxed => "relaxed",
+        }
+    }
+
+    /// The durability with that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Full, Self::Relaxed].into_iter().find(|durability| durability.as_str() == name)
+    }
+}
 
 /// Called once the append is on disk or has failed.
 pub type Done = Box<dyn FnOnce(Result<(), Arc<StoreError>>) + Send>;

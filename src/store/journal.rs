@@ -2,15 +2,16 @@
 //! does not know what an entry means.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::limits::{FORK_PART_BYTES, LISTING_BYTES};
 use crate::store::commit::{Committer, Done, Job};
 use crate::store::entry::{Entry, Header};
-use crate::store::files::{Files, Lock, LockError, LogFile};
+use crate::store::error::StoreError;
+use crate::store::files::Files;
+use crate::store::files::size;
+use crate::store::journal_file::{JournalFile, folder, lock};
 use crate::store::reading::{self, Content, Fault};
-use crate::store::{StoreError, size};
 
 /// A session's file, open for appending.
 #[derive(Debug, Clone)]
@@ -39,17 +40,17 @@ impl Journal {
         files: Arc<dyn Files>,
         committer: Arc<Committer>,
     ) -> Self {
-        Self { file: Arc::new(JournalFile::new(path, files, State::New(header), 0)), committer }
+        Self { file: Arc::new(JournalFile::new(path, files, header)), committer }
     }
 
     /// The path of the file, which the first entry creates.
     pub fn path(&self) -> &Path {
-        &self.file.path
+        self.file.path()
     }
 
     /// The acknowledged size of the file in bytes.
     pub fn bytes(&self) -> u64 {
-        self.file.size.load(Ordering::Relaxed)
+        self.file.size()
     }
 
     /// Appends entries as a unit. Calls `done` when they are on disk or have failed. `done` runs on the
@@ -69,162 +70,6 @@ impl Journal {
     pub fn settle(&self, done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static) {
         self.committer.append(Job { file: self.file.clone(), bytes: Vec::new(), done: Box::new(done) });
     }
-}
-
-/// The file behind a journal.
-#[derive(Debug)]
-pub(super) struct JournalFile {
-    path: PathBuf,
-    files: Arc<dyn Files>,
-    state: Mutex<State>,
-    size: AtomicU64,
-}
-
-#[derive(Debug)]
-enum State {
-    /// Nothing was written yet.
-    New(Header),
-    Open(OpenFile),
-}
-
-#[derive(Debug)]
-struct OpenFile {
-    file: Box<dyn LogFile>,
-    _lock: Lock,
-    /// Acknowledged bytes.
-    length: u64,
-    /// Written bytes.
-    end: u64,
-    /// Whether there may be bytes after `length` that must be removed: a write failed, and its remains could
-    /// not be cut off at once.
-    torn: bool,
-    /// The header, until the file with it is on disk.
-    fresh: Option<Header>,
-}
-
-impl JournalFile {
-    fn new(path: PathBuf, files: Arc<dyn Files>, state: State, size: u64) -> Self {
-        Self { path, files, state: Mutex::new(state), size: AtomicU64::new(size) }
-    }
-
-    /// Writes without waiting for the disk. A failed write appends nothing.
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::New(header) = &*state {
-            let made = make(&self.path, self.files.as_ref(), header, bytes)?;
-            *state = State::Open(made);
-            return Ok(());
-        }
-        let State::Open(open) = &mut *state else { return Ok(()) };
-        open.cut().map_err(|error| StoreError::io("Cannot write", &self.path, error))?;
-        match open.file.write_all_at(bytes, open.end) {
-            Ok(()) => {
-                open.end = open.end.saturating_add(size(bytes));
-                Ok(())
-            }
-            Err(source) => {
-                open.undo();
-                Err(StoreError::io("Cannot write", &self.path, source))
-            }
-        }
-    }
-
-    /// Syncs the written bytes to disk. Only then may they be acknowledged. A failed sync appends nothing.
-    pub(super) fn sync(&self) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State::Open(open) = &mut *state else { return Ok(()) };
-        let synced = open.file.sync().and_then(|()| match open.fresh {
-            Some(_) => self.files.sync_folder(folder(&self.path)),
-            None => Ok(()),
-        });
-        let Err(source) = synced else {
-            open.fresh = None;
-            open.length = open.end;
-            self.size.store(open.length, Ordering::Relaxed);
-            return Ok(());
-        };
-        match open.fresh.take() {
-            // A new session's file appears only once it is complete.
-            Some(header) if open.length == 0 => {
-                let _ = self.files.remove(&self.path);
-                *state = State::New(header);
-            }
-            // Entries that were acknowledged without waiting for the disk stay.
-            fresh => {
-                open.fresh = fresh;
-                open.undo();
-            }
-        }
-        Err(StoreError::io("Cannot write", &self.path, source))
-    }
-
-    /// Accepts the written bytes without waiting for the disk.
-    pub(super) fn take_as_good(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Open(open) = &mut *state {
-            open.length = open.end;
-            self.size.store(open.length, Ordering::Relaxed);
-        }
-    }
-}
-
-impl OpenFile {
-    /// After a failure: cuts off unacknowledged bytes, now or before the next write.
-    fn undo(&mut self) {
-        self.torn = true;
-        let _ = self.cut();
-    }
-
-    fn cut(&mut self) -> std::io::Result<()> {
-        if self.torn {
-            self.file.set_len(self.length)?;
-            self.file.sync()?;
-            self.end = self.length;
-            self.torn = false;
-        }
-        Ok(())
-    }
-}
-
-fn folder(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
-}
-
-/// Creates a new session's file with its header and first entries. A failure leaves no file.
-fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result<OpenFile, StoreError> {
-    let dir = folder(path);
-    files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
-    let lock = lock(path, files)?;
-    let failed = |error| StoreError::io("Cannot write", path, error);
-    let file = files.create(path).map_err(failed)?;
-    let mut line = header.line();
-    line.extend_from_slice(bytes);
-    if let Err(error) = file.write_all_at(&line, 0) {
-        // A truncated header would look like a damaged session later.
-        let _ = files.remove(path);
-        return Err(failed(error));
-    }
-    let end = size(&line);
-    Ok(OpenFile { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
-}
-
-/// Takes a session's lock: a file next to it that names the holder.
-pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
-    // Appended to the name rather than replacing its extension: `Cargo.toml` and `Cargo.lock` are two files
-    // of somebody's.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".lock");
-    let beside = PathBuf::from(beside);
-    files.lock(&beside).map_err(|error| match error {
-        LockError::Held(holder) => StoreError::Locked {
-            path: path.to_owned(),
-            holder: if holder.is_empty() { "which has not said its number".to_owned() } else { holder },
-        },
-        LockError::Io(error) => StoreError::io("Cannot lock", &beside, error),
-    })
 }
 
 /// Opens a session for writing: takes its lock, reads it, and repairs its tail.
@@ -259,8 +104,7 @@ pub(super) fn open(
             _ => {}
         }
     }
-    let open = OpenFile { file, _lock: lock, length, end: length, torn: false, fresh: None };
-    let file = JournalFile::new(path.to_owned(), files, State::Open(open), length);
+    let file = JournalFile::opened(path.to_owned(), files, file, lock, length);
     Ok(Loaded { journal: Journal { file: Arc::new(file), committer }, header, entries, faults })
 }
 
@@ -305,8 +149,7 @@ pub(super) fn write_whole(
     })();
     match written {
         Ok(end) => {
-            let open = OpenFile { file, _lock: lock, length: end, end, torn: false, fresh: None };
-            let file = JournalFile::new(path, files, State::Open(open), end);
+            let file = JournalFile::opened(path, files, file, lock, end);
             Ok(Journal { file: Arc::new(file), committer })
         }
         Err(error) => {

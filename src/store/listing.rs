@@ -14,7 +14,8 @@ use std::time::SystemTime;
 use crate::limits::{JOURNAL_BYTES, LISTING_BYTES, LISTING_TEXT, READING_THREADS};
 use crate::message::{Message, Role, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header};
-use crate::store::{children, is_want};
+use crate::store::error::is_want;
+use crate::store::files::children;
 
 /// A session on disk, as a list shows it.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use crate::limits::{READING_PART_BYTES, READING_THREADS};
 use crate::message::EntryId;
-use crate::store::StoreError;
 use crate::store::entry::{Entry, EntryBody, Header};
+use crate::store::error::StoreError;
 
 /// The content of a session's file.
 #[derive(Debug)]

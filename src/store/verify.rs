@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use crate::message::SessionId;
 use crate::store::entry::{Entry, Header};
-use crate::store::files::Files;
+use crate::store::error::StoreError;
+use crate::store::files::{Files, children, size};
+use crate::store::journal_file;
 use crate::store::listing::{header, seen};
 use crate::store::reading::{self, Content, Fault};
-use crate::store::{StoreError, children, journal, size};
 
 /// The result of checking one file.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub(super) fn check(path: &Path, bytes: &[u8]) -> Result<Report, StoreError> {
 /// If a process has the session open, or the system refuses.
 pub(super) fn repair(path: &Path, files: &dyn Files) -> Result<Option<Repaired>, StoreError> {
     let failed = |error| StoreError::io("Cannot repair", path, error);
-    let lock = journal::lock(path, files)?;
+    let lock = journal_file::lock(path, files)?;
     let bytes = files.open(path).and_then(|file| file.read()).map_err(failed)?;
     let report = check(path, &bytes)?;
     if report.faults.is_empty() {

@@ -1,0 +1,98 @@
+//! Why the store refused, and what a person can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::descriptors;
+use crate::store::entry::FORMAT;
+
+/// Why reading or writing a session's file failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The system refused an operation.
+    #[error("{action} {}: {source}.{}", path.display(), what_to_do(source))]
+    Io {
+        /// The operation, such as `Cannot write`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is no such file.
+    #[error("There is no session file {}.", path.display())]
+    Missing {
+        /// The missing file.
+        path: PathBuf,
+    },
+    /// The file's first line is not a header.
+    #[error("{} is not a session file: {reason}.", path.display())]
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer program wrote the file.
+    #[error("{} has format {format}; this program reads up to {}. A newer edn-bridge can open it.", path.display(), FORMAT)]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: i64,
+    },
+    /// Another process has the session open.
+    #[error("{} is open already, in {holder}. End that one, or fork the session.", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// The holder, as far as it is known.
+        holder: String,
+    },
+    /// The store is shutting down.
+    #[error("The program is ending.")]
+    Closed,
+}
+
+impl StoreError {
+    /// Whether the process or the system had no free descriptor. The caller can try again after others were
+    /// closed.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if descriptors::are_out(source))
+    }
+
+    /// Whether the caller can try again after others free descriptors or memory.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_want(source))
+    }
+
+    pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::NotFound && action == "Cannot open" {
+            return Self::Missing { path: path.to_owned() };
+        }
+        Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// Whether the error is a lack of resources, independent of the file.
+pub(super) fn is_want(error: &io::Error) -> bool {
+    descriptors::are_out(error) || error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// Advice to a person about the system's refusal.
+fn what_to_do(error: &io::Error) -> &'static str {
+    if descriptors::are_out(error) {
+        return " Close connections or sessions that are at work, or raise the limit (`ulimit -n`), and try again.";
+    }
+    match error.kind() {
+        io::ErrorKind::OutOfMemory => " End what else takes memory, and try again.",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " Nothing that was saved is lost. Make room and try again."
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            " It must be possible to write there, or name another folder with --state-dir. What is there \
+             can be read with `edn-bridge sessions show`."
+        }
+        _ => "",
+    }
+}
