@@ -19,6 +19,27 @@ use crate::session::{
 };
 use crate::value::{Map, Value};
 
+/// The `:data` of a response.
+pub enum Data {
+    /// Laid out already.
+    Laid(Map<'static>),
+    /// The state of a session. Clients ask for it often, so it is laid out where it is written, without a copy of its
+    /// texts.
+    State(Arc<SessionFacts>),
+}
+
+impl Data {
+    /// Passes the laid-out data on.
+    pub fn lay_out(&self, write: impl FnOnce(&Map<'_>)) {
+        match self {
+            Self::Laid(data) => write(data),
+            Self::State(facts) => {
+                write(&Map::new().with("state", Value::from(projection::session_state(facts))))
+            }
+        }
+    }
+}
+
 /// A request of an op, ready to be served. The catalogue has checked the params.
 pub struct Ask<'a> {
     /// The session API.
@@ -26,7 +47,7 @@ pub struct Ask<'a> {
     /// The caller and its session.
     pub call: Call,
     p: Params<'a>,
-    reply: Reply<Map<'static>>,
+    reply: Reply<Data>,
 }
 
 impl<'a> Ask<'a> {
@@ -37,7 +58,7 @@ impl<'a> Ask<'a> {
         api: &'a dyn SessionApi,
         call: Call,
         params: &'a Value<'a>,
-        reply: Reply<Map<'static>>,
+        reply: Reply<Data>,
     ) -> Option<Self> {
         let p = Params(params);
         if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
@@ -58,10 +79,7 @@ pub(super) fn query_eql(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn get_state(Ask { api, call, reply, .. }: Ask<'_>) {
-    api.state(
-        call,
-        shape(reply, |facts: Arc<SessionFacts>| one("state", projection::session_state(&facts).into_owned())),
-    )
+    api.state(call, Reply::new(move |facts: Result<_, ApiError>| reply.send(facts.map(Data::State))));
 }
 
 pub(super) fn get_messages(Ask { api, call, p, reply }: Ask<'_>) {
@@ -366,11 +384,8 @@ pub(super) fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 /// A reply that takes a typed result and answers with the `:data` from `shape`.
-fn shape<T: 'static>(
-    reply: Reply<Map<'static>>,
-    data: impl FnOnce(T) -> Map<'static> + Send + 'static,
-) -> Reply<T> {
-    Reply::new(move |result: Result<T, ApiError>| reply.send(result.map(data)))
+fn shape<T: 'static>(reply: Reply<Data>, data: impl FnOnce(T) -> Map<'static> + Send + 'static) -> Reply<T> {
+    Reply::new(move |result: Result<T, ApiError>| reply.send(result.map(data).map(Data::Laid)))
 }
 
 fn one(key: &'static str, value: impl Into<Value<'static>>) -> Map<'static> {

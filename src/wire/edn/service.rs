@@ -21,7 +21,7 @@ use crate::wire::edn::encode::{self, ErrorFrame, Style};
 use crate::wire::edn::events::EdnEncoder;
 use crate::wire::edn::handshake;
 use crate::wire::edn::layout::topic;
-use crate::wire::edn::router::{self, Ask};
+use crate::wire::edn::router::{self, Ask, Data};
 use crate::wire::edn::subscriptions::{Subscriptions, TopicList};
 use crate::wire::lines::Line;
 use crate::wire::transport::Transport;
@@ -303,7 +303,7 @@ impl Edn {
 /// Makes a request pending. The answer goes to the client; so does the refusal of an unknown session.
 fn ask<'r>(connection: &'r Connection, request: &'r Request<'_>, op: Op) -> Option<Ask<'r>> {
     let reply = connection.begin(request.id.clone(), move |connection, id, result| match result {
-        Ok(data) => connection.wire().respond(connection, id, op, &data),
+        Ok(data) => Data::lay_out(&data, |data| connection.wire().respond(connection, id, op, data)),
         Err(error) => connection.wire().refuse(connection, id, op.spec().name, &error),
     });
     Ask::new(op, connection.api(), call(connection, request), &request.params, reply)
