@@ -1,8 +1,8 @@
 //! The wires: how clients reach the sessions.
 //!
 //! This room holds what every wire shares: byte streams ([`transport`]), lines ([`lines`]), one connection with its
-//! pending requests and its focus ([`connection`]), and the queue of what it sends ([`outbox`]), for any [`encoder`] of events. [`edn`] is the wire
-//! of EDN lines.
+//! pending requests and its focus ([`connection`]), and the queue of what it sends ([`outbox`]), for any
+//! [`encoder`] of events. [`edn`] is the wire of EDN lines.
 
 pub mod connection;
 pub mod edn;
