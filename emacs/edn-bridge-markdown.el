@@ -152,6 +152,9 @@ The fringe's background sets them off in any theme."
          (end (min end (+ start (max 0 room))))
          ;; Who wants to know of a change was told of the text itself.
          (inhibit-modification-hooks t)
+         ;; A new piece has no field yet, unlike what stands before it: a
+         ;; line would end where it begins.
+         (inhibit-field-text-motion t)
          (fresh start))
     (setf (edn-bridge-markdown-size state)
           (+ (edn-bridge-markdown-size state) (- end start)))
@@ -186,15 +189,16 @@ may close the block."
 
 (defun edn-bridge-markdown-finish (state end)
   "Put faces on what is left of STATE's piece, which ends at END."
-  (when (and (< (edn-bridge-markdown-line state) end)
-             (< (edn-bridge-markdown-size state)
-                edn-bridge-markdown--piece-limit))
-    (edn-bridge-markdown--line state (edn-bridge-markdown-line state) end))
-  (when (and (edn-bridge-markdown-block state)
-             (< (edn-bridge-markdown-block state) end))
-    (edn-bridge-markdown--close-block state end))
-  (edn-bridge-markdown--close-table state end)
-  (set-marker (edn-bridge-markdown-line state) nil))
+  (let ((inhibit-field-text-motion t))
+    (when (and (< (edn-bridge-markdown-line state) end)
+               (< (edn-bridge-markdown-size state)
+                  edn-bridge-markdown--piece-limit))
+      (edn-bridge-markdown--line state (edn-bridge-markdown-line state) end))
+    (when (and (edn-bridge-markdown-block state)
+               (< (edn-bridge-markdown-block state) end))
+      (edn-bridge-markdown--close-block state end))
+    (edn-bridge-markdown--close-table state end)
+    (set-marker (edn-bridge-markdown-line state) nil)))
 
 (defun edn-bridge-markdown-region (start end)
   "Put faces on the complete piece of markdown between START and END."

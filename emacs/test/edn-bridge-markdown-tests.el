@@ -217,6 +217,16 @@
       (edn-bridge-markdown-region (point-min) (point-max))
       (should (equal (edn-bridge-markdown-tests-displayed) text)))))
 
+;; A new piece has no field yet; what stands before it has one.
+(ert-deftest edn-bridge-markdown-table-behind-a-field-is-laid-out ()
+  (let ((head (propertize "Assistant\n" 'field 'before))
+        (table "| a | b |\n|---|---|\n| c | d |\n"))
+    (edn-bridge-markdown-tests-with (concat table "End")
+      (let ((looks (edn-bridge-markdown-tests-displayed)))
+        (edn-bridge-markdown-tests-with (concat head table "End")
+          (should (equal (edn-bridge-markdown-tests-displayed)
+                         (concat head looks))))))))
+
 (ert-deftest edn-bridge-markdown-wide-table-has-a-buffer-of-its-own ()
   (let ((table (concat "| a | b |\n|---|---|\n| " (make-string 150 ?x)
                        " | c |\n")))
