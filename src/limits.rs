@@ -243,9 +243,15 @@ pub const PROMPT_NOTES_BYTES: usize = 8 * 1024;
 /// Tokens of a model's window per byte of notes: notes take a fortieth of the window.
 pub const PROMPT_NOTES_SHARE: u64 = 10;
 
-/// Idempotency keys that a session remembers. A client repeats a request within moments, not after hundreds of
-/// others.
-pub const IDEMPOTENCY_KEYS: usize = 256;
+/// Keys of requests that a session's ledger holds. None that is younger than its window is forgotten: the next request
+/// with a key is refused for then. A key with its answer takes some 300 bytes.
+pub const LEDGER_KEYS: usize = 4096;
+
+/// The window in which a request's key is known, in milliseconds (10 minutes).
+pub const LEDGER_WINDOW_MS: u64 = 10 * 60 * 1000;
+
+/// The longest key of a request, and the longest name in a control request, in bytes.
+pub const CONTROL_ID_BYTES: usize = 256;
 
 /// Values in one line of a client. The longest real requests have some hundreds: a prompt of megabytes, an image
 /// and a query are one string each. A value takes 24 bytes plus its content, so a line takes at most its own length

@@ -12,6 +12,7 @@
 //! | [`Settings`] | a setting is on disk before the reply |
 //! | [`Logins`] | no secret is in an answer |
 //! | [`Jobs`] | a command ends with its session |
+//! | [`Control`] | what was acknowledged happens once |
 //! | [`Graph`] | a query sees one moment of its session |
 //!
 //! [`Call::session`] names the session of every method that takes a [`Call`]. If there is no such session, the
@@ -19,6 +20,7 @@
 
 mod call;
 mod clients;
+pub mod control;
 mod graph;
 mod jobs;
 mod logins;
@@ -30,6 +32,7 @@ mod turns;
 
 pub use call::{ApiError, Call, Reply};
 pub use clients::{Agreed, Client, Clients, Peer, Pressure, Snapshot, Standing};
+pub use control::Control;
 pub use graph::{Graph, Query, QueryAnswer};
 pub use jobs::Jobs;
 pub use logins::Logins;

@@ -39,7 +39,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("catalogue", &["value", "limits", "message", "delivery"]),
     ("facts", &["value", "message"]),
     ("event", &["value", "message", "delivery", "catalogue", "facts"]),
-    ("session", &["value", "message", "catalogue", "facts", "event"]),
+    ("session", &["value", "limits", "message", "catalogue", "facts", "event"]),
     ("config", &["value", "edn", "limits", "private", "files", "message"]),
     ("project", &[]),
     ("store", &["value", "edn", "limits", "descriptors", "private", "message", "project"]),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::IDEMPOTENCY_KEYS;
+use crate::limits::LEDGER_KEYS;
 use crate::message::TurnId;
 use crate::runtime::change::Claim;
 
@@ -27,7 +27,7 @@ impl Ledger {
     /// Records an answer. The oldest key is forgotten if there are too many.
     pub fn record(&mut self, key: String, turn: Option<TurnId>) {
         self.0.push_back((key, turn));
-        if self.0.len() > IDEMPOTENCY_KEYS {
+        if self.0.len() > LEDGER_KEYS {
             self.0.pop_front();
         }
     }
