@@ -77,12 +77,12 @@ pub const LIVE_SESSIONS: usize = 1024;
 /// Live sessions in one process, including busy and watched ones.
 pub const MAX_LIVE_SESSIONS: usize = 2048;
 
-/// Delay between a large release of memory and the return of pages to the system: one return covers all releases in
-/// between, because it scans the whole heap.
+/// Delay between work and the look at the heap for pages to return to the system: one look covers all work in between,
+/// because it locks the whole heap.
 pub const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
-/// Length from which a line is large: its memory is returned to the system.
-pub const LARGE_LINE_BYTES: usize = 1024 * 1024;
+/// Newly free bytes of the heap from which their pages are returned: fewer are soon used again.
+pub const GIVE_BACK_BYTES: usize = 1024 * 1024;
 
 /// Open files of one process, if the system permits: those of the maximum of live sessions, and as many again for
 /// connections, commands and servers.

@@ -125,7 +125,6 @@ const TABLE: &[(&str, &[&str])] = &[
             "similar",
             "clock",
             "descriptors",
-            "heap",
             "private",
             "files",
             "git",

@@ -16,7 +16,7 @@ mod state;
 pub use bounds::{Bounds, Stop};
 use entity::{Entity, Span, everything, kinds, plain, spread};
 use find::seeded;
-pub use held::{Held, let_go_of_much};
+pub use held::Held;
 pub use state::Outcomes;
 use state::{Column, Left, Row, Running, Via};
 

@@ -21,7 +21,6 @@ use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event, Level};
 use crate::facts::{SessionFacts, TemplateFacts};
 use crate::git;
-use crate::heap;
 use crate::limits::{LET_GO_TRIES, MAILBOX};
 use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId};
 use crate::runner::sandbox;
@@ -187,7 +186,6 @@ impl SessionActor {
                 drop(self);
                 unload.done();
                 drop(not_opening);
-                heap::give_back();
                 return shared.tree.announce(None);
             }
         }

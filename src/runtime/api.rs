@@ -8,7 +8,6 @@ use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
     SessionFacts, SessionStats,
 };
-use crate::heap;
 use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::provider::models::{Model, Models};
@@ -546,9 +545,6 @@ impl Graph for Runtime {
                         drop(held);
                     }
                     Err(error) => reply.fail(error),
-                }
-                if query::run::let_go_of_much() {
-                    heap::give_back();
                 }
             };
             if waits {

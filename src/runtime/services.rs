@@ -13,7 +13,6 @@ use crate::config::Settings;
 use crate::context::{Library, Project, Scope};
 use crate::event::{Body, CommandOutcome};
 use crate::facts::SessionFacts;
-use crate::heap;
 use crate::interaction::Board;
 use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
@@ -91,8 +90,6 @@ impl Services {
     /// # Errors
     /// What the store refuses.
     pub fn read_store<T>(&self, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        // All sessions on disk may be many.
-        heap::give_back();
         let mut tries = 0..LET_GO_TRIES;
         loop {
             match read(&self.store) {

@@ -16,8 +16,7 @@ use arc_swap::ArcSwap;
 
 use crate::clock::{Clock, rfc3339};
 use crate::event::Event;
-use crate::heap;
-use crate::limits::{LARGE_LINE_BYTES, MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
+use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
 use crate::message::SessionId;
 use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
 use crate::wire::encoder::Encoder;
@@ -262,10 +261,8 @@ impl<W: Wire> Connection<W> {
         loop {
             let filled = splitter.fill(&mut input);
             self.outbox.hold();
-            let mut took_much = false;
             while let Some(line) = splitter.next_line() {
                 self.wire.line(self, &line);
-                took_much |= matches!(line, Line::Whole(bytes) if bytes.len() >= LARGE_LINE_BYTES);
                 if !self.outbox.wait_for_room(|| input.has_ended(), STALLED) {
                     return;
                 }
@@ -274,12 +271,8 @@ impl<W: Wire> Connection<W> {
             if self.kind == Kind::Socket && !share.set(splitter.held()) {
                 splitter.skip();
                 share.set(0);
-                took_much = true;
             }
             self.outbox.flush();
-            if took_much {
-                heap::give_back();
-            }
             if !matches!(filled, Ok(count) if count > 0) {
                 return;
             }

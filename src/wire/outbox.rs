@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::event::Event;
+use crate::heap;
 use crate::limits::{CROWDED_LOOK, OUTBOX_ANSWER_BYTES, OUTBOX_FLUSH_BYTES, OUTBOX_READY_BYTES};
 use crate::session::Pressure;
 use crate::wire::encoder::Encoder;
@@ -330,9 +331,10 @@ impl<E: Encoder> Outbox<E> {
         self.lock().queue.depth()
     }
 
-    /// After a write: encodes waiting frames and lets producers continue.
+    /// After a write: encodes waiting frames and lets producers continue. All work ends in a write to some client, so
+    /// this is where freed memory is returned.
     fn written(&self, inner: &mut Inner<E>, bytes: Vec<u8>) {
-        inner.queue.give_back(bytes);
+        inner.queue.keep_buffer(bytes);
         inner.queue.refill();
         if *self.full.borrow() && inner.queue.has_room() {
             self.full.send_replace(false);
@@ -340,6 +342,7 @@ impl<E: Encoder> Outbox<E> {
         if inner.queue.unwritten() < OUTBOX_ANSWER_BYTES {
             self.room.notify_all();
         }
+        heap::give_back();
     }
 
     /// Drops the remaining frames and ends the stream, which wakes a blocked writer.

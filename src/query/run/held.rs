@@ -2,17 +2,14 @@
 //!
 //! Counts the gathered values until the answer was sent. Knows values, but not their meaning.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bounds::Stop;
-use crate::limits::{LARGE_LINE_BYTES, QUERIES_BYTES, QUERY_BYTES};
+use crate::limits::{QUERIES_BYTES, QUERY_BYTES};
 use crate::value::Value;
 
 /// The memory of all answers of the process.
 static ALL: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether a large answer was dropped since the last call of [`let_go_of_much`].
-static LET_GO: AtomicBool = AtomicBool::new(false);
 
 /// Bytes per reservation from the shared total, so that most values cost only an addition.
 const PART: usize = 256 * 1024;
@@ -45,15 +42,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         ALL.fetch_sub(self.taken, Ordering::Relaxed);
-        if self.used >= LARGE_LINE_BYTES {
-            LET_GO.store(true, Ordering::Relaxed);
-        }
     }
-}
-
-/// Whether a large answer was dropped since the last call, so that its pages can be returned.
-pub fn let_go_of_much() -> bool {
-    LET_GO.swap(false, Ordering::Relaxed)
 }
 
 /// The approximate size of a value in bytes. A shared text counts in full, as it does in the answer.
@@ -96,7 +85,6 @@ mod tests {
         assert_eq!(ends.last(), Some(&Err(Stop::Crowded)), "{ends:?}");
         drop((one, others));
         assert_eq!(ALL.load(Ordering::Relaxed), 0);
-        assert!(let_go_of_much() && !let_go_of_much());
         assert_eq!(Held::default().take(&text), Ok(()));
     }
 }

@@ -246,7 +246,7 @@ impl<E: Encoder> Queue<E> {
     }
 
     /// Takes back the buffer of written frames.
-    pub(super) fn give_back(&mut self, mut written: Vec<u8>) {
+    pub(super) fn keep_buffer(&mut self, mut written: Vec<u8>) {
         // An idle connection does not keep the buffer of a large frame.
         if written.capacity() <= OUTBOX_READY_BYTES.saturating_mul(2) {
             written.clear();
