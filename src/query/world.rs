@@ -68,7 +68,7 @@ pub trait World {
     fn notes(&self) -> Option<Arc<Vec<Note>>>;
     /// The notes that contain all words of a text, best first.
     fn search_notes(&self, text: &str) -> Vec<Note>;
-    /// The tools for models.
+    /// The tools of the query's session, as its model sees them.
     fn tools(&self) -> Vec<ToolSpec>;
     /// The open questions to people, oldest first, without secrets.
     fn questions(&self) -> Vec<QuestionFacts>;

@@ -38,7 +38,6 @@ use crate::runtime::{commands, conversation};
 use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
 use crate::store::Entry;
 use crate::tool::permission::Rule;
-use crate::tool::toolbox::Toolbox;
 use crate::value::{Map, Value};
 use crate::workflow::Workflow;
 
@@ -236,7 +235,8 @@ impl World for Moment {
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
-        Toolbox::builtin().specs()
+        let Ok(handle) = self.runtime.shared.tree.get(&self.call.session) else { return Vec::new() };
+        handle.tools.specs()
     }
 
     fn questions(&self) -> Vec<QuestionFacts> {
@@ -431,5 +431,59 @@ fn without_secrets(value: Value<'static>) -> Value<'static> {
         Value::Vector(items) | Value::List(items) => Value::vector(items.into_iter().map(without_secrets)),
         Value::Str(text) => Value::from(http::without_keys(&text).into_owned()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::config::Settings;
+    use crate::runtime::providers::Providers;
+    use crate::store::{Durability, Store};
+    use crate::tool::toolbox::Toolbox;
+    use crate::tool::{CallError, CallFuture, Context, Plan, Tool};
+
+    /// A tool that only this session has.
+    struct Own;
+
+    impl Tool for Own {
+        fn spec(&self) -> ToolSpec {
+            ToolSpec { name: "own".to_owned(), description: String::new(), parameters: Value::Nil }
+        }
+        fn summary(&self, _: &Value<'_>) -> String {
+            String::new()
+        }
+        fn plan(&self, _: &Path, _: &Value<'_>, _: &CancellationToken) -> Result<Plan, CallError> {
+            Err(CallError::Broken)
+        }
+        fn run<'a>(&'a self, _: &'a Context, _: &'a Plan, _: &'a Value<'static>) -> CallFuture<'a> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn tools_of_a_query_are_its_sessions() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = Settings { state_dir: dir.path().into(), cwd: "/".into(), ..Settings::default() };
+        let store = Store::new(dir.path(), Durability::Relaxed).unwrap();
+        let executor = tokio::runtime::Handle::current();
+        let runtime =
+            Runtime::new(Arc::new(SystemClock), settings, store, Providers::default(), executor).unwrap();
+        let mut handle = runtime.opener.create(None, "/".into());
+        let id = handle.id.clone();
+        let names = || {
+            let call = Call { connection: 1, request: "r".into(), session: id.clone() };
+            let tools = Moment::new(runtime.clone(), call).tools();
+            tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert!(names().contains(&"bash".to_owned()) && !names().contains(&"own".to_owned()));
+        handle.tools = Toolbox::new(vec![Arc::new(Own)]);
+        runtime.shared.tree.admit(&handle);
+        assert_eq!(names(), ["own", "ask-user", "delegate"]);
     }
 }

@@ -11,16 +11,21 @@ use crate::value::Value;
 pub struct Toolbox(Arc<[Arc<dyn Tool>]>);
 
 impl Toolbox {
+    /// A toolbox of those tools.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self(tools.into())
+    }
+
     /// The program's own tools.
     pub fn builtin() -> Self {
-        Self(Arc::new([
-            Arc::new(read::Read) as Arc<dyn Tool>,
+        Self::new(vec![
+            Arc::new(read::Read),
             Arc::new(write::Write),
             Arc::new(edit::Edit),
             Arc::new(bash::Bash),
             Arc::new(search::Search),
             Arc::new(find::Find),
-        ]))
+        ])
     }
 
     /// The tool of that name.
@@ -40,16 +45,16 @@ impl Toolbox {
             ],
         ));
         specs.push(spec(
-        DELEGATE,
-        "Gives a task to a subagent: a model with a conversation of its own and only the tools that you name. \
-         It knows nothing of this conversation, so the task must say everything. Returns what it says last. \
-         Several in one answer work side by side. The user is asked once before it starts.",
-        &[
-            ("task", "string", "What it is to do, and what it is to report.", true),
-            ("tools", "strings", "Names of your tools that it may use: only those that it needs.", true),
-            ("model", "string", "Another model, as provider/id; yours without it.", false),
-        ],
-    ));
+            DELEGATE,
+            "Gives a task to a subagent: a model with a conversation of its own and only the tools that you \
+             name. It knows nothing of this conversation, so the task must say everything. Returns what it says \
+             last. Several in one answer work side by side. The user is asked once before it starts.",
+            &[
+                ("task", "string", "What it is to do, and what it is to report.", true),
+                ("tools", "strings", "Names of your tools that it may use: only those that it needs.", true),
+                ("model", "string", "Another model, as provider/id; yours without it.", false),
+            ],
+        ));
         specs
     }
 

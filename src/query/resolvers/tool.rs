@@ -47,7 +47,7 @@ pub(super) const PART: &[Resolver] = &[
     Resolver::one(
         "psi.tool/list",
         &[],
-        &[join("psi.tool/list", "The tools for models.", TOOL.outputs)],
+        &[join("psi.tool/list", "The tools of the session, as its model sees them.", TOOL.outputs)],
         |env, _| TOOL.list("psi.tool/list", &env.world.tools()),
     ),
     Resolver::batch(
