@@ -65,6 +65,7 @@ The output of others is shown on demand."
   started                 ; time when it began to run here, or nil
   elapsed                 ; seconds that it ran, or nil
   marker                  ; at its line, while that may still change
+  shown                   ; non-nil once it has a line
   open)                   ; non-nil if unfolded
 
 (defvar-local edn-bridge-tools--calls nil
@@ -126,6 +127,10 @@ The output of others is shown on demand."
     (setf (edn-bridge-tools--call-elapsed call)
           (- (float-time) started))))
 
+(defun edn-bridge-tools--forget-id (id)
+  "Let ID be another call's; the one that had it keeps its line."
+  (remhash id (edn-bridge-tools--calls)))
+
 ;;;; Events
 
 (defun edn-bridge-tools--on-start (data)
@@ -134,7 +139,7 @@ The output of others is shown on demand."
     ;; Not every provider has ids that are never used again.
     (let ((old (edn-bridge-tools--get (plist-get data :tool-id))))
       (when (and old (memq (edn-bridge-tools--call-state old) '(done failed)))
-        (remhash (plist-get data :tool-id) (edn-bridge-tools--calls))))
+        (edn-bridge-tools--forget-id (plist-get data :tool-id))))
     (let ((call (edn-bridge-tools--note data)))
       (unless (edn-bridge-tools--call-marker call)
         (edn-bridge-tools--insert call)))))
@@ -194,28 +199,36 @@ A marker that is kept would make every later insertion slower."
                (edn-bridge-edn-true-p (plist-get result :is-error)))))
 
 (defun edn-bridge-tools--show-block (block _message)
-  "Show BLOCK, a tool call in a message of the journal."
+  "Show BLOCK, a tool call in a message of the journal.
+What is known of it otherwise is from the map of results, which has only
+the last call of each id."
   (let* ((id (plist-get block :id))
-         (known (edn-bridge-tools--get id))
-         (call (edn-bridge-tools--note
-                (list :tool-id id
-                      :tool-name (plist-get block :name)
-                      :parsed-args (plist-get block :arguments)))))
-    (edn-bridge-tools--insert call)
-    (when known
-      (edn-bridge-tools--settle call))))
+         (known (edn-bridge-tools--get id)))
+    (when (and known (edn-bridge-tools--call-shown known))
+      (edn-bridge-tools--forget-id id))
+    (edn-bridge-tools--insert
+     (edn-bridge-tools--note
+      (list :tool-id id
+            :tool-name (plist-get block :name)
+            :parsed-args (plist-get block :arguments))))))
 
 (defun edn-bridge-tools--show-message (message _message)
   "Show the result that MESSAGE of the journal holds."
   (when-let ((call (edn-bridge-tools--get (plist-get message :tool-call-id))))
-    (unless (memq (edn-bridge-tools--call-state call) '(done failed))
-      (setf (edn-bridge-tools--call-text call)
-            (edn-bridge-messages-text message))
-      (edn-bridge-tools--finish
-       call (edn-bridge-edn-true-p (plist-get message :is-error)))
-      (when (edn-bridge-tools--call-marker call)
-        (edn-bridge-tools--redraw call)
-        (edn-bridge-tools--settle call)))))
+    (setf (edn-bridge-tools--call-text call)
+          (edn-bridge-messages-text message))
+    (edn-bridge-tools--finish
+     call (edn-bridge-edn-true-p (plist-get message :is-error)))
+    (when (edn-bridge-tools--call-marker call)
+      (edn-bridge-tools--redraw call)
+      (edn-bridge-tools--settle call))))
+
+(defun edn-bridge-tools--on-rebuilt ()
+  "Let go of the markers of calls whose results are known."
+  (maphash (lambda (_id call)
+             (when (memq (edn-bridge-tools--call-state call) '(done failed))
+               (edn-bridge-tools--settle call)))
+           (edn-bridge-tools--calls)))
 
 ;;;; The line of a call
 
@@ -233,7 +246,8 @@ A marker that is kept would make every later insertion slower."
   (edn-bridge-transcript-add
     (unless (get-text-property (max (point-min) (1- (point))) 'edn-bridge-tool)
       (edn-bridge-transcript-fresh-line 'blank))
-    (setf (edn-bridge-tools--call-marker call) (copy-marker (point)))
+    (setf (edn-bridge-tools--call-marker call) (copy-marker (point))
+          (edn-bridge-tools--call-shown call) t)
     (edn-bridge-tools--insert-lines call)))
 
 (defun edn-bridge-tools--redraw (call)
@@ -264,8 +278,7 @@ A marker that is kept would make every later insertion slower."
                                'help-echo "RET, TAB: fold or unfold"))
     (when (edn-bridge-tools--call-open call)
       (edn-bridge-tools--insert-body call))
-    (put-text-property start (point) 'edn-bridge-tool
-                       (edn-bridge-tools--call-id call))))
+    (put-text-property start (point) 'edn-bridge-tool call)))
 
 (defun edn-bridge-tools--line (call)
   "Return the line of CALL, newline included."
@@ -326,9 +339,20 @@ A marker that is kept would make every later insertion slower."
                                   (format " %.1fs" elapsed)))
                      'face (if (and (eq state 'failed)
                                     (not (member outcome
-                                                 '("rejected" "stopped"))))
+                                                 '("rejected" "stopped"
+                                                   "not run"))))
                                'edn-bridge-tools-failed
                              'edn-bridge-tools-state)))))))
+
+(defconst edn-bridge-tools--endings
+  '(("\\`The call was denied\\." . "rejected")
+    ("\\`The call was not run: " . "not run")
+    ("\\[ended by the user\\]\\'" . "stopped")
+    ("\\[exit status \\([0-9]+\\)\\]\\'" . "exit \\1")
+    ("\\[ended by signal \\([0-9]+\\)\\]\\'" . "signal \\1")
+    ("\\[ended after [0-9]+ seconds\\]\\'" . "timed out"))
+  "How the bridge's words in an output tell how the call ended.
+An alist of a regexp and what is shown.  The journal has only those words.")
 
 (defun edn-bridge-tools--outcome (call)
   "Return in a word or two how CALL, which is over, went.
@@ -341,8 +365,22 @@ What the user rejected or stopped did not fail."
           ((and code (string-match-p "abort\\|cancel\\|interrupt" code))
            "stopped")
           ((and (integerp status) (/= status 0)) (format "exit %d" status))
-          ((eq (edn-bridge-tools--call-state call) 'failed) "failed")
+          ((eq (edn-bridge-tools--call-state call) 'failed)
+           (or (edn-bridge-tools--ending call) "failed"))
           (t "done"))))
+
+(defun edn-bridge-tools--ending (call)
+  "Return how the text of CALL, which failed, says that it ended, or nil."
+  (let* ((text (or (edn-bridge-tools--call-text call) ""))
+         (length (length text))
+         ;; That is where it stands, and the rest may be long.
+         (text (if (> length 200)
+                   (concat (substring text 0 100) (substring text -100))
+                 text)))
+    (cl-loop for (regexp . word) in edn-bridge-tools--endings
+             when (string-match regexp text)
+             return (string-replace "\\1" (or (match-string 1 text) "")
+                                    word))))
 
 (defun edn-bridge-tools-summarize (id summary)
   "Have SUMMARY shown of the tool call ID, where that is in this chat.
@@ -667,8 +705,7 @@ Return how many that were."
                 (or (null deadline) (< (float-time) deadline)))
       (let* ((start (previous-single-property-change
                      place 'edn-bridge-tool nil (point-min)))
-             (id (get-text-property start 'edn-bridge-tool))
-             (call (and id (edn-bridge-tools--get id))))
+             (call (get-text-property start 'edn-bridge-tool)))
         (when (and call (eq open (and (edn-bridge-tools--call-open call) t)))
           (save-excursion (edn-bridge-tools--toggle-at start))
           (setq count (1+ count)))
@@ -687,8 +724,8 @@ Return how many that were."
     (cond
      ((get-text-property point 'edn-bridge-tool)
       (if (or (= point (point-min))
-              (not (equal (get-text-property point 'edn-bridge-tool)
-                          (get-text-property (1- point) 'edn-bridge-tool))))
+              (not (eq (get-text-property point 'edn-bridge-tool)
+                       (get-text-property (1- point) 'edn-bridge-tool))))
           point
         (previous-single-property-change point 'edn-bridge-tool nil
                                          (point-min))))
@@ -704,8 +741,7 @@ Return how many that were."
 
 (defun edn-bridge-tools--toggle-at (start)
   "Fold or unfold the tool call whose line begins at START."
-  (let* ((call (edn-bridge-tools--get
-                (get-text-property start 'edn-bridge-tool)))
+  (let* ((call (get-text-property start 'edn-bridge-tool))
          (live (edn-bridge-tools--call-marker call))
          (here (and (>= (point) start)
                     (< (point) (edn-bridge-tools--end start)))))
@@ -728,6 +764,7 @@ Return how many that were."
 (edn-bridge-chat-handle-block :tool-call #'edn-bridge-tools--show-block)
 (edn-bridge-chat-handle-block :tool-result #'edn-bridge-tools--show-message)
 (add-hook 'edn-bridge-chat-rebuild-functions #'edn-bridge-tools--on-rebuild)
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-tools--on-rebuilt)
 
 (define-key edn-bridge-chat-mode-map (kbd "C-c C-t") #'edn-bridge-tools-toggle)
 

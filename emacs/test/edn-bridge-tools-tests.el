@@ -113,18 +113,28 @@
                    (cons "line 01\n" "line 18\nline 19\nline 20\n")))))
 
 (ert-deftest edn-bridge-tools-outcome-says-how-a-call-ended ()
-  (pcase-dolist (`(,details ,failed ,outcome ,bad)
-                 '(((:exit-code 0) :false "done" nil)
-                   ((:exit-code 2) t "exit 2" t)
-                   ((:code "denied-tool-call" :denied t) t "rejected" nil)
-                   ((:code "aborted") t "stopped" nil)
-                   (nil t "failed" t)))
+  (pcase-dolist (`(,details ,text ,failed ,outcome ,bad)
+                 `(((:exit-code 0) "" :false "done" nil)
+                   ((:exit-code 2) "" t "exit 2" t)
+                   ((:code "denied-tool-call" :denied t) "" t "rejected" nil)
+                   ((:code "aborted") "" t "stopped" nil)
+                   ;; In the journal only the text says how it ended.
+                   (nil "The call was denied. No." t "rejected" nil)
+                   (nil "The call was not run: the user aborted the turn."
+                        t "not run" nil)
+                   (nil ,(concat (make-string 500 ?x) "\n[ended by the user]")
+                        t "stopped" nil)
+                   (nil "x\n[exit status 3]" t "exit 3" t)
+                   (nil "x\n[exit status 3]" :false "done" nil)
+                   (nil "[ended by signal 9]" t "signal 9" t)
+                   (nil "[ended after 5 seconds]" t "timed out" t)
+                   (nil "" t "failed" t)))
     (edn-bridge-test-with-chat (conn _sent)
       (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
                              :tool-name "bash" :call-summary "x"
-                             :is-error failed :result-text ""
+                             :is-error failed :result-text text
                              :details details)
-      (ert-info (outcome)
+      (ert-info (text)
         (should (equal (edn-bridge-test-transcript)
                        (format "▸ bash     x %s\n" outcome)))
         (goto-char (point-min))
@@ -132,6 +142,28 @@
         (should (eq (and bad t)
                     (eq (get-text-property (1- (point)) 'face)
                         'edn-bridge-tools-failed)))))))
+
+(ert-deftest edn-bridge-tools-ids-that-come-again-are-other-calls ()
+  (cl-flet ((call (summary)
+              (list :role "assistant"
+                    :content (vector (list :type :tool-call :id "c1"
+                                           :name "bash"
+                                           :arguments (list :command summary)))))
+            (result (text failed)
+              (list :role "tool" :tool-call-id "c1" :is-error failed
+                    :content (vector (list :type :text :text text)))))
+    (edn-bridge-test-with-chat (conn _sent)
+      (edn-bridge-test-event
+       conn "session/rehydrated" :session-id "s1"
+       :messages (vector (call "one") (result "first" t)
+                         (call "two") (result "second" :false)))
+      (should (equal (edn-bridge-test-transcript)
+                     "▸ bash     one failed\n▸ bash     two done\n"))
+      (should-not (edn-bridge-tools--call-marker (edn-bridge-tools--get "c1")))
+      (goto-char (point-min))
+      (edn-bridge-tools-toggle)
+      (should (equal (edn-bridge-test-transcript)
+                     "▾ bash     one failed\nfirst\n▸ bash     two done\n")))))
 
 (ert-deftest edn-bridge-tools-follows-places ()
   (edn-bridge-test-with-chat (conn _sent)
