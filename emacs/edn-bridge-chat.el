@@ -216,8 +216,10 @@ Not where the user has chosen another state for them."
   (interactive "p" edn-bridge-chat-mode)
   (dotimes (_ (abs count))
     (let ((match (if (> count 0)
-                     (text-property-search-forward 'edn-bridge-heading t t t)
-                   (text-property-search-backward 'edn-bridge-heading t t))))
+                     (text-property-search-forward 'edn-bridge-heading
+                                                   nil nil t)
+                   (text-property-search-backward 'edn-bridge-heading
+                                                  nil nil))))
       (cond (match (goto-char (prop-match-beginning match)))
             ((> count 0) (goto-char (point-max)))
             (t (goto-char (point-min)))))))
@@ -439,11 +441,13 @@ They replace the earlier ones of KEY, a symbol."
 
 ;;;; Adding to the transcript
 
-(defun edn-bridge-chat-heading (title face)
-  "Begin a message with TITLE in FACE at the end of the transcript."
+(defun edn-bridge-chat-heading (title face &optional kind)
+  "Begin a message with TITLE in FACE at the end of the transcript.
+KIND, where it is not nil, is the value of `edn-bridge-heading' on it."
   (edn-bridge-transcript-add
     (edn-bridge-transcript-fresh-line 'blank)
-    (insert (propertize title 'face face 'edn-bridge-heading t) "\n")))
+    (insert (propertize title 'face face 'edn-bridge-heading (or kind t))
+            "\n")))
 
 (defun edn-bridge-chat-notice (text &optional face &rest buttons)
   "Add TEXT in FACE (default: `edn-bridge-chat-notice') to the transcript.

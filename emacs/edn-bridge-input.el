@@ -13,6 +13,7 @@
 (require 'subr-x)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
+(require 'edn-bridge-said)
 (require 'edn-bridge-complete)
 
 (defvar-local edn-bridge-input-images nil
@@ -89,17 +90,18 @@ running tool call."
   "Send TEXT: a slash command, or what the model is to see.
 BEHAVIOR is \"steer\" or \"queue\", what becomes of it while a turn is
 running.  With DRAFT non-nil, TEXT is put back where it is refused."
-  (let* ((conn (edn-bridge-chat-current))
-         (case-fold-search nil)
+  (edn-bridge-chat-current)
+  (let* ((case-fold-search nil)
          (command (string-match-p edn-bridge-input--command-regexp text))
          (images (and (not command) (reverse edn-bridge-input-images)))
-         (running (edn-bridge-chat-running-p)))
+         (running (edn-bridge-chat-running-p))
+         (said nil))
     (when images
       (edn-bridge-input-set-images nil))
     (unless command
       (run-hooks 'edn-bridge-input-send-hook))
-    (edn-bridge-messages-echo text (and running (not command) behavior)
-                              (not command) images)
+    (setq said (edn-bridge-said-show text (and running (not command) behavior)
+                                     images command))
     ;; Whoever sends wants to see what comes.  Where the chat is in another
     ;; window too, that stays as it was scrolled.
     (when-let ((window (if (eq (window-buffer) (current-buffer))
@@ -109,32 +111,63 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
     (edn-bridge-transcript-fill-windows)
     (unless (or command running)
       (setq edn-bridge-chat--last-prompt text))
-    (edn-bridge-rpc-request
-     conn
-     ;; The bridge starts a turn for what it cannot add to one, so that a
-     ;; turn which ends meanwhile does no harm.
+    (edn-bridge-input--request
+     said
      (cond (command "command")
            ((not running) "prompt")
-           ((equal behavior "queue") "follow_up")
-           (t "steer"))
-     (append (list (if command :text :message) text)
-             (and images (list :images (vconcat images))))
-     :on-success
-     (lambda (_data)
-       (edn-bridge-chat-with-buffer conn
-         (edn-bridge-messages-note-accepted text)))
-     :on-error
+           (t (edn-bridge-input--op behavior)))
+     images
      (lambda (frame)
-       (edn-bridge-chat-with-buffer conn
-         (edn-bridge-messages-forget-echo text)
-         (when images
-           (edn-bridge-input-set-images
-            (append edn-bridge-input-images (reverse images))))
-         (when (edn-bridge-rpc-live-p conn)
-           (edn-bridge-chat-notice (edn-bridge-input--failure frame)
-                                   'edn-bridge-chat-error))
-         (when (and draft (equal (edn-bridge-transcript-draft) ""))
-           (edn-bridge-transcript-set-draft text)))))))
+       (if (equal (plist-get frame :error-code) "request/session-not-idle")
+           ;; Another client has begun a turn meanwhile.
+           (let ((behavior (or behavior "steer")))
+             (edn-bridge-said-wait said behavior)
+             (edn-bridge-input--request
+              said (edn-bridge-input--op behavior) images
+              (lambda (frame)
+                (edn-bridge-input--refused said frame images draft))))
+         (edn-bridge-input--refused said frame images draft))))))
+
+(defun edn-bridge-input--op (behavior)
+  "Return the op that sends a message with BEHAVIOR while a turn is running.
+The bridge starts a turn for what it cannot add to one, so that a turn which
+ends meanwhile does no harm."
+  (if (equal behavior "queue") "follow_up" "steer"))
+
+(defun edn-bridge-input--request (said op images on-error)
+  "Send SAID with IMAGES by OP; ON-ERROR is called with the error's frame."
+  (let ((conn (edn-bridge-chat-current)))
+    (setf
+     (edn-bridge-said-id said)
+     (edn-bridge-rpc-request
+      conn op
+      (append (list (if (equal op "command") :text :message)
+                    (edn-bridge-said-text said))
+              (and images (list :images (vconcat images))))
+      :on-success
+      (lambda (_data)
+        (edn-bridge-chat-with-buffer conn
+          (edn-bridge-said-note-accepted said)))
+      :on-error
+      (lambda (frame)
+        (edn-bridge-chat-with-buffer conn
+          (funcall on-error frame)))))))
+
+(defun edn-bridge-input--refused (said frame images draft)
+  "Say that SAID with IMAGES was refused by the error FRAME.
+With DRAFT non-nil it becomes the draft again, unless there is another."
+  (let* ((live (edn-bridge-rpc-live-p edn-bridge-chat--conn))
+         (back (and draft (equal (edn-bridge-transcript-draft) ""))))
+    ;; Where the connection was lost, it may have arrived all the same.
+    (edn-bridge-said-note-refused said (not (and live back)))
+    (when images
+      (edn-bridge-input-set-images
+       (append edn-bridge-input-images (reverse images))))
+    (when live
+      (edn-bridge-chat-notice (edn-bridge-input--failure frame)
+                              'edn-bridge-chat-error))
+    (when back
+      (edn-bridge-transcript-set-draft (edn-bridge-said-text said)))))
 
 (defun edn-bridge-input--failure (frame)
   "Return what to tell the user about the error FRAME."
@@ -166,7 +199,7 @@ Steering text that the model did not see comes back as the draft."
        (let ((text (plist-get data :dropped-steering-text)))
          (edn-bridge-chat-with-buffer conn
            (when (and (stringp text) (not (equal text "")))
-             (edn-bridge-messages-drop-steering)
+             (edn-bridge-said-drop-steering)
              (when (equal (edn-bridge-transcript-draft) "")
                (edn-bridge-transcript-set-draft text)))))))))
 

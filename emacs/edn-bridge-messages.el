@@ -11,9 +11,7 @@
 ;; another event or the end of the batch, and then inserted once.
 ;;
 ;; Nothing stands inside a running answer.  Its text goes on where it ended,
-;; above what was added to the transcript since.  What the user says
-;; meanwhile waits above the draft until the bridge has taken it up, and
-;; then stands where the journal has it.
+;; above what was added to the transcript since.
 
 ;;; Code:
 
@@ -59,8 +57,12 @@ complete."
   "Texts shown of the message that is not complete yet, last first.
 They may be in several places: a tool call can come in between.")
 
-(defvar-local edn-bridge-messages--echoes nil
-  "Texts that the user sent and that are shown, but not yet confirmed.")
+(defvar-local edn-bridge-messages--page nil
+  "Ids of the messages that were shown when the transcript was last rebuilt.")
+
+(defvar-local edn-bridge-messages--senders nil
+  "Hash table of who sent a message, by its entry, where that was not the user.
+The journal does not know; who saw it come does.")
 
 (defvar-local edn-bridge-messages--oldest nil
   "Id of the oldest message shown.")
@@ -266,11 +268,17 @@ Return how many pieces that changed."
 (defun edn-bridge-messages--on-message (data)
   "Show DATA of `assistant/message': complete what streamed in, or add it."
   (when (edn-bridge-chat-mine-p data)
-    (if (equal (edn-bridge-chat-word (plist-get data :role)) "user")
-        (edn-bridge-messages--on-user-message data)
+    ;; The journal may have had it already when it was read.
+    (unless (and (edn-bridge-messages-shown-p (plist-get data :entry-id))
+                 (null edn-bridge-messages--stream)
+                 (null edn-bridge-messages--shown))
       (edn-bridge-messages--complete (edn-bridge-messages-text data)
                                      (plist-get data :entry-id))
       (edn-bridge-messages--show-outcome data))))
+
+(defun edn-bridge-messages-shown-p (entry)
+  "Return non-nil if ENTRY, or nil, was in the journal when that was shown."
+  (and entry (member entry edn-bridge-messages--page) t))
 
 (defun edn-bridge-messages--complete (text entry)
   "Have TEXT, of the journal's ENTRY or nil, shown once as a whole message."
@@ -320,17 +328,6 @@ Return how many pieces that changed."
       (edn-bridge-chat-notice failure 'edn-bridge-chat-error))
      ((member reason '("aborted" "interrupted"))
       (edn-bridge-chat-notice (concat "(" reason ")"))))))
-
-(defun edn-bridge-messages--on-user-message (data)
-  "Show DATA of a user's message, unless it was shown when it was sent."
-  (let ((text (edn-bridge-messages-text data)))
-    (if (member text edn-bridge-messages--echoes)
-        (setq edn-bridge-messages--echoes
-              (remove text edn-bridge-messages--echoes))
-      (edn-bridge-messages--end-stream)
-      (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user text
-                                    (plist-get data :entry-id))
-      (edn-bridge-messages--insert-images data))))
 
 (defun edn-bridge-messages-text (message)
   "Return the text of MESSAGE, its text blocks joined."
@@ -385,18 +382,19 @@ Where `:more' is true there are earlier ones."
   (when-let ((stream edn-bridge-messages--stream))
     (set-marker (edn-bridge-messages--stream-start stream) nil)
     (set-marker (edn-bridge-messages--stream-end stream) nil))
-  (edn-bridge-messages--forget-waiting)
   (setq edn-bridge-messages--stream nil
         edn-bridge-messages--deltas nil
         edn-bridge-messages--shown nil
-        edn-bridge-messages--echoes nil
         edn-bridge-messages--more nil)
   (edn-bridge-transcript-clear)
   (run-hook-with-args 'edn-bridge-chat-rebuild-functions data)
   (let* ((messages (plist-get data :messages))
          (count (length messages))
-         (first (max 0 (- count edn-bridge-chat-page))))
-    (edn-bridge-messages--insert-messages (substring messages first))
+         (first (max 0 (- count edn-bridge-chat-page)))
+         (page (substring messages first)))
+    (setq edn-bridge-messages--page
+          (mapcar (lambda (message) (plist-get message :id)) page))
+    (edn-bridge-messages--insert-messages page)
     (edn-bridge-messages--set-more
      (or (> first 0) (edn-bridge-edn-true-p (plist-get data :more)))))
   (run-hooks 'edn-bridge-chat-rebuilt-hook))
@@ -411,10 +409,7 @@ Where `:more' is true there are earlier ones."
   "Add MESSAGE to the transcript."
   (pcase (edn-bridge-chat-word (plist-get message :role))
     ("user"
-     (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user
-                                   (edn-bridge-messages-text message)
-                                   (plist-get message :id))
-     (edn-bridge-messages--insert-images message))
+     (edn-bridge-messages-insert-user message (plist-get message :id)))
     ("assistant"
      (edn-bridge-messages--insert-blocks message)
      (edn-bridge-messages--insert-images message)
@@ -426,6 +421,33 @@ Where `:more' is true there are earlier ones."
      (let ((text (edn-bridge-messages-text message)))
        (unless (equal text "")
          (edn-bridge-chat-notice text))))))
+
+(defun edn-bridge-messages-insert-user (message entry)
+  "Add MESSAGE of a user, of the journal's ENTRY or nil, to the transcript."
+  (let ((sender (edn-bridge-messages--sender message entry))
+        (text (edn-bridge-messages-text message)))
+    (edn-bridge-messages--insert-text
+     (propertize (if sender (concat "From " sender) "You")
+                 'edn-bridge-said text)
+     'edn-bridge-messages-user text entry 'said)
+    (edn-bridge-messages--insert-images message)))
+
+(defun edn-bridge-messages--sender (message entry)
+  "Return who sent MESSAGE of ENTRY, as a label, or nil for the user."
+  (let ((sender (or (plist-get message :sender)
+                    (and entry edn-bridge-messages--senders
+                         (gethash entry edn-bridge-messages--senders)))))
+    (and (stringp sender)
+         (not (string-blank-p sender))
+         (truncate-string-to-width (edn-bridge-visible-label sender)
+                                   60 nil nil "…"))))
+
+(defun edn-bridge-messages-note-sender (entry sender)
+  "Note that the message of ENTRY was sent by SENDER."
+  (unless edn-bridge-messages--senders
+    (setq edn-bridge-messages--senders (make-hash-table :test #'equal)))
+  (when (< (hash-table-count edn-bridge-messages--senders) 10000)
+    (puthash entry sender edn-bridge-messages--senders)))
 
 (defun edn-bridge-messages--insert-blocks (message)
   "Add the content blocks of MESSAGE of the assistant to the transcript."
@@ -450,10 +472,11 @@ Where `:more' is true there are earlier ones."
                 (funcall function block message))))))
        content))))
 
-(defun edn-bridge-messages--insert-text (title face text entry)
-  "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil."
+(defun edn-bridge-messages--insert-text (title face text entry &optional kind)
+  "Add a message of TEXT under TITLE in FACE, of the journal's ENTRY or nil.
+KIND is that of its heading."
   (let ((start (edn-bridge-transcript-end)))
-    (edn-bridge-chat-heading title face)
+    (edn-bridge-chat-heading title face kind)
     (edn-bridge-transcript-add
       (let ((from (point)))
         (insert (edn-bridge-visible-break text 0))
@@ -511,147 +534,31 @@ Where `:more' is true there are earlier ones."
            (edn-bridge-messages--set-more
             (edn-bridge-edn-true-p (plist-get data :more)))))))))
 
-;;;; What the user says
-
-(defvar-local edn-bridge-messages--waiting nil
-  "What the user said while a turn was running, in order.
-An `edn-bridge-messages--said' each, until the bridge has taken it up.")
-
-(defvar-local edn-bridge-messages--held-for nil
-  "The connection for which messages wait.")
-
-(cl-defstruct (edn-bridge-messages--said (:copier nil))
-  "Something that the user said."
-  text
-  behavior                   ; "steer", "queue" or nil
-  expected                   ; non-nil if the bridge may send it too
-  images                     ; property lists of `:mime-type' and `:data'
-  accepted)                  ; non-nil once the bridge has it
-
-(defun edn-bridge-messages-echo (text &optional behavior expected images)
-  "Show TEXT as said by the user.
-With BEHAVIOR, \"steer\" or \"queue\", it was said while a turn was
-running, and is shown above the draft until the bridge has taken it up.
-IMAGES, property lists of `:mime-type' and `:data', are shown below it.
-EXPECTED non-nil means that the bridge may send it as a message too, which
-is then not shown again."
-  (edn-bridge-chat-settle (not (edn-bridge-chat-running-p)))
-  (let ((said (make-edn-bridge-messages--said
-               :text text :behavior behavior :expected expected
-               :images images)))
-    (if (not behavior)
-        (edn-bridge-messages--show-said said)
-      (setq edn-bridge-messages--held-for edn-bridge-chat--conn
-            edn-bridge-messages--waiting
-            (append edn-bridge-messages--waiting (list said)))
-      (edn-bridge-messages--show-waiting))))
-
-(defun edn-bridge-messages--show-said (said)
-  "Add SAID, what the user said, to the transcript."
-  (let ((behavior (edn-bridge-messages--said-behavior said))
-        (text (edn-bridge-messages--said-text said)))
-    (when behavior
-      (edn-bridge-chat-settle 'end))
-    (edn-bridge-messages--insert-text "You" 'edn-bridge-messages-user text nil)
-    (edn-bridge-messages--insert-images
-     (list :content (seq-map (lambda (image) (append '(:type :image) image))
-                             (edn-bridge-messages--said-images said))))
-    (when (edn-bridge-messages--said-expected said)
-      (push text edn-bridge-messages--echoes))))
-
-(defun edn-bridge-messages-forget-echo (text)
-  "Expect TEXT as a message of the bridge no more; it was refused."
-  (setq edn-bridge-messages--echoes (remove text edn-bridge-messages--echoes))
-  (when-let ((said (edn-bridge-messages--waiting-for text)))
-    (setq edn-bridge-messages--waiting (delq said edn-bridge-messages--waiting))
-    (edn-bridge-messages--show-waiting)))
-
-(defun edn-bridge-messages--waiting-for (text)
-  "Return what waits with TEXT and is not with the bridge yet, or nil."
-  (seq-find (lambda (said)
-              (and (equal text (edn-bridge-messages--said-text said))
-                   (not (edn-bridge-messages--said-accepted said))))
-            edn-bridge-messages--waiting))
-
-(defun edn-bridge-messages-note-accepted (text)
-  "Note that the bridge has TEXT, which may wait."
-  (when-let ((said (edn-bridge-messages--waiting-for text)))
-    (setf (edn-bridge-messages--said-accepted said) t)))
-
-(defun edn-bridge-messages-drop-steering ()
-  "Let go of what waits to steer the turn: the bridge has given it back."
-  (setq edn-bridge-messages--waiting
-        (seq-remove (lambda (said)
-                      (equal (edn-bridge-messages--said-behavior said) "steer"))
-                    edn-bridge-messages--waiting))
-  (edn-bridge-messages--show-waiting))
-
-(defun edn-bridge-messages--forget-waiting ()
-  "Let go of what waits for a connection that is gone, or another session."
-  (unless (and (eq edn-bridge-messages--held-for edn-bridge-chat--conn)
-               (edn-bridge-chat-running-p))
-    (setq edn-bridge-messages--waiting nil)
-    (edn-bridge-messages--show-waiting)))
-
-(defun edn-bridge-messages--show-waiting ()
-  "Show above the draft what the user said and waits."
-  (edn-bridge-chat-set-status
-   'edn-bridge-messages
-   (mapcar (lambda (said)
-             (concat (if (equal (edn-bridge-messages--said-behavior said)
-                                "queue")
-                         "For after the turn: "
-                       "For the running turn: ")
-                     (truncate-string-to-width
-                      (replace-regexp-in-string
-                       "[ \t\n]+" " " (edn-bridge-messages--said-text said))
-                      60 nil nil "…")))
-           edn-bridge-messages--waiting)))
-
-(defvar-local edn-bridge-messages--was-running nil
-  "Non-nil if a turn was running in the last known state of the session.")
-
-(defun edn-bridge-messages--on-session (data)
-  "Show what waits and was taken up, as DATA of `session/updated' tells.
-A turn that begins takes up one message, and a running one those that
-steer it."
-  (when (edn-bridge-chat-mine-p data)
-    (let* ((running (edn-bridge-edn-true-p (plist-get data :is-streaming)))
-           (began (and running (not edn-bridge-messages--was-running)))
-           (count (plist-get data :pending-message-count))
-           (had (seq-filter #'edn-bridge-messages--said-accepted
-                            edn-bridge-messages--waiting))
-           (taken (and (integerp count) (- (length had) count))))
-      (setq edn-bridge-messages--was-running running)
-      (when (and taken (> taken 0))
-        (dolist (said (seq-take
-                       (edn-bridge-messages--in-order
-                        had (if began "queue" "steer"))
-                       taken))
-          (setq edn-bridge-messages--waiting
-                (delq said edn-bridge-messages--waiting))
-          (edn-bridge-messages--show-said said))
-        (edn-bridge-messages--show-waiting)))))
-
-(defun edn-bridge-messages--in-order (had behavior)
-  "Return HAD, what waits, with the first of BEHAVIOR before all others.
-Where BEHAVIOR is \"steer\", with all of that behavior before the others."
-  (let* ((same (seq-filter
-                (lambda (said)
-                  (equal (edn-bridge-messages--said-behavior said) behavior))
-                had))
-         (first (if (equal behavior "queue") (seq-take same 1) same)))
-    (append first (seq-remove (lambda (said) (memq said first)) had))))
-
 ;;;; Registering
 
 (defun edn-bridge-messages--setup ()
   "Have `imenu' go to what the user said in this chat, and markup hidden."
   (edn-bridge-markdown-setup)
   (add-to-invisibility-spec 'edn-bridge-thinking)
-  (setq-local imenu-generic-expression
-              '((nil "^You\\(?: (.+)\\)?\n\\(.+\\)" 1))
-              imenu-case-fold-search nil))
+  (setq-local imenu-create-index-function #'edn-bridge-messages--index
+              imenu-auto-rescan t))
+
+(defun edn-bridge-messages--index ()
+  "Return what was said in this chat, for `imenu': first lines and places."
+  (let ((index nil)
+        (match nil))
+    (save-excursion
+      (goto-char (point-min))
+      (while (setq match (text-property-search-forward
+                          'edn-bridge-heading 'said t))
+        (let ((inhibit-field-text-motion t))
+          (push (cons (truncate-string-to-width
+                       (buffer-substring-no-properties
+                        (line-beginning-position 2) (line-end-position 2))
+                       80 nil nil "…")
+                      (copy-marker (prop-match-beginning match)))
+                index))))
+    (nreverse index)))
 
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-messages--setup)
 
@@ -680,7 +587,6 @@ Where BEHAVIOR is \"steer\", with all of that behavior before the others."
 (edn-bridge-chat-handle "assistant/thinking-delta"
                         #'edn-bridge-messages--on-thinking 'collected)
 (edn-bridge-chat-handle "assistant/message" #'edn-bridge-messages--on-message)
-(edn-bridge-chat-handle "session/updated" #'edn-bridge-messages--on-session)
 (edn-bridge-chat-handle "session/rehydrated" #'edn-bridge-messages--on-rehydrated)
 
 (let ((map edn-bridge-chat-mode-map))

@@ -73,6 +73,7 @@
   (server nil :documentation "Property list of the handshake's answer.")
   (features nil :documentation "List of the features agreed on.")
   (seq 0 :documentation "Number of the last event dispatched.")
+  (event nil :documentation "Frame of the last event dispatched.")
   (acknowledged 0 :documentation "Number of the last event acknowledged.")
   (close-reason nil :documentation "Why it is closed, a line of text.")
   (plist-frames nil :documentation "Non-nil once frames come as plists.")
@@ -238,6 +239,11 @@ One that does not end by itself is ended."
                          (delete-process process)
                          (funcall function)))))
       (look))))
+
+(defun edn-bridge-rpc-event-id (conn)
+  "Return the id of the request that caused the event that CONN dispatches.
+It is nil where no request of CONN did."
+  (plist-get (edn-bridge-rpc-connection-event conn) :id))
 
 (defun edn-bridge-rpc-stderr (conn &optional lines)
   "Return the last LINES (default: 5) that the process of CONN wrote on stderr."
@@ -602,6 +608,7 @@ It is a string of bytes, or a list of such, last first."
          (when gap
            (edn-bridge-rpc--log conn 'note "events are missing")
            (funcall (edn-bridge-rpc-connection-on-gap conn) conn))))
+     (setf (edn-bridge-rpc-connection-event conn) frame)
      (funcall (edn-bridge-rpc-connection-on-event conn)
               conn (plist-get frame :event) (plist-get frame :data)))
     (:response

@@ -282,7 +282,7 @@ is in the draft, choose the message."
   (interactive
    (list (or (and (not (edn-bridge-transcript-in-draft-p))
                   (or (get-text-property (point) 'edn-bridge-entry)
-                      (plist-get (edn-bridge-sessions--own-message) :id)))
+                      (car (edn-bridge-sessions--own-message))))
              (edn-bridge-sessions--choose-message)))
    edn-bridge-chat-mode)
   (edn-bridge-sessions--turn-to
@@ -296,75 +296,54 @@ The chat turns to a fork that ends before it, with the message as the draft."
   (interactive nil edn-bridge-chat-mode)
   (unless (equal (string-trim (edn-bridge-transcript-draft)) "")
     (user-error "The draft is not empty"))
-  (let* ((message (or (edn-bridge-sessions--own-message)
-                      (user-error "There is no message of yours here")))
-         (before (plist-get message :parent-id))
-         (conn (edn-bridge-chat-current)))
-    (edn-bridge-sessions--turn-to
-     conn
-     (if before "fork" "new_session")
-     (if before
-         (list :entry-id before)
-       (list :parent-session edn-bridge-chat--session-id))
-     (substitute-command-keys
-      "This is the fork; \\[edn-bridge-sessions-switch] goes back")
-     (edn-bridge-messages-text message))))
+  (pcase-let ((`(,entry . ,text)
+               (or (edn-bridge-sessions--own-message)
+                   (user-error "There is no message of yours here")))
+              (conn (edn-bridge-chat-current)))
+    (edn-bridge-rpc-request
+     conn "get_messages" (list :before entry :limit 1)
+     :on-success
+     (lambda (data)
+       (edn-bridge-chat-with-buffer conn
+         (let ((before (plist-get (car (append (plist-get data :messages) nil))
+                                  :id)))
+           (edn-bridge-sessions--turn-to
+            conn
+            (if before "fork" "new_session")
+            (if before
+                (list :entry-id before)
+              (list :parent-session edn-bridge-chat--session-id))
+            (substitute-command-keys
+             "This is the fork; \\[edn-bridge-sessions-switch] goes back")
+            text)))))))
 
 (defun edn-bridge-sessions--own-message ()
-  "Return the message of the user that point is in or below, or nil.
-A message that was sent from here does not know its entry, and so it is
-found by its first line, counted from the end."
-  (pcase-let* ((`(,line . ,later) (edn-bridge-sessions--own-line))
-               (data (edn-bridge-rpc-call (edn-bridge-chat-current)
-                                          "get_messages" nil)))
-    (and line
-         (nth later
-              (seq-filter
-               (lambda (message)
-                 (and (equal (edn-bridge-chat-word (plist-get message :role))
-                             "user")
-                      (equal line (edn-bridge-sessions--first-line
-                                   (edn-bridge-messages-text message)))))
-               (reverse (append (plist-get data :messages) nil)))))))
-
-(defun edn-bridge-sessions--first-line (text)
-  "Return the first line of TEXT."
-  (car (split-string (string-trim-left text) "\n")))
-
-(defun edn-bridge-sessions--own-line ()
-  "Return the first line of the user's message that point is in or below.
-That is in a cons with the number of those below it that begin alike."
+  "Return the user's message that point is in or below, or nil.
+It is a cons of its entry and its text."
   (save-excursion
     (let ((place (point))
-          (lines nil)
-          (match nil)
-          (found nil))
+          (found nil)
+          (match nil))
       (goto-char (point-max))
       (while (and (not found)
                   (setq match (text-property-search-backward
-                               'edn-bridge-heading t t)))
+                               'edn-bridge-heading 'said t)))
         (goto-char (prop-match-beginning match))
-        (when (looking-at "You\\(?: (.+)\\)?\n")
-          (push (edn-bridge-sessions--line-at (match-end 0)) lines)
-          (setq found (<= (point) place))))
+        (when (<= (point) place)
+          (setq found (point))))
       (when found
-        (cons (car lines)
-              (1- (seq-count (lambda (line) (equal line (car lines)))
-                             lines)))))))
+        (let ((entry (get-text-property found 'edn-bridge-entry)))
+          (and entry
+               (cons entry (get-text-property found 'edn-bridge-said))))))))
 
-(defun edn-bridge-sessions--line-at (start)
-  "Return the line that begins at START, whole where it was broken."
-  (save-excursion
-    (goto-char start)
-    (while (and (zerop (forward-line 1))
-                (get-text-property (1- (point)) 'edn-bridge-visible-break)))
-    (edn-bridge-sessions--first-line
-     (substring-no-properties (edn-bridge-visible-unbroken start (point))))))
+(defconst edn-bridge-sessions--choice 500
+  "How many of the last messages can be chosen from.")
 
 (defun edn-bridge-sessions--choose-message ()
   "Choose a message of this session and return its entry's id."
   (let* ((data (edn-bridge-rpc-call (edn-bridge-chat-current)
-                                    "get_messages" nil))
+                                    "get_messages"
+                                    (list :limit edn-bridge-sessions--choice)))
          (messages
           (seq-filter (lambda (message)
                         (and (member (edn-bridge-chat-word

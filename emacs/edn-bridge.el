@@ -30,6 +30,7 @@
 ;;   -markdown             faces for markdown as it streams in
 ;;   -chat                 the chat buffer, its connection and state
 ;;   -messages             the messages, streaming and from the journal
+;;   -said                 what is sent, waits and is delivered
 ;;   -complete             choosing, and completion in the draft
 ;;   -input                sending, aborting, history
 ;;   -tools                tool calls, output, diffs
@@ -48,6 +49,7 @@
 (require 'project)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
+(require 'edn-bridge-said)
 (require 'edn-bridge-complete)
 (require 'edn-bridge-input)
 (require 'edn-bridge-tools)

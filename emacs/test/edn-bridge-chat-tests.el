@@ -89,7 +89,7 @@
     (edn-bridge-input-send)
     (edn-bridge-rpc--dispatch-frame
      conn (list :kind :error :id (plist-get (car sent) :id) :op "prompt"
-                :error-code "request/session-not-idle"
+                :error-code "runtime/failed"
                 :error-message "The session is not idle"))
     (should (equal (edn-bridge-transcript-draft) "hello"))
     (should (string-match-p "not idle" (edn-bridge-test-transcript)))))
@@ -352,72 +352,6 @@
                     'edn-bridge-markdown-bold))
         (should (equal (get-text-property (point) 'edn-bridge-entry) "e1"))
         (should-error (insert "x") :type 'text-read-only)))))
-
-(defun edn-bridge-chat-tests-above ()
-  "Return what stands above the draft."
-  (substring-no-properties
-   (overlay-get edn-bridge-transcript--footer 'before-string)))
-
-(ert-deftest edn-bridge-chat-what-is-said-meanwhile-waits-for-its-place ()
-  (edn-bridge-test-with-chat (conn sent)
-    (cl-flet ((session (running count)
-                (edn-bridge-test-event
-                 conn "session/updated" :session-id "s1"
-                 :is-streaming (if running t :false)
-                 :pending-message-count count))
-              (answer (text &optional whole)
-                (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
-                                       :text text)
-                (edn-bridge-test-event
-                 conn "assistant/message" :session-id "s1" :role "assistant"
-                 :content (vector (list :type :text :text (or whole text)))))
-              (say (text command)
-                (edn-bridge-transcript-set-draft text)
-                (funcall command)))
-      (session t 0)
-      (edn-bridge-test-event conn "assistant/delta" :session-id "s1"
-                             :text "fir")
-      (say "later" #'edn-bridge-input-queue)
-      (edn-bridge-test-answer conn sent "follow_up" :accepted t)
-      (session t 1)
-      (say "now" #'edn-bridge-input-send)
-      (should (string-match-p
-               "For after the turn: later\nFor the running turn: now\n"
-               (edn-bridge-chat-tests-above)))
-      (edn-bridge-test-answer conn sent "steer" :accepted t)
-      (session t 2)
-      (should (equal (edn-bridge-test-transcript) "Assistant\nfir"))
-      (answer "st" "first")
-      (session t 1)
-      (answer "second")
-      (session nil 1)
-      (session t 0)
-      (answer "third")
-      (session nil 0)
-      (should-not (string-match-p "later\\|now" (edn-bridge-chat-tests-above)))
-      (should (equal (edn-bridge-test-transcript)
-                     (concat "Assistant\nfirst\n\nYou\nnow\n\nAssistant\nsecond"
-                             "\n\nYou\nlater\n\nAssistant\nthird\n"))))))
-
-(ert-deftest edn-bridge-chat-what-is-refused-waits-no-more ()
-  (edn-bridge-test-with-chat (conn sent)
-    (edn-bridge-test-event conn "session/updated" :session-id "s1"
-                           :is-streaming t :pending-message-count 0)
-    (edn-bridge-transcript-set-draft "now")
-    (edn-bridge-input-send)
-    (edn-bridge-rpc--dispatch-frame
-     conn (list :kind :error :id (plist-get (car sent) :id) :op "steer"
-                :error-code "request/failed" :error-message "No"))
-    (should-not (string-match-p "now" (edn-bridge-chat-tests-above)))
-    (should (equal (edn-bridge-transcript-draft) "now"))
-    ;; What the bridge gives back comes back as the draft alone.
-    (edn-bridge-input-send)
-    (edn-bridge-test-answer conn sent "steer" :accepted t)
-    (edn-bridge-input-interrupt)
-    (edn-bridge-test-answer conn sent "interrupt" :dropped-steering-text "now")
-    (should-not (string-match-p "now" (edn-bridge-chat-tests-above)))
-    (should (equal (edn-bridge-transcript-draft) "now"))
-    (should (equal (edn-bridge-test-transcript) "No\n"))))
 
 (ert-deftest edn-bridge-chat-knows-the-entry-of-a-streamed-message ()
   (edn-bridge-test-with-chat (conn _sent)

@@ -102,8 +102,8 @@
       (nreverse names))))
 
 (defconst edn-bridge-package-tests-order
-  '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "complete"
-    "input" "tools" "buffers" "ediff" "interact" "actions" "attention" "models"
+  '("constants" "edn" "rpc" "program" "visible" "transcript" "markdown" "chat" "messages" "said"
+    "complete" "input" "tools" "buffers" "ediff" "interact" "actions" "attention" "models"
     "trust" "sessions" "tree" "jobs" "side" "ask" "rewrite" "context" "query" "log" "doctor" "batch")
   "The files of the package; each may use those before it.")
 

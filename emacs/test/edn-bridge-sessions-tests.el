@@ -99,12 +99,12 @@ Return what stands above the draft of the last session."
                 (:id "3" :role "user" :content "two")
                 (:id "4" :role "assistant" :content "b")
                 (:id "5" :role "user" :content "one")])
-    (should (equal (edn-bridge-sessions--own-line) '("one" . 0)))
+    (should (equal (edn-bridge-sessions--own-message) '("5" . "one")))
     (goto-char (point-min))
     (search-forward "none")
-    (should (equal (edn-bridge-sessions--own-line) '("one" . 1)))
+    (should (equal (edn-bridge-sessions--own-message) '("1" . "one\nmore")))
     (search-forward "two")
-    (should (equal (edn-bridge-sessions--own-line) '("two" . 0)))))
+    (should (equal (edn-bridge-sessions--own-message) '("3" . "two")))))
 
 (ert-deftest edn-bridge-sessions-live-message-is-edited-and-sent-again ()
   (edn-bridge-live-tests-with-chat "hello.edn"

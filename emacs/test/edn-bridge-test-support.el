@@ -95,6 +95,12 @@ SPEC is (CONN SENT)."
   (edn-bridge-chat--on-event conn topic data)
   (edn-bridge-chat--on-batch conn))
 
+(defun edn-bridge-test-caused (conn id topic &rest data)
+  "Have CONN receive an event of TOPIC with DATA, caused by its request ID."
+  (edn-bridge-rpc--dispatch-frame
+   conn (list :kind :event :id id :event topic :data data))
+  (edn-bridge-chat--on-batch conn))
+
 (defun edn-bridge-test-answer (conn sent op &rest data)
   "Answer the last request of OP in SENT on CONN with DATA."
   (let ((request (cl-find op sent :key (lambda (frame) (plist-get frame :op))
