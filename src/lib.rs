@@ -21,6 +21,7 @@ pub mod heap;
 pub mod hook;
 pub mod http;
 pub mod interaction;
+pub mod json;
 pub mod limits;
 pub mod memory;
 pub mod message;

@@ -258,6 +258,12 @@ pub const CONTROL_ID_BYTES: usize = 256;
 /// and some 10 MB.
 pub const MAX_FRAME_VALUES: usize = 100_000;
 
+/// Deepest nesting of arrays and objects in a line of JSON. Real messages nest four levels.
+pub const JSON_DEPTH: usize = 64;
+
+/// Digits in a row in a number of JSON. A float that is written out in full has some fifty.
+pub const JSON_DIGITS: usize = 64;
+
 /// The longest EQL query, in bytes (256 KiB). Real ones have a few KiB.
 pub const MAX_QUERY_BYTES: usize = 256 * 1024;
 

@@ -22,6 +22,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("client", &[]),
     // What the wire takes is what the codec reads.
     ("limits", &["edn"]),
+    ("json", &["value", "limits"]),
     ("visible", &[]),
     ("similar", &[]),
     ("clock", &[]),
