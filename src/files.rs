@@ -4,6 +4,7 @@
 //! exchanges a folder and a link after the judgement gets an error, not the file behind the link. Knows the file
 //! system; does not know the purpose or the permissions of a file.
 
+mod below;
 mod lock;
 mod replace;
 
@@ -18,6 +19,7 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+pub use below::{BelowError, Expected, read_below};
 pub use lock::{Lock, lock};
 pub use replace::{Found, Place, ReplaceError, Rights};
 
