@@ -43,7 +43,7 @@ fn facts() -> SessionFacts {
     let text: Arc<str> = "a text of usual length".into();
     SessionFacts {
         name: Some(text.clone()),
-        file: Some(text.clone()),
+        location: Some(text.clone()),
         git_branch: Some(text.clone()),
         cwd: text.clone(),
         created_at: text.clone(),

@@ -17,7 +17,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::runtime::Runtime;
 use edn_bridge::session::{Call, Clients as _, Sessions as _, SwitchTarget};
-use edn_bridge::store::{Durability, Entry, EntryBody, Header, Store};
+use edn_bridge::store::{Durability, Entry, EntryBody, Header, Journals as _, Store};
 use process::{Nobody, asked, call, process, wait};
 
 #[path = "../tests/store_support/process.rs"]
@@ -133,18 +133,18 @@ fn open() {
     let store = Store::new(dir.path(), Durability::Full).unwrap();
     let entries: Vec<_> = (0..LONG).map(|n| entry(n, TEXT)).collect();
     let start = Instant::now();
-    let journal = store.create_with(&header("s-long"), entries.iter().cloned()).unwrap();
-    let (path, bytes, wrote) = (journal.path().to_owned(), journal.bytes(), start.elapsed());
+    let journal = store.create_with(header("s-long"), &mut entries.iter().cloned()).unwrap();
+    let (path, bytes, wrote) = (PathBuf::from(&*journal.location()), journal.bytes(), start.elapsed());
     drop(journal);
     println!("fork: {LONG} entries, {bytes} bytes, on disk          {wrote:>10.1?}");
-    let half = store.create_with(&header("s-half"), entries.iter().take(LONG / 2).cloned()).map(|_| ());
+    let half = store.create_with(header("s-half"), &mut entries.iter().take(LONG / 2).cloned()).map(|_| ());
     half.unwrap();
     let start = Instant::now();
-    drop(store.create_with(&header("s-half-2"), entries.iter().take(LONG / 2).cloned()).unwrap());
+    drop(store.create_with(header("s-half-2"), &mut entries.iter().take(LONG / 2).cloned()).unwrap());
     println!("fork: {} entries                                   {:>10.1?}", LONG / 2, start.elapsed());
     let read = (0..7).map(|_| {
         let start = Instant::now();
-        let loaded = store.open(&path).unwrap();
+        let loaded = store.open_file(&path).unwrap();
         let time = start.elapsed();
         assert_eq!(loaded.entries.len(), LONG);
         time

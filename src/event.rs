@@ -64,8 +64,8 @@ pub enum Body {
     FooterUpdated(Arc<SessionFacts>),
     /// A connection's focus moved to the session.
     SessionResumed {
-        /// The journal's path, once it exists.
-        session_file: Option<Arc<str>>,
+        /// Where its journal is, for people, once there is an entry.
+        location: Option<Arc<str>>,
         /// Messages on the current branch.
         message_count: usize,
     },
@@ -349,8 +349,8 @@ pub struct ChoiceItem {
 /// The effect of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
-    /// Resumes the session of this journal.
-    Journal(String),
+    /// Resumes the session whose journal is there.
+    Location(String),
     /// Switches to a live session.
     Session(SessionId),
     /// Forks the session at a message.

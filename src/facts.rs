@@ -15,8 +15,8 @@ use crate::value::Value;
 pub struct SessionFacts {
     /// The session.
     pub id: SessionId,
-    /// Its journal's path, once it exists.
-    pub file: Option<Arc<str>>,
+    /// Where its journal is, for people, once there is an entry.
+    pub location: Option<Arc<str>>,
     /// The name from the person.
     pub name: Option<Arc<str>>,
     /// The start of the first message, for sessions without a name.
@@ -101,7 +101,7 @@ impl SessionFacts {
     pub fn empty(id: SessionId) -> Self {
         Self {
             id,
-            file: None,
+            location: None,
             name: None,
             first_message: None,
             cwd: "/".into(),
@@ -434,8 +434,8 @@ pub struct Slot {
     pub created_at: Arc<str>,
     /// Messages on the current branch; `None` if unknown.
     pub message_count: Option<u64>,
-    /// Its journal's path, once it exists.
-    pub file: Option<Arc<str>>,
+    /// Where its journal is, for people, once there is an entry.
+    pub location: Option<Arc<str>>,
 }
 
 impl Slot {
@@ -450,7 +450,7 @@ impl Slot {
             parent: facts.parent.clone(),
             created_at: facts.created_at.clone(),
             message_count: u64::try_from(facts.message_count).ok(),
-            file: facts.file.clone(),
+            location: facts.location.clone(),
         }
     }
 
@@ -461,7 +461,7 @@ impl Slot {
 
     /// Its approximate size in bytes, if it is the last owner of its texts.
     fn weight(&self) -> usize {
-        let texts = [self.name.as_deref(), self.first_message.as_deref(), self.file.as_deref()];
+        let texts = [self.name.as_deref(), self.first_message.as_deref(), self.location.as_deref()];
         let text: usize = texts.into_iter().flatten().map(str::len).sum();
         text.saturating_add(self.cwd.len()).saturating_add(size_of::<Self>())
     }

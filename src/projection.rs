@@ -30,7 +30,7 @@ pub fn session_state(facts: &SessionFacts) -> Map<'_> {
         map.put("retry", Value::from(retry));
     }
     map.put("interrupt-pending", facts.interrupt_pending);
-    map.put("session-file", facts.file.as_deref());
+    map.put("session-file", facts.location.as_deref());
     map.put("session-name", facts.name.as_deref());
     map.put("session-display-name", facts.display_name());
     map.put("model-provider", &*facts.model_provider);
@@ -144,7 +144,7 @@ pub fn slot(slot: &Slot) -> Map<'_> {
     map.put("parent-session-id", slot.parent.as_ref().map(SessionId::as_str));
     map.put("created-at", slot.created_at.as_ref());
     map.put_some("message-count", slot.message_count.map(count));
-    map.put("session-file", slot.file.as_deref());
+    map.put("session-file", slot.location.as_deref());
     map
 }
 

@@ -1,7 +1,8 @@
 //! Sessions on disk.
 //!
 //! A session is one append-only file of EDN lines: a header, then entries that form a tree. The store knows
-//! files, the codec and the types of a conversation; it does not know who runs a session.
+//! files, the codec and the types of a conversation; it does not know who runs a session. To that, sessions have ids
+//! and no paths: see [`Journals`].
 //!
 //! An append is complete when it is on disk. One thread, the [`commit`]ter, writes for all sessions: appends
 //! that arrive during a sync are written and synced together with the next one.
@@ -14,11 +15,14 @@ mod files;
 mod index;
 mod journal;
 mod journal_file;
+mod journals;
 mod listing;
+mod locations;
 mod reading;
 pub mod record;
 mod verify;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,21 +35,26 @@ pub use commit::{Committer, Counters, Durability};
 pub use entry::{Entry, EntryBody, FORMAT, Header, Parent};
 pub use error::StoreError;
 pub use files::{Files, Lock, LockError, LogFile, SystemFiles};
-pub use journal::{Journal, Loaded};
+pub use journals::{Journal, Journals, Loaded, Log};
 pub use listing::{Hit, SessionInfo};
 pub use reading::{Content, Fault};
 pub use verify::{Repaired, Report};
 
 use error::is_want;
 use files::children;
+use journal::FileLog;
+use journal_file::JournalFile;
+use locations::Locations;
 
-/// The folder that holds all sessions, and the thread that writes them.
+/// The folder that holds all sessions, and the thread that writes them. Its methods are for those who care for the
+/// files; [`Journals`] is what sessions use.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
     durability: Durability,
     files: Arc<dyn Files>,
     committer: Arc<Committer>,
+    locations: Arc<Locations>,
     #[cfg(feature = "index")]
     index: Arc<index::Index>,
 }
@@ -69,6 +78,7 @@ impl Store {
             durability,
             files,
             committer: Arc::new(Committer::start(durability)?),
+            locations: Arc::default(),
             #[cfg(feature = "index")]
             index: Arc::new(index::Index::new(state_dir.join("sessions-index.db"))),
         })
@@ -77,16 +87,6 @@ impl Store {
     /// The folder of all sessions.
     pub fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// When an append is acknowledged.
-    pub fn durability(&self) -> Durability {
-        self.durability
-    }
-
-    /// Counts of the writes since the process started.
-    pub fn counters(&self) -> Counters {
-        self.committer.counters()
     }
 
     /// The folder of a project's sessions.
@@ -98,31 +98,31 @@ impl Store {
         self.project_dir(Path::new(&*header.cwd)).join(format!("{}.edn", header.session))
     }
 
-    /// A journal for a new session. The first entry creates its file.
-    pub fn create(&self, header: Header) -> Journal {
-        Journal::create(self.path(&header), header, self.files.clone(), self.committer.clone())
-    }
-
-    /// A journal for a session that starts with many entries. They are on disk when this returns. Other
-    /// sessions can write meanwhile.
-    ///
-    /// # Errors
-    /// If the entries could not be written; no file exists then.
-    pub fn create_with(
-        &self,
-        header: &Header,
-        entries: impl Iterator<Item = Arc<Entry>>,
-    ) -> Result<Journal, StoreError> {
-        let (files, committer) = (self.files.clone(), self.committer.clone());
-        journal::write_whole(self.path(header), header, entries, files, committer)
-    }
-
     /// Opens a session's file, takes its lock, and repairs a torn tail.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn open(&self, path: &Path) -> Result<Loaded, StoreError> {
-        journal::open(path, self.files.clone(), self.committer.clone())
+    pub fn open_file(&self, path: &Path) -> Result<Loaded, StoreError> {
+        let (file, session) = journal::look(path, self.files.as_ref())?;
+        self.locations.name(&session, path)?;
+        let opened = journal::open(path, file, self.files.clone());
+        self.locations.take_named(&session);
+        let (file, Content { header, entries, faults, .. }) = opened?;
+        Ok(Loaded { journal: self.journal(session, file), header, entries, faults })
+    }
+
+    fn journal(&self, session: SessionId, file: JournalFile) -> Journal {
+        Journal::new(FileLog::new(session, file, self.committer.clone(), self.locations.clone()))
+    }
+
+    /// The header with the file of the session's parent.
+    fn with_parent(&self, mut header: Header) -> Header {
+        if let Some(parent) = &mut header.parent
+            && parent.path.is_none()
+        {
+            parent.path = self.locations.written(&parent.session).map(|path| path.to_string_lossy().into());
+        }
+        header
     }
 
     /// Reads a session's file without a lock and without changes.
@@ -142,42 +142,11 @@ impl Store {
             .map_err(|error| StoreError::io("Cannot look into", &self.root, error))
     }
 
-    /// The sessions on disk, newest first: those of one project, or all with `None`. Skips files that are
-    /// damaged, foreign or gone.
-    ///
-    /// # Errors
-    /// If descriptors or memory run out, because the list would be incomplete.
-    pub fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError> {
-        let project = cwd.map(|cwd| self.project_dir(cwd));
-        let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
-        #[cfg(feature = "index")]
-        if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
-            return Ok(list);
-        }
-        listing::list(&self.root, project.as_deref()).map_err(refused)
-    }
-
-    /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
-    /// or all with `None`.
-    ///
-    /// # Errors
-    /// Those of [`Store::list`].
-    pub fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
-        let project = cwd.map(|cwd| self.project_dir(cwd));
-        let limit = limit.min(SEARCH_HITS);
-        let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
-        #[cfg(feature = "index")]
-        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit).map_err(refused)? {
-            return Ok(hits);
-        }
-        listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)
-    }
-
     /// Reads all sessions into the index, so that the next search does not have to. Has no effect in a
     /// program without an index.
     ///
     /// # Errors
-    /// Those of [`Store::list`].
+    /// Those of [`Journals::list`].
     pub fn index_all(&self) -> Result<(), StoreError> {
         #[cfg(feature = "index")]
         self.index
@@ -222,6 +191,72 @@ impl Store {
         all.paths.retain(extension);
         all.paths.sort();
         Ok(all)
+    }
+}
+
+impl Journals for Store {
+    fn create(&self, header: Header) -> Journal {
+        let header = self.with_parent(header);
+        let session = header.session.clone();
+        self.journal(session, JournalFile::new(self.path(&header), self.files.clone(), header))
+    }
+
+    fn create_with(
+        &self,
+        header: Header,
+        entries: &mut dyn Iterator<Item = Arc<Entry>>,
+    ) -> Result<Journal, StoreError> {
+        let header = self.with_parent(header);
+        let file = journal::write_whole(self.path(&header), &header, entries, self.files.clone())?;
+        Ok(self.journal(header.session, file))
+    }
+
+    fn open(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let path = match self.locations.take_named(session) {
+            Some(path) => Some(path),
+            None => self.look_up(session)?,
+        };
+        self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+    }
+
+    fn session_at(&self, location: &str) -> Result<SessionId, StoreError> {
+        let path = Path::new(location);
+        let (_, session) = journal::look(path, self.files.as_ref())?;
+        self.locations.name(&session, path)?;
+        Ok(session)
+    }
+
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError> {
+        let project = cwd.map(|cwd| self.project_dir(cwd));
+        let refused = |error| StoreError::io("Cannot read all sessions in", &self.root, error);
+        #[cfg(feature = "index")]
+        if let Some(list) = self.index.list(&self.root, project.as_deref()).map_err(refused)? {
+            return Ok(list);
+        }
+        listing::list(&self.root, project.as_deref()).map_err(refused)
+    }
+
+    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError> {
+        let project = cwd.map(|cwd| self.project_dir(cwd));
+        let limit = limit.min(SEARCH_HITS);
+        let refused = |error| StoreError::io("Cannot search all sessions in", &self.root, error);
+        #[cfg(feature = "index")]
+        if let Some(hits) = self.index.search(&self.root, project.as_deref(), text, limit).map_err(refused)? {
+            return Ok(hits);
+        }
+        listing::search(&self.root, project.as_deref(), text, limit).map_err(refused)
+    }
+
+    fn location(&self) -> Cow<'_, str> {
+        self.root.to_string_lossy()
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn counters(&self) -> Counters {
+        self.committer.counters()
     }
 }
 

@@ -230,7 +230,7 @@ fn note(frame: &edn_bridge::value::Value<'static>, sent: &mut Sent, told: &mut B
 
 /// Everything that was acknowledged is there once and in order, and the file is whole.
 fn check(store: &Store, path: PathBuf, expected: &Told, kill: usize) {
-    let loaded = store.open(&path).unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
+    let loaded = store.open_file(&path).unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
     let mut names = Vec::new();
     let mut entries = Vec::new();
     for entry in &loaded.entries {

@@ -21,7 +21,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use edn_bridge::session::{Clients as _, Sessions as _, SwitchTarget};
-use edn_bridge::store::{Durability, Files, Lock, LockError, LogFile, Store, SystemFiles};
+use edn_bridge::store::{Durability, Files, Journals as _, Lock, LockError, LogFile, Store, SystemFiles};
 use process::{Nobody, PATIENCE, asked, call, process, wait};
 use store_support::{append, chain, header, ids};
 
@@ -93,7 +93,7 @@ fn fork_blocks_nobody_and_copies_only_its_history() {
     assert!(fork.try_recv().is_err(), "the fork waits for the gate");
     drop(held);
     let fork = wait(fork);
-    let path = fork.file.unwrap();
+    let path = fork.location.unwrap();
     assert_eq!(ids(&store.read(Path::new(&path)).unwrap().entries), ids(&chain(None, 500)));
     let source = store.look_up(&"s-long".into()).unwrap().unwrap();
     assert!(fs::metadata(path).unwrap().len() * 19 < fs::metadata(source).unwrap().len() * 10);

@@ -17,7 +17,9 @@ mod store_support;
 use std::fs;
 use std::sync::mpsc::channel;
 
-use edn_bridge::store::{Durability, Entry, EntryBody, Fault, Files, Repaired, StoreError, SystemFiles};
+use edn_bridge::store::{
+    Durability, Entry, EntryBody, Fault, Files, Journals as _, Repaired, StoreError, SystemFiles,
+};
 use store_support::*;
 
 #[test]
@@ -28,7 +30,7 @@ fn torn_line_is_removed_and_reported() {
     let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     for cut in last + 1..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        let loaded = place.store.open(&path).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
         let offset = last as u64;
         if cut == whole.len() - 1 {
             assert_eq!(loaded.faults, [Fault::NoLineFeed { offset }]);
@@ -45,7 +47,7 @@ fn torn_line_is_removed_and_reported() {
         let next = loaded.entries.len();
         append(&loaded.journal, &chain(Some(next - 1), 1)).unwrap();
         drop(loaded);
-        let again = place.store.open(&path).unwrap();
+        let again = place.store.open_file(&path).unwrap();
         assert_eq!(again.faults, []);
         assert_eq!(again.entries.len(), next + 1);
     }
@@ -71,7 +73,7 @@ fn garbage_in_middle_is_skipped_and_hides_nothing() {
         let damaged = lines.join(&b'\n');
         fs::write(&path, &damaged).unwrap();
 
-        let loaded = place.store.open(&path).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
         assert_eq!(ids(&loaded.entries), ["e0", "e2", "e3"], "{garbage:?}");
         let offset = (lines[0].len() + lines[1].len() + 2) as u64;
         assert_eq!(
@@ -104,7 +106,7 @@ fn file_without_header_is_named_and_untouched() {
         (whole[header..].to_vec(), "no :edn-bridge"),
     ] {
         fs::write(&path, &bytes).unwrap();
-        let error = place.store.open(&path).unwrap_err();
+        let error = place.store.open_file(&path).unwrap_err();
         assert!(matches!(error, StoreError::NoHeader { .. }), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
         assert_eq!(fs::read(&path).unwrap(), bytes);
@@ -118,7 +120,7 @@ fn file_of_newer_program_is_named_and_untouched() {
     let newer = fs::read_to_string(&path).unwrap().replace(":format 1", ":format 7");
     assert!(newer.contains(":format 7"));
     fs::write(&path, &newer).unwrap();
-    let error = place.store.open(&path).unwrap_err().to_string();
+    let error = place.store.open_file(&path).unwrap_err().to_string();
     assert!(error.contains("has format 7; this program reads up to 1"), "{error}");
     assert!(place.store.verify(&path).is_err());
     assert!(place.store.repair(&path).is_err());
@@ -129,8 +131,8 @@ fn file_of_newer_program_is_named_and_untouched() {
 fn lock_names_holder_and_ends_with_it() {
     let place = Place::new();
     let path = place.session("s-1", 1);
-    let first = place.store.open(&path).unwrap();
-    let error = place.store.open(&path).unwrap_err().to_string();
+    let first = place.store.open_file(&path).unwrap();
+    let error = place.store.open_file(&path).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     assert!(place.store.repair(&path).is_err());
     assert_eq!(place.store.read(&path).unwrap().entries.len(), 1, "reading needs no lock");
@@ -138,7 +140,7 @@ fn lock_names_holder_and_ends_with_it() {
     assert!(!path.with_extension("edn.lock").exists());
     // What a process that was killed leaves behind.
     fs::write(path.with_extension("edn.lock"), "process 999999\n").unwrap();
-    place.store.open(&path).unwrap();
+    place.store.open_file(&path).unwrap();
 }
 
 #[test]
@@ -155,7 +157,7 @@ fn failed_append_leaves_file_unchanged() {
     ] {
         let place = Place::new();
         let path = place.session("s-1", 2);
-        let journal = place.store.open(&path).unwrap().journal;
+        let journal = place.store.open_file(&path).unwrap().journal;
         let before = fs::read(&path).unwrap();
         for (call, act) in &plan {
             place.disk.plan(*call, *act);
@@ -169,7 +171,7 @@ fn failed_append_leaves_file_unchanged() {
         place.disk.heal();
         append(&journal, &[entry("after", Some("e1"), "after")]).unwrap();
         drop(journal);
-        let loaded = place.store.open(&path).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
         assert_eq!(loaded.faults, [], "{plan:?}");
         assert_eq!(ids(&loaded.entries), ["e0", "e1", "after"], "{plan:?}");
     }
@@ -182,7 +184,7 @@ fn short_writes_are_continued() {
         place.disk.plan(Call::Write, Act::Short(7));
     }
     let path = place.session("s-1", 3);
-    assert_eq!(place.store.open(&path).unwrap().faults, []);
+    assert_eq!(place.store.open_file(&path).unwrap().faults, []);
     assert!(place.disk.done().iter().filter(|call| **call == Call::Write).count() > 50);
 }
 
@@ -205,11 +207,11 @@ fn failed_creation_leaves_nothing_and_can_be_repeated() {
         let journal = place.store.create(header("s-1"));
         let error = append(&journal, &chain(None, 2)).unwrap_err().to_string();
         assert!(error.contains(said), "{call:?}: {error}");
-        assert!(!journal.path().exists(), "{call:?}");
+        assert!(!path_of(&journal).exists(), "{call:?}");
         append(&journal, &chain(None, 2)).unwrap();
-        let path = journal.path().to_owned();
+        let path = path_of(&journal);
         drop(journal);
-        assert_eq!(ids(&place.store.open(&path).unwrap().entries), ["e0", "e1"], "{call:?}");
+        assert_eq!(ids(&place.store.open_file(&path).unwrap().entries), ["e0", "e1"], "{call:?}");
     }
 }
 
@@ -219,12 +221,12 @@ fn read_only_folder_is_reported_at_opening() {
     let path = place.session("s-1", 1);
     for errno in [EROFS, EACCES] {
         place.disk.plan(Call::Open, Act::Errno(errno));
-        let error = place.store.open(&path).unwrap_err().to_string();
+        let error = place.store.open_file(&path).unwrap_err().to_string();
         assert!(error.contains("Cannot open") && error.contains("sessions show"), "{error}");
         assert_eq!(place.store.read(&path).unwrap().entries.len(), 1);
     }
     let missing = path.with_file_name("s-2.edn");
-    assert!(matches!(place.store.open(&missing).unwrap_err(), StoreError::Missing { .. }));
+    assert!(matches!(place.store.open_file(&missing).unwrap_err(), StoreError::Missing { .. }));
     assert!(!missing.with_extension("edn.lock").exists());
 }
 
@@ -232,12 +234,12 @@ fn read_only_folder_is_reported_at_opening() {
 fn existing_journal_is_never_overwritten() {
     let place = Place::new();
     let journal = place.store.create(header("s-1"));
-    fs::create_dir_all(journal.path().parent().unwrap()).unwrap();
-    fs::write(journal.path(), "somebody else's").unwrap();
+    fs::create_dir_all(path_of(&journal).parent().unwrap()).unwrap();
+    fs::write(path_of(&journal), "somebody else's").unwrap();
     append(&journal, &chain(None, 1)).unwrap_err();
-    assert_eq!(fs::read_to_string(journal.path()).unwrap(), "somebody else's");
-    assert!(place.store.create_with(&header("s-1"), chain(None, 1).into_iter()).is_err());
-    assert_eq!(fs::read_to_string(journal.path()).unwrap(), "somebody else's");
+    assert_eq!(fs::read_to_string(path_of(&journal)).unwrap(), "somebody else's");
+    assert!(place.store.create_with(header("s-1"), &mut chain(None, 1).into_iter()).is_err());
+    assert_eq!(fs::read_to_string(path_of(&journal)).unwrap(), "somebody else's");
     let (from, to) = (place.folder.path().join("from"), place.folder.path().join("to"));
     fs::write(&from, "a").unwrap();
     fs::write(&to, "b").unwrap();
@@ -257,7 +259,7 @@ fn full_durability_waits_for_sync_and_relaxed_does_not() {
             sender.send(disk.done().iter().filter(|call| **call == Call::Sync).count()).unwrap();
         });
         assert_eq!(receiver.recv().unwrap(), syncs, "{durability:?}");
-        let path = journal.path().to_owned();
+        let path = path_of(&journal);
         // The end of the program waits for the disk either way.
         let Place { folder: _folder, disk, store } = place;
         drop((journal, store));
@@ -269,7 +271,7 @@ fn full_durability_waits_for_sync_and_relaxed_does_not() {
 fn concurrent_appends_share_a_sync() {
     let place = Place::new();
     let path = place.session("s-1", 1);
-    let journal = place.store.open(&path).unwrap().journal;
+    let journal = place.store.open_file(&path).unwrap().journal;
     let before = place.disk.done().len();
     let (sender, receiver) = channel();
     let entries = chain(Some(0), 200);
@@ -284,7 +286,7 @@ fn concurrent_appends_share_a_sync() {
     let syncs = calls[before..].iter().filter(|call| **call == Call::Sync).count();
     assert!(syncs < entries.len(), "{syncs} syncs for {} appends", entries.len());
     drop(journal);
-    assert_eq!(place.store.open(&path).unwrap().entries.len(), 201);
+    assert_eq!(place.store.open_file(&path).unwrap().entries.len(), 201);
 }
 
 /// Random failures of every kind, with a power cut after each session: what was acknowledged is there.
@@ -295,7 +297,7 @@ fn write_errors_and_power_cuts_lose_no_acknowledged_entry() {
     for round in 0..150 {
         let place = Place::new();
         let journal = place.store.create(header("s-1"));
-        let path = journal.path().to_owned();
+        let path = path_of(&journal);
         let mut kept: Vec<String> = Vec::new();
         for number in 0..12 {
             if dice.roll(3) == 0 {
@@ -335,7 +337,7 @@ fn write_errors_and_power_cuts_lose_no_acknowledged_entry() {
         cuts += 1;
         fs::write(&path, &left).unwrap();
         let store = edn_bridge::store::Store::new(place.folder.path(), Durability::Full).unwrap();
-        let loaded = match store.open(&path) {
+        let loaded = match store.open_file(&path) {
             Ok(loaded) => loaded,
             Err(error) => panic!("round {round}: {error}, {} acknowledged", kept.len()),
         };
@@ -371,7 +373,7 @@ fn repair_keeps_readable_entries_and_original_file() {
     let Some(Repaired::Rewritten { copy }) = place.store.repair(&path).unwrap() else { panic!() };
     assert_eq!(fs::read(copy).unwrap(), damaged);
     assert_eq!(place.store.verify(&path).unwrap().faults, []);
-    assert_eq!(ids(&place.store.open(&path).unwrap().entries), ["e0", "e2", "e3"]);
+    assert_eq!(ids(&place.store.open_file(&path).unwrap().entries), ["e0", "e2", "e3"]);
     assert_eq!(place.store.repair(&path).unwrap(), None);
 }
 
@@ -382,9 +384,9 @@ fn repair_restores_header_and_sets_empty_file_aside() {
     let path = place.session("s-2", 2);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("gone\n{}", text.split_once('\n').unwrap().1)).unwrap();
-    assert!(place.store.open(&path).is_err());
+    assert!(place.store.open_file(&path).is_err());
     assert!(matches!(place.store.repair(&path).unwrap(), Some(Repaired::Rewritten { .. })));
-    let loaded = place.store.open(&path).unwrap();
+    let loaded = place.store.open_file(&path).unwrap();
     assert_eq!((loaded.header.session.as_str(), &*loaded.header.cwd), ("s-2", "/p"));
     assert_eq!(ids(&loaded.entries), ["e0", "e1"]);
 
@@ -408,7 +410,7 @@ fn failed_repair_changes_nothing() {
         place.store.repair(&path).unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), damaged, "{call:?}");
         assert!(place.store.repair(&path).unwrap().is_some());
-        assert_eq!(place.store.open(&path).unwrap().entries.len(), 3);
+        assert_eq!(place.store.open_file(&path).unwrap().entries.len(), 3);
     }
 }
 
@@ -420,14 +422,14 @@ fn fork_gets_its_name_once_it_is_on_disk() {
     {
         let place = Place::new();
         place.disk.plan(call, act);
-        assert!(place.store.create_with(&header("s-1"), entries.iter().cloned()).is_err());
+        assert!(place.store.create_with(header("s-1"), &mut entries.iter().cloned()).is_err());
         assert_eq!(place.store.all_files().unwrap().paths, Vec::<std::path::PathBuf>::new(), "{call:?}");
-        let journal = place.store.create_with(&header("s-1"), entries.iter().cloned()).unwrap();
+        let journal = place.store.create_with(header("s-1"), &mut entries.iter().cloned()).unwrap();
         append(&journal, &chain(Some(4_999), 1)).unwrap();
-        let path = journal.path().to_owned();
+        let path = path_of(&journal);
         assert_eq!(journal.bytes(), fs::metadata(&path).unwrap().len());
         drop(journal);
-        let loaded = place.store.open(&path).unwrap();
+        let loaded = place.store.open_file(&path).unwrap();
         assert_eq!(loaded.faults, []);
         // Long enough to be read on several threads.
         assert_eq!(ids(&loaded.entries), ids(&chain(None, 5_001)));
@@ -442,8 +444,8 @@ fn fork_gets_its_name_once_it_is_on_disk() {
 #[test]
 fn line_numbers_are_right_in_file_read_in_parts() {
     let place = Place::new();
-    let journal = place.store.create_with(&header("s-1"), chain(None, 20_000).into_iter()).unwrap();
-    let path = journal.path().to_owned();
+    let journal = place.store.create_with(header("s-1"), &mut chain(None, 20_000).into_iter()).unwrap();
+    let path = path_of(&journal);
     drop(journal);
     let bytes = fs::read(&path).unwrap();
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -462,10 +464,38 @@ fn foreign_file_and_neighbours_are_untouched() {
     let folder = place.folder.path();
     fs::write(folder.join("Cargo.toml"), "[package]\n").unwrap();
     fs::write(folder.join("Cargo.lock"), "version = 4\n").unwrap();
-    assert!(place.store.open(&folder.join("Cargo.toml")).is_err());
+    assert!(place.store.open_file(&folder.join("Cargo.toml")).is_err());
     assert_eq!(fs::read_to_string(folder.join("Cargo.lock")).unwrap(), "version = 4\n");
     assert_eq!(fs::read_to_string(folder.join("Cargo.toml")).unwrap(), "[package]\n");
     assert!(!folder.join("Cargo.toml.lock").exists());
+}
+
+/// A session has one journal, wherever a client says that it is.
+#[test]
+fn location_leads_to_session_but_copy_is_refused() {
+    let place = Place::new();
+    let (path, session) = (place.session("s-1", 2), "s-1".into());
+    let [foreign, link, copy] = ["foreign.edn", "link.edn", "copy.edn"].map(|n| place.folder.path().join(n));
+    let said = |path: &std::path::Path| place.store.session_at(path.to_str().unwrap());
+    fs::rename(&path, &foreign).unwrap();
+    std::os::unix::fs::symlink(&foreign, &link).unwrap();
+    fs::copy(&foreign, &copy).unwrap();
+    assert!(matches!(place.store.open(&session), Err(StoreError::NoSession { .. })));
+    assert!(matches!(said(&path), Err(StoreError::Missing { .. })));
+    assert_eq!(said(&foreign).unwrap(), session);
+    let loaded = place.store.open(&session).unwrap();
+    assert_eq!((path_of(&loaded.journal), loaded.entries.len()), (foreign.clone(), 2));
+    // It is open: by any path that leads to it, but no copy, whatever its name says.
+    assert_eq!(said(&foreign).unwrap(), session);
+    assert_eq!(said(&link).unwrap(), session);
+    assert!(matches!(said(&copy), Err(StoreError::Copy { .. })));
+    fs::copy(&foreign, path.with_file_name("s-2.edn")).unwrap();
+    assert!(matches!(place.store.open(&"s-2".into()), Err(StoreError::Copy { .. })));
+    // It is closed, and no longer known.
+    drop(loaded);
+    assert!(matches!(place.store.open(&session), Err(StoreError::NoSession { .. })));
+    assert_eq!(said(&copy).unwrap(), session);
+    assert_eq!(path_of(&place.store.open(&session).unwrap().journal), copy);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use edn_bridge::export::{Format, Transcript, export};
 use edn_bridge::message::{Block, Message, Role};
-use edn_bridge::store::{Durability, Entry, EntryBody, Header, Parent, Store};
+use edn_bridge::store::{Durability, Entry, EntryBody, Header, Journals as _, Parent, Store};
 use edn_bridge::value::Owned;
 use edn_bridge::visible;
 use store_support::{Place, append, chain, entry, header};
@@ -84,7 +84,7 @@ fn session_list_shows_names_and_follows_appends() {
     #[cfg(feature = "index")]
     assert_eq!(names(None)[1], ("s-2".to_owned(), Some("new name".to_owned())));
     // What is only out of sight stays known.
-    let path = long.path().to_owned();
+    let path = store_support::path_of(&long);
     let (folder, aside) = (path.parent().unwrap(), place.folder.path().join("aside"));
     fs::rename(folder, &aside).unwrap();
     std::os::unix::fs::symlink(folder, folder).unwrap();
@@ -146,8 +146,8 @@ fn search_finds_messages_and_names_without_index_too() {
     let hits = store.search(None, "lexers", 10).unwrap();
     assert_eq!(hits[0].excerpt, "parsers \"and\" lexers");
     // What is appended is found without reading the rest again.
-    let path = hits[0].info.path.clone();
-    let journal = store.open(&path).unwrap().journal;
+    let path = std::path::PathBuf::from(&*hits[0].info.location());
+    let journal = store.open_file(&path).unwrap().journal;
     append(&journal, &[entry("e1", Some("e0"), "something newer")]).unwrap();
     assert_eq!(store.search(None, "newer", 10).unwrap().len(), 1);
     assert_eq!(store.search(None, "lexers", 10).unwrap().len(), 1);
@@ -269,7 +269,7 @@ fn resuming_long_session_sends_one_page() {
     let mut entries = chain(None, 3_000);
     entries
         .extend((0..20).map(|n| tool(n, &if n == 0 { "e2999".to_owned() } else { format!("t{}", n - 1) })));
-    drop(store.create_with(&header, entries.into_iter()).unwrap());
+    drop(store.create_with(header, &mut entries.into_iter()).unwrap());
     drop(store);
 
     let mut bridge = setup.ready();
@@ -593,7 +593,7 @@ fn parent_that_is_not_live_is_named() {
     let place = Place::new();
     let parent = Parent { session: "s-0".into(), path: Some("/x.edn".into()), entry: Some("e0".into()) };
     let with = Header { parent: Some(parent.clone()), ..header("s-1") };
-    drop(place.store.create_with(&with, chain(None, 1).into_iter()).unwrap());
+    drop(place.store.create_with(with, &mut chain(None, 1).into_iter()).unwrap());
     for _ in 0..2 {
         assert_eq!(place.store.list(None).unwrap()[0].header.parent, Some(parent.clone()));
     }

@@ -11,7 +11,7 @@ use edn_bridge::clock::rfc3339;
 use edn_bridge::export::{self, Format, Transcript};
 use edn_bridge::interaction::audit;
 use edn_bridge::message::{Role, SessionId};
-use edn_bridge::store::{AllFiles, Content, EntryBody, Repaired, SessionInfo, Store};
+use edn_bridge::store::{AllFiles, Content, EntryBody, Journals as _, Repaired, SessionInfo, Store};
 use edn_bridge::visible;
 
 use super::{Exit, FAILED, Failure, Options, out};

@@ -217,8 +217,8 @@ pub struct StoreFacts {
 pub struct SessionInfo {
     /// Its id.
     pub id: String,
-    /// Its journal's path, once it exists.
-    pub path: Option<String>,
+    /// Where its journal is, once there is an entry.
+    pub location: Option<String>,
     /// The name from the person.
     pub name: Option<String>,
     /// Its working folder.

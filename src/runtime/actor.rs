@@ -121,6 +121,7 @@ impl SessionActor {
             facts: Arc::new(facts.clone()),
             branch: imbl::Vector::new(),
             offset: 0,
+            bytes: 0,
             queue: Queue::default(),
         };
         let handle = Handle::new(header.session.clone(), sender, empty, manifest);
@@ -227,11 +228,6 @@ impl SessionActor {
         self.turn.is_some()
     }
 
-    /// The journal's path, once there is a file.
-    pub fn file(&self) -> Option<&Path> {
-        (self.entries.offset() > 0).then(|| self.journal.path())
-    }
-
     /// Appends entries as one, each following the one before, and waits until they are on disk.
     ///
     /// # Errors
@@ -334,8 +330,8 @@ impl SessionActor {
             | EntryBody::Workflow(_)
             | EntryBody::Other { .. } => {}
         }
-        if self.facts.file.is_none() {
-            self.facts.file = self.journal.path().to_str().map(Arc::from);
+        if self.facts.location.is_none() {
+            self.facts.location = Some(self.journal.location().into());
         }
     }
 
@@ -345,6 +341,7 @@ impl SessionActor {
             facts: Arc::new(self.facts.clone()),
             branch: self.entries.branch().clone(),
             offset: self.entries.offset(),
+            bytes: self.journal.bytes(),
             queue: self.queue.clone(),
         };
         self.handle.publish(snapshot);
@@ -476,7 +473,7 @@ fn initial_facts(
     written: bool,
 ) -> SessionFacts {
     let mut facts = SessionFacts {
-        file: written.then(|| journal.path().to_string_lossy().into()),
+        location: written.then(|| journal.location().into()),
         cwd: header.cwd.clone(),
         git_branch: git::branch(Path::new(&*header.cwd)),
         parent: header.parent.as_ref().map(|parent| parent.session.clone()),

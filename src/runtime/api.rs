@@ -202,10 +202,7 @@ impl Sessions for Runtime {
         self.with(&call, reply, |source, reply| {
             let parent = match parent {
                 Some(id) => match self.shared.tree.get(&id) {
-                    Ok(parent) => {
-                        let path = parent.snapshot().facts.file.clone();
-                        Some(Parent { session: id, path, entry: None })
-                    }
+                    Ok(_) => Some(Parent { session: id, path: None, entry: None }),
                     Err(error) => return reply.fail(error),
                 },
                 None => None,

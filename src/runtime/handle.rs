@@ -300,6 +300,7 @@ mod tests {
             facts: Arc::new(facts),
             branch: (0..messages).map(entry).collect(),
             offset: u64::try_from(messages).unwrap_or(0),
+            bytes: 0,
             queue: Queue::default(),
         }
     }

@@ -104,8 +104,8 @@ impl Snapshot {
         Rehydration { messages: page.messages, tool_calls, more: page.more }
     }
 
-    /// The counts of the session. `bytes` is the file's size, 0 without a file.
-    pub fn stats(&self, bytes: u64) -> SessionStats {
+    /// The counts of the session.
+    pub fn stats(&self) -> SessionStats {
         // In the order of their names.
         let mut roles = [Role::Assistant, Role::System, Role::Tool, Role::User].map(|role| (role, 0));
         let mut tools: BTreeMap<Arc<str>, u64> = BTreeMap::new();
@@ -153,7 +153,7 @@ impl Snapshot {
             usage: self.facts.usage,
             duration_ms: age,
             working_ms: working,
-            bytes,
+            bytes: self.bytes,
         }
     }
 }

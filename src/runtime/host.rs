@@ -20,7 +20,7 @@ use crate::runtime::providers::Providers;
 use crate::runtime::services::Services;
 use crate::runtime::session_tree::SessionTree;
 use crate::session::Reply;
-use crate::store::Store;
+use crate::store::Journals;
 
 /// The runtime of a process.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl Runtime {
     pub fn new(
         clock: Arc<dyn Clock>,
         settings: Settings,
-        store: Store,
+        journals: impl Journals + 'static,
         providers: Providers,
         executor: tokio::runtime::Handle,
     ) -> Result<Self, String> {
@@ -58,7 +58,7 @@ impl Runtime {
             clock,
             memory: Memory::new(&settings.state_dir),
             settings,
-            store,
+            journals: Arc::new(journals),
             library: Library::default(),
             hub,
             tally: Arc::default(),

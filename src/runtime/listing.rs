@@ -52,7 +52,7 @@ impl Services {
         let here = live.into_iter().rev().filter(here);
         let mut listed: Vec<Listed> = here.take(limit).map(Listed::Live).collect();
         if listed.len() < limit {
-            let stored = self.read_store(|store| store.list(folder.map(Path::new)))?;
+            let stored = self.read_journals(|journals| journals.list(folder.map(Path::new)))?;
             let stored = stored.into_iter().filter(|info| !known.contains(&info.header.session));
             listed.extend(stored.take(limit.saturating_sub(listed.len())).map(Listed::Stored));
         }
@@ -72,7 +72,7 @@ impl Services {
     ) -> Result<Vec<ListedSession>, ApiError> {
         let project = (scope == Scope::Project).then(|| Path::new(&*asking.cwd));
         let limit = limit.unwrap_or(SEARCH_HITS).min(SEARCH_HITS);
-        let hits = self.read_store(|store| store.search(project, text, limit));
+        let hits = self.read_journals(|journals| journals.search(project, text, limit));
         let hits = hits.map_err(|error| refused(&error))?.into_iter().map(|hit| {
             let mut listed = disk_slot(hit.info);
             // A live session is shown with its current state.
@@ -94,6 +94,7 @@ fn live_slot(facts: &SessionFacts, asking: &SessionFacts) -> ListedSession {
 
 fn disk_slot(info: SessionInfo) -> ListedSession {
     let slot = Slot {
+        location: Some(info.location().into()),
         name: info.name.map(Arc::from),
         first_message: info.first_message.map(Arc::from),
         cwd: info.header.cwd,
@@ -101,7 +102,6 @@ fn disk_slot(info: SessionInfo) -> ListedSession {
         parent: info.header.parent.map(|parent| parent.session),
         created_at: info.header.created_at,
         message_count: info.messages,
-        file: Some(info.path.to_string_lossy().into()),
         id: info.header.session,
     };
     let modified = jiff::Timestamp::try_from(info.modified).ok().map(rfc3339);

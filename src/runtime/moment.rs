@@ -123,7 +123,7 @@ impl World for Moment {
             Listed::Live(handle) => self.view(handle).info(),
             Listed::Stored(info) => SessionInfo {
                 id: info.header.session.to_string(),
-                path: Some(info.path.to_string_lossy().into_owned()),
+                location: Some(info.location().into_owned()),
                 name: info.name,
                 worktree_path: info.header.cwd.to_string(),
                 first_message: info.first_message,
@@ -166,7 +166,7 @@ impl World for Moment {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let Services { configuration, store, .. } = &*self.runtime.shared;
+        let Services { configuration, journals, .. } = &*self.runtime.shared;
         let manifest = configuration.newest();
         let settings = &manifest.settings;
         let path = |path: &std::path::Path| Value::from(path.to_string_lossy().into_owned());
@@ -179,7 +179,7 @@ impl World for Moment {
             ("model-file", settings.model_file.as_deref().map(path).into()),
             ("script", settings.script.as_deref().map(path).into()),
             ("mode", Value::from(settings.mode.as_str())),
-            ("durability", Value::from(store.durability().as_str())),
+            ("durability", Value::from(journals.durability().as_str())),
             ("trusted", Value::from(settings.files.is_trusted())),
         ];
         let setting = |(key, value): (&'static str, _)| Setting {
@@ -277,12 +277,12 @@ impl World for Moment {
     }
 
     fn store(&self) -> StoreFacts {
-        let store = &self.runtime.shared.store;
-        let counters = store.counters();
+        let journals = &self.runtime.shared.journals;
+        let counters = journals.counters();
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         StoreFacts {
-            root: store.root().to_string_lossy().into_owned(),
-            durability: store.durability().as_str(),
+            root: journals.location().into_owned(),
+            durability: journals.durability().as_str(),
             appends: counters.appends,
             failures: counters.failures,
             bytes: counters.bytes,
@@ -307,7 +307,7 @@ impl View {
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         SessionInfo {
             id: facts.id.to_string(),
-            path: text(&facts.file),
+            location: text(&facts.location),
             name: text(&facts.name),
             worktree_path: facts.cwd.to_string(),
             first_message: text(&facts.first_message),
@@ -407,8 +407,7 @@ impl SessionView for View {
     }
 
     fn stats(&self) -> SessionStats {
-        let file = self.snapshot.facts.file.as_deref().and_then(|file| std::fs::metadata(file).ok());
-        self.snapshot.stats(file.map_or(0, |file| file.len()))
+        self.snapshot.stats()
     }
 }
 

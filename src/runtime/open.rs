@@ -1,6 +1,5 @@
 //! Opens sessions: new ones, live ones, stored ones, and forks. Does not know turns.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::rfc3339;
@@ -14,7 +13,7 @@ use crate::runtime::handle::Handle;
 use crate::runtime::services::{Services, refused};
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
-use crate::store::{Header, Loaded, Parent, StoreError};
+use crate::store::{Header, Parent, StoreError};
 
 /// Opens sessions.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ impl Opener {
             cwd,
             parent,
         };
-        let journal = self.shared.store.create(header.clone());
+        let journal = self.shared.journals.create(header.clone());
         let handle = SessionActor::start(&self.shared, &self.agent, journal, header, Vec::new());
         self.shared.tree.admit(&handle);
         handle
@@ -87,22 +86,16 @@ impl Opener {
         let _one_at_a_time = self.shared.tree.opening.lock().await;
         let opener = self.clone();
         let loaded = tokio::task::spawn_blocking(move || {
-            let path = match &target {
-                SwitchTarget::Path(path) => PathBuf::from(path),
-                SwitchTarget::Id(id) => {
-                    let found = opener.shared.store.look_up(id).map_err(|error| refused(&error))?;
-                    found.ok_or_else(|| ApiError::not_found("session", id.as_str()))?
+            let journals = &opener.shared.journals;
+            let id = match target {
+                SwitchTarget::Location(location) => {
+                    journals.session_at(&location).map_err(|error| not_opened(&error))?
                 }
+                SwitchTarget::Id(id) => id,
             };
-            if let Some(handle) = opener.shared.tree.at_path(&path) {
-                return Ok(Err(handle));
-            }
-            match opener.shared.store.open(&path) {
-                Ok(loaded) => opener.not_live(loaded).map(Ok),
-                Err(StoreError::Missing { path }) => {
-                    Err(ApiError::not_found("session file", &path.to_string_lossy()))
-                }
-                Err(error) => Err(refused(&error)),
+            match opener.shared.tree.get(&id) {
+                Ok(live) => Ok(Err(live)),
+                Err(_) => journals.open(&id).map(Ok).map_err(|error| not_opened(&error)),
             }
         });
         match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
@@ -118,18 +111,6 @@ impl Opener {
                 self.shared.tree.admit(&handle);
                 Ok((handle, faults))
             }
-        }
-    }
-
-    /// Refuses a copy of a live session's file, because two files would grow under one id.
-    fn not_live(&self, loaded: Loaded) -> Result<Loaded, ApiError> {
-        match self.shared.tree.get(&loaded.header.session) {
-            Ok(live) => Err(ApiError::failed(format!(
-                "{} is a copy of the session {}, which is open. Switch to that one, or fork it.",
-                loaded.journal.path().display(),
-                live.id
-            ))),
-            Err(_) => Ok(loaded),
         }
     }
 
@@ -161,7 +142,7 @@ impl Opener {
             }
         };
         let facts = snapshot.facts.clone();
-        let parent = Parent { session: source.id.clone(), path: facts.file.clone(), entry: Some(entry) };
+        let parent = Parent { session: source.id.clone(), path: None, entry: Some(entry) };
         let header = Header {
             session: SessionId::from(self.shared.clock.id("s-")),
             created_at: rfc3339(self.shared.clock.now()),
@@ -172,7 +153,8 @@ impl Opener {
         let handle = loop {
             let (opener, header, entries) = (self.clone(), header.clone(), entries.clone());
             let written = tokio::task::spawn_blocking(move || {
-                let journal = opener.shared.store.create_with(&header, entries.iter().cloned());
+                let journal =
+                    opener.shared.journals.create_with(header.clone(), &mut entries.iter().cloned());
                 let journal = journal.map_err(|error| refused(&error))?;
                 Ok::<_, ApiError>(SessionActor::start(
                     &opener.shared,
@@ -201,8 +183,8 @@ impl Opener {
             if let Some(client) = &client {
                 client.focus(handle.id.clone());
             }
-            let file = snapshot.facts.file.as_deref().map(str::to_owned);
-            reply.ok(Opened { session: handle.id.clone(), file });
+            let location = snapshot.facts.location.as_deref().map(str::to_owned);
+            reply.ok(Opened { session: handle.id.clone(), location });
             let Some(client) = &client else { return };
             let facts = snapshot.facts.clone();
             let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts)];
@@ -216,10 +198,19 @@ impl Opener {
     }
 }
 
+/// Why a journal was not opened.
+fn not_opened(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Missing { path } => ApiError::not_found("session file", &path.to_string_lossy()),
+        StoreError::NoSession { session } => ApiError::not_found("session", session.as_str()),
+        error => refused(error),
+    }
+}
+
 /// The first events for a client with a new focus: which session it is, and its newest part.
 pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
     let resumed = Body::SessionResumed {
-        session_file: snapshot.facts.file.clone(),
+        location: snapshot.facts.location.clone(),
         message_count: snapshot.facts.message_count,
     };
     [resumed, Body::SessionRehydrated(Arc::new(snapshot.rehydration()))]

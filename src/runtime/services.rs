@@ -24,7 +24,7 @@ use crate::runtime::prompt::{self, Part};
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::session_tree::SessionTree;
 use crate::session::{ApiError, Call, Tally};
-use crate::store::{Store, StoreError};
+use crate::store::{Journals, StoreError};
 use crate::tool::glob;
 use crate::tool::permission::{Decision, Rule};
 
@@ -37,7 +37,7 @@ pub struct Services {
     pub began: Duration,
     pub settings: Arc<Settings>,
     pub configuration: Configuration,
-    pub store: Store,
+    pub journals: Arc<dyn Journals>,
     pub memory: Memory,
     /// Instructions, skills and templates of the folders that sessions work in.
     pub library: Library,
@@ -84,15 +84,18 @@ impl Services {
         parts
     }
 
-    /// Reads from the store on a thread that may block and is not the executor's. If resources are missing,
+    /// Reads journals on a thread that may block and is not the executor's. If resources are missing,
     /// reads again after other sessions have closed their files.
     ///
     /// # Errors
     /// What the store refuses.
-    pub fn read_store<T>(&self, read: impl Fn(&Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn read_journals<T>(
+        &self,
+        read: impl Fn(&dyn Journals) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut tries = 0..LET_GO_TRIES;
         loop {
-            match read(&self.store) {
+            match read(self.journals.as_ref()) {
                 Err(error) if error.may_pass() && tries.next().is_some() => {
                     self.executor.block_on(self.tree.let_go(None));
                 }

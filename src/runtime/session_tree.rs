@@ -5,7 +5,6 @@
 //! session, which are asked for again. Holds handles only: a session's state is its task's.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -69,17 +68,6 @@ impl SessionTree {
         let mut sessions: Vec<Handle> = self.live.iter().map(|entry| entry.value().clone()).collect();
         sessions.sort_by_cached_key(|handle| (handle.snapshot().facts.created_at.clone(), handle.id.clone()));
         sessions
-    }
-
-    /// The live session whose journal is that file.
-    pub fn at_path(&self, path: &Path) -> Option<Handle> {
-        let wanted = path.canonicalize().ok()?;
-        let found = self.live.iter().find(|entry| {
-            let file = entry.value().snapshot().facts.file.clone();
-            file.and_then(|file| Path::new(&*file).canonicalize().ok()).is_some_and(|file| file == wanted)
-        })?;
-        self.touch(found.value());
-        Some(found.value().clone())
     }
 
     /// Records a lookup of a session.
@@ -213,5 +201,5 @@ impl Audience for SessionTree {
 
 /// Whether a session has entries, so that its journal and its lock are open.
 fn has_file(session: &Handle) -> bool {
-    session.snapshot().facts.file.is_some()
+    session.snapshot().offset > 0
 }

@@ -12,10 +12,12 @@ use crate::store::Entry;
 pub struct Snapshot {
     /// Everything except history.
     pub facts: Arc<SessionFacts>,
-    /// The entries from the first to the leaf, oldest first. Services with earlier snapshots.
+    /// The entries from the first to the leaf, oldest first. Shared with earlier snapshots.
     pub branch: imbl::Vector<Arc<Entry>>,
     /// The number of written entries.
     pub offset: u64,
+    /// The size of the journal in bytes.
+    pub bytes: u64,
     /// The waiting messages.
     pub queue: Queue,
 }

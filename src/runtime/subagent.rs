@@ -1,4 +1,4 @@
-//! Opener that work for another: those of `delegate`, and the siblings of a parallel group.
+//! Sessions that work for another: those of `delegate`, and the siblings of a parallel group.
 //!
 //! A child has its own journal, is below its parent in the tree, and works with tools that were agreed on
 //! before it started. Its questions go to the same people, with a label, one at a time with those of its
@@ -60,7 +60,7 @@ impl Opener {
             session: child.id.clone(),
             created_at: rfc3339(self.shared.clock.now()),
             cwd: facts.cwd.clone(),
-            parent: Some(Parent { session: parent.id.clone(), path: facts.file.clone(), entry: None }),
+            parent: Some(Parent { session: parent.id.clone(), path: None, entry: None }),
         };
         let link = Parentage {
             parent: parent.id.clone(),
@@ -69,7 +69,7 @@ impl Opener {
             envelope: child.envelope,
             over: AtomicBool::new(false),
         };
-        let journal = self.shared.store.create(header.clone());
+        let journal = self.shared.journals.create(header.clone());
         let handle = SessionActor::start_child(&self.shared, &self.agent, journal, header, link, parent);
         self.shared.tree.admit(&handle);
         let setting = |key: &str, value: &str| EntryBody::Setting {

@@ -65,8 +65,8 @@ pub trait Sessions: Send + Sync {
 pub struct Opened {
     /// The session.
     pub session: SessionId,
-    /// Its journal's path.
-    pub file: Option<String>,
+    /// Where its journal is, for people, once there is an entry.
+    pub location: Option<String>,
 }
 
 /// A part of a session's messages.
@@ -104,6 +104,6 @@ pub enum Scope {
 pub enum SwitchTarget {
     /// By id.
     Id(SessionId),
-    /// By its journal's path.
-    Path(String),
+    /// By where its journal is, as lists show it.
+    Location(String),
 }

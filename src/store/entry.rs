@@ -31,7 +31,7 @@ pub struct Header {
 pub struct Parent {
     /// The session.
     pub session: SessionId,
-    /// Its file, if it had one.
+    /// Its file, if it had one. The store fills it in, for people.
     pub path: Option<Arc<str>>,
     /// The last copied entry.
     pub entry: Option<EntryId>,

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::descriptors;
+use crate::message::SessionId;
 use crate::store::entry::FORMAT;
 
 /// Why reading or writing a session's file failed.
@@ -24,6 +25,23 @@ pub enum StoreError {
     Missing {
         /// The missing file.
         path: PathBuf,
+    },
+    /// There is no journal of that session.
+    #[error("There is no session {session}.")]
+    NoSession {
+        /// The session.
+        session: SessionId,
+    },
+    /// The file is a copy of an open session's.
+    #[error(
+        "{} is a copy of the session {session}, which is open. Switch to that one, or fork it.",
+        path.display()
+    )]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// The session.
+        session: SessionId,
     },
     /// The file's first line is not a header.
     #[error("{} is not a session file: {reason}.", path.display())]

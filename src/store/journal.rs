@@ -1,98 +1,93 @@
-//! Appends to one session's file, and restores its previous state after any failure. Knows bytes and headers;
-//! does not know what an entry means.
+//! Opens and creates sessions' files, and appends to them. Knows bytes and headers; does not know what an entry
+//! means.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::limits::{FORK_PART_BYTES, LISTING_BYTES};
+use crate::message::SessionId;
 use crate::store::commit::{Committer, Done, Job};
 use crate::store::entry::{Entry, Header};
 use crate::store::error::StoreError;
-use crate::store::files::Files;
-use crate::store::files::size;
+use crate::store::files::{Files, LogFile, size};
 use crate::store::journal_file::{JournalFile, folder, lock};
+use crate::store::journals::Log;
+use crate::store::locations::Locations;
 use crate::store::reading::{self, Content, Fault};
 
-/// A session's file, open for appending.
-#[derive(Debug, Clone)]
-pub struct Journal {
+/// A session's open file.
+#[derive(Debug)]
+pub(super) struct FileLog {
+    session: SessionId,
     file: Arc<JournalFile>,
     committer: Arc<Committer>,
+    locations: Arc<Locations>,
 }
 
-/// A session that was read from disk.
-#[derive(Debug)]
-pub struct Loaded {
-    /// The journal for further entries.
-    pub journal: Journal,
-    /// The first line.
-    pub header: Header,
-    /// The entries, in the order of the file.
-    pub entries: Vec<Arc<Entry>>,
-    /// The faults that were found: the tail was repaired, the others were skipped.
-    pub faults: Vec<Fault>,
-}
-
-impl Journal {
-    pub(super) fn create(
-        path: PathBuf,
-        header: Header,
-        files: Arc<dyn Files>,
+impl FileLog {
+    pub(super) fn new(
+        session: SessionId,
+        file: JournalFile,
         committer: Arc<Committer>,
+        locations: Arc<Locations>,
     ) -> Self {
-        Self { file: Arc::new(JournalFile::new(path, files, header)), committer }
+        let file = Arc::new(file);
+        locations.open(&session, &file);
+        Self { session, file, committer, locations }
     }
+}
 
-    /// The path of the file, which the first entry creates.
-    pub fn path(&self) -> &Path {
-        self.file.path()
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        self.locations.close(&self.session, &self.file);
     }
+}
 
-    /// The acknowledged size of the file in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.file.size()
-    }
-
-    /// Appends entries as a unit. Calls `done` when they are on disk or have failed. `done` runs on the
-    /// writing thread and must not wait.
-    pub fn append(
-        &self,
-        entries: &[Arc<Entry>],
-        done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static,
-    ) {
+impl Log for FileLog {
+    fn append(&self, entries: &[Arc<Entry>], done: Done) {
         let bytes = entries.iter().flat_map(|entry| entry.line()).collect();
-        let done: Done = Box::new(done);
         self.committer.append(Job { file: self.file.clone(), bytes, done });
     }
 
-    /// Syncs everything to disk and gives up the writing thread's hold on the file, then calls `done` on that
-    /// thread. Dropping the last journal afterwards closes the file.
-    pub fn settle(&self, done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static) {
-        self.committer.append(Job { file: self.file.clone(), bytes: Vec::new(), done: Box::new(done) });
+    fn location(&self) -> Cow<'_, str> {
+        self.file.path().to_string_lossy()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.size()
     }
 }
 
-/// Opens a session for writing: takes its lock, reads it, and repairs its tail.
-pub(super) fn open(
-    path: &Path,
-    files: Arc<dyn Files>,
-    committer: Arc<Committer>,
-) -> Result<Loaded, StoreError> {
+/// Opens a file, and reads which session's it is.
+pub(super) fn look(path: &Path, files: &dyn Files) -> Result<(Box<dyn LogFile>, SessionId), StoreError> {
     let opened = |error| StoreError::io("Cannot open", path, error);
-    // Before the lock, so that opening a missing or foreign file leaves nothing behind.
     let file = files.open(path).map_err(opened)?;
     let start = file.read_start(LISTING_BYTES).map_err(opened)?;
     let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-    if Header::read(first).is_err() {
-        reading::read(path, &file.read().map_err(opened)?)?;
-    }
+    let header = match Header::read(first) {
+        Ok(header) => header,
+        // A very long header, or why there is none.
+        Err(_) => reading::read(path, &file.read().map_err(opened)?)?.header,
+    };
+    Ok((file, header.session))
+}
+
+/// Opens a session's file for writing: takes its lock, reads it, and repairs its tail. The file was looked at
+/// before, so that a missing or foreign one gets no lock.
+pub(super) fn open(
+    path: &Path,
+    file: Box<dyn LogFile>,
+    files: Arc<dyn Files>,
+) -> Result<(JournalFile, Content), StoreError> {
+    let opened = |error| StoreError::io("Cannot open", path, error);
     let lock = lock(path, files.as_ref())?;
     // Read whole, because nobody else writes now.
     let bytes = file.read().map_err(opened)?;
-    let Content { header, entries, faults, good, .. } = reading::read(path, &bytes)?;
-    let mut length = u64::try_from(good).unwrap_or(u64::MAX);
+    let content = reading::read(path, &bytes)?;
+    let mut length = u64::try_from(content.good).unwrap_or(u64::MAX);
     let repaired = |error| StoreError::io("Cannot repair", path, error);
-    for fault in &faults {
+    for fault in &content.faults {
         match fault {
             Fault::TornTail { .. } => {
                 file.set_len(length).and_then(|()| file.sync()).map_err(repaired)?;
@@ -104,8 +99,7 @@ pub(super) fn open(
             _ => {}
         }
     }
-    let file = JournalFile::opened(path.to_owned(), files, file, lock, length);
-    Ok(Loaded { journal: Journal { file: Arc::new(file), committer }, header, entries, faults })
+    Ok((JournalFile::opened(path.to_owned(), files, file, lock, length), content))
 }
 
 /// Creates a session's file with many entries without blocking the thread that writes for all. The file gets
@@ -113,10 +107,9 @@ pub(super) fn open(
 pub(super) fn write_whole(
     path: PathBuf,
     header: &Header,
-    entries: impl Iterator<Item = Arc<Entry>>,
+    entries: &mut dyn Iterator<Item = Arc<Entry>>,
     files: Arc<dyn Files>,
-    committer: Arc<Committer>,
-) -> Result<Journal, StoreError> {
+) -> Result<JournalFile, StoreError> {
     let dir = folder(&path);
     files.make_folder(dir).map_err(|error| StoreError::io("Cannot make the folder", dir, error))?;
     let lock = lock(&path, files.as_ref())?;
@@ -148,10 +141,7 @@ pub(super) fn write_whole(
         Ok(end)
     })();
     match written {
-        Ok(end) => {
-            let file = JournalFile::opened(path, files, file, lock, end);
-            Ok(Journal { file: Arc::new(file), committer })
-        }
+        Ok(end) => Ok(JournalFile::opened(path, files, file, lock, end)),
         Err(error) => {
             let _ = files.remove(&part);
             Err(failed(error))

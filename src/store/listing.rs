@@ -3,6 +3,7 @@
 //! Skips files that are damaged, foreign or gone. If descriptors or memory run out, there is an error and no
 //! list, because a shorter list would look complete. Does not know who asks.
 
+use std::borrow::Cow;
 use std::fs::{DirEntry, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::num::NonZero;
@@ -21,7 +22,7 @@ use crate::store::files::children;
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionInfo {
     /// The file.
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
     /// Its header.
     pub header: Header,
     /// Its latest name, if the part that was read contains one.
@@ -37,6 +38,11 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
+    /// Where its journal is, for people.
+    pub fn location(&self) -> Cow<'_, str> {
+        self.path.to_string_lossy()
+    }
+
     /// Its title in lists: the name, or else the start of the first message.
     pub fn display_name(&self) -> &str {
         let name = self.name.as_deref().or(self.first_message.as_deref()).unwrap_or("New session");

@@ -29,7 +29,6 @@ pub struct Content {
 impl Content {
     /// The entries from the first to the current leaf. A missing parent ends the branch, so that the rest can
     /// still be shown.
-    /// can be shown is shown.
     pub fn branch(&self) -> Vec<Arc<Entry>> {
         let places: HashMap<&EntryId, usize> =
             self.entries.iter().enumerate().map(|(place, entry)| (&entry.id, place)).collect();

@@ -149,7 +149,7 @@ impl Double {
 }
 
 fn opened() -> Opened {
-    Opened { session: SessionId::from("s"), file: None }
+    Opened { session: SessionId::from("s"), location: None }
 }
 
 /// Methods that keep their reply: name, params, type of the answer, and an answer.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
 use edn_bridge::store::{
-    Durability, Entry, EntryBody, Files, Header, Journal, Lock, LockError, LogFile, Store, StoreError,
-    SystemFiles,
+    Durability, Entry, EntryBody, Files, Header, Journal, Journals as _, Lock, LockError, LogFile, Store,
+    StoreError, SystemFiles,
 };
 
 /// The disk's behaviour in one call.
@@ -195,8 +195,13 @@ impl Place {
     pub fn session(&self, id: &str, entries: usize) -> PathBuf {
         let journal = self.store.create(header(id));
         append(&journal, &chain(None, entries)).unwrap();
-        journal.path().to_owned()
+        path_of(&journal)
     }
+}
+
+/// The file of a journal.
+pub fn path_of(journal: &Journal) -> PathBuf {
+    PathBuf::from(&*journal.location())
 }
 
 pub fn header(id: &str) -> Header {

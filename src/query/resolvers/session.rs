@@ -19,7 +19,7 @@ table! {
         "psi.agent-session/session-display-name" "The name, or else the start of the first message."
             => |s| text(s.facts().display_name());
         "psi.agent-session/session-file" "The journal's path, or nil before the first entry."
-            => |s| s.facts().file.as_deref().map(text);
+            => |s| s.facts().location.as_deref().map(text);
         "psi.agent-session/worktree-path" "The session's working folder." => |s| text(&s.facts().cwd);
         "psi.agent-session/git-branch" "The checked out branch of that folder as of the last turn, or nil."
             => |s| s.facts().git_branch.as_deref().map(text);

@@ -10,7 +10,7 @@ use crate::query::world::{Failure, SessionInfo};
 table! {
     INFO of SessionInfo {
         "psi.session-info/id" "The session's id." => |i| text(&i.id);
-        "psi.session-info/path" "Its journal's path, or nil before the first entry." => |i| i.path.as_deref().map(text);
+        "psi.session-info/path" "Its journal's path, or nil before the first entry." => |i| i.location.as_deref().map(text);
         "psi.session-info/name" "The name from the person, or nil." => |i| i.name.as_deref().map(text);
         "psi.session-info/worktree-path" "Its working folder." => |i| text(&i.worktree_path);
         "psi.session-info/first-message" "The start of the first message, or nil." => |i| i.first_message.as_deref().map(text);

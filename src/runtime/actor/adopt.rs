@@ -29,7 +29,7 @@ impl SessionActor {
                 tokio::task::spawn_blocking(move || shared.library.get(&places)).await.unwrap_or_default()
             }
         };
-        if self.file().is_some() {
+        if self.entries.offset() > 0 {
             self.goes_on_with(newest.entry(&project)).await;
         }
         self.handle.set_manifest(newest);

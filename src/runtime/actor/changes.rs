@@ -137,7 +137,7 @@ impl SessionActor {
             // It is not at rest, and stays.
             Change::Unload(_) => {}
             Change::Stats { reply } => {
-                reply.ok(self.handle.snapshot().stats(self.journal.bytes()));
+                reply.ok(self.handle.snapshot().stats());
             }
             Change::PathTo { entry, ack } => drop(ack.send(self.entries.up_to(&entry))),
         }

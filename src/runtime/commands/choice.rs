@@ -42,15 +42,15 @@ impl Commands<'_> {
         let reply = Reply::new(move |result: Result<Vec<ListedSession>, ApiError>| match result {
             Ok(listed) => {
                 let items = listed.into_iter().filter_map(|ListedSession { slot, excerpt, .. }| {
-                    let path = slot.file.as_deref()?.to_owned();
+                    let location = slot.location.as_deref()?.to_owned();
                     let about = About {
                         created_at: Some(slot.created_at.clone()),
                         worktree: Some(slot.cwd.clone()),
                         excerpt,
                         ..About::default()
                     };
-                    let (id, label) = (path.clone(), slot.display_name().to_owned());
-                    Some(ChoiceItem { id, label, pick: Pick::Journal(path), about })
+                    let (id, label) = (location.clone(), slot.display_name().to_owned());
+                    Some(ChoiceItem { id, label, pick: Pick::Location(location), about })
                 });
                 let items = items.collect();
                 Commands(&runtime).ask(
@@ -138,8 +138,8 @@ impl Commands<'_> {
             ActionStatus::Submitted => {}
         }
         match result.pick {
-            Some(Pick::Journal(path)) => {
-                let target = SwitchTarget::Path(path);
+            Some(Pick::Location(location)) => {
+                let target = SwitchTarget::Location(location);
                 self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
             Some(Pick::Session(id)) => {

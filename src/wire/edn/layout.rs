@@ -75,8 +75,8 @@ fn body(body: &Body) -> Map<'_> {
             map.put("session-tree-widget", projection::tree_widget(sessions));
             map
         }
-        Body::SessionResumed { session_file, message_count } => Map::new()
-            .with("session-file", session_file.as_deref())
+        Body::SessionResumed { location, message_count } => Map::new()
+            .with("session-file", location.as_deref())
             .with("message-count", Value::from(*message_count)),
         Body::SessionRehydrated(history) => rehydration(history),
         Body::AssistantDelta(text) | Body::ThinkingDelta(text) => Map::new().with("text", text.as_ref()),
@@ -288,7 +288,7 @@ fn action(choice: &Choice) -> Map<'_> {
 
 fn pick(pick: &Pick) -> Value<'_> {
     match pick {
-        Pick::Journal(path) => Value::from(path.as_str()),
+        Pick::Location(location) => Value::from(location.as_str()),
         Pick::Session(id) => Value::from(
             Map::new()
                 .with("action/kind", Value::keyword("switch-session"))

@@ -226,7 +226,7 @@ pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
             api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
         }
         (None, Some(path)) => {
-            api.switch_session(call, SwitchTarget::Path(path.to_owned()), shape(reply, opened));
+            api.switch_session(call, SwitchTarget::Location(path.to_owned()), shape(reply, opened));
         }
         _ => reply.fail(ApiError::invalid_param("session-id", "given, or :session-path, but not both")),
     }
@@ -412,8 +412,8 @@ fn prompted(prompted: Prompted) -> Map<'static> {
 
 fn opened(opened: Opened) -> Map<'static> {
     let mut data = one("session-id", opened.session.to_value());
-    if let Some(file) = opened.file {
-        data.put("session-file", file);
+    if let Some(location) = opened.location {
+        data.put("session-file", location);
     }
     data
 }
@@ -445,7 +445,7 @@ fn query_answer(answer: QueryAnswer) -> Map<'static> {
 fn pick(kind: ChoiceKind, value: &Value<'_>) -> Option<Pick> {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     match kind {
-        ChoiceKind::ResumeSession => value.as_str().map(|path| Pick::Journal(path.to_owned())),
+        ChoiceKind::ResumeSession => value.as_str().map(|location| Pick::Location(location.to_owned())),
         ChoiceKind::Session => match (text("action/session-id"), text("action/entry-id")) {
             (Some(id), None) => Some(Pick::Session(SessionId::from(id))),
             (None, Some(entry)) => Some(Pick::Entry(EntryId::from(entry))),

@@ -1,0 +1,130 @@
+//! The journals of sessions, each known by its session's id. A location is only text: a person is shown it, and a
+//! client may repeat it.
+//!
+//! Knows entries; does not know where they are kept. [`Store`](super::Store) keeps them in files.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::message::SessionId;
+use crate::store::commit::{Counters, Done, Durability};
+use crate::store::entry::{Entry, Header};
+use crate::store::error::StoreError;
+use crate::store::listing::{Hit, SessionInfo};
+use crate::store::reading::Fault;
+
+/// The journals of sessions.
+pub trait Journals: Debug + Send + Sync {
+    /// A journal for a new session. Touches nothing before the first entry.
+    fn create(&self, header: Header) -> Journal;
+
+    /// A journal for a session that starts with many entries. They are on disk when this returns. Other
+    /// sessions can write meanwhile.
+    ///
+    /// # Errors
+    /// If the entries could not be written; there is no journal then.
+    fn create_with(
+        &self,
+        header: Header,
+        entries: &mut dyn Iterator<Item = Arc<Entry>>,
+    ) -> Result<Journal, StoreError>;
+
+    /// Opens a session's journal for this process alone, and repairs a torn tail.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`] if there is none, [`StoreError::Locked`] if another process has it; see there.
+    fn open(&self, session: &SessionId) -> Result<Loaded, StoreError>;
+
+    /// The session whose journal is at that location, so that [`Journals::open`] finds it there.
+    ///
+    /// # Errors
+    /// If there is no journal, or a copy of one that is open.
+    fn session_at(&self, location: &str) -> Result<SessionId, StoreError>;
+
+    /// The sessions, newest first: those of one project, or all with `None`. Skips journals that are damaged,
+    /// foreign or gone.
+    ///
+    /// # Errors
+    /// If the list would be incomplete.
+    fn list(&self, cwd: Option<&Path>) -> Result<Vec<SessionInfo>, StoreError>;
+
+    /// The sessions with all words of `text` in one of their messages or in their name: those of one project,
+    /// or all with `None`.
+    ///
+    /// # Errors
+    /// Those of [`Journals::list`].
+    fn search(&self, cwd: Option<&Path>, text: &str, limit: usize) -> Result<Vec<Hit>, StoreError>;
+
+    /// Where all of them are.
+    fn location(&self) -> Cow<'_, str>;
+
+    /// When an append is acknowledged.
+    fn durability(&self) -> Durability;
+
+    /// Counts of the writes since the process started.
+    fn counters(&self) -> Counters;
+}
+
+/// What keeps the entries of one session.
+pub trait Log: Debug + Send + Sync {
+    /// Appends entries as a unit, then calls `done`. Without entries, syncs everything to disk first.
+    fn append(&self, entries: &[Arc<Entry>], done: Done);
+
+    /// Where they are.
+    fn location(&self) -> Cow<'_, str>;
+
+    /// The acknowledged size in bytes.
+    fn bytes(&self) -> u64;
+}
+
+/// A session's journal, open for appending. It belongs to this process until the last copy is dropped.
+#[derive(Debug, Clone)]
+pub struct Journal(Arc<dyn Log>);
+
+/// A session that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The journal for further entries.
+    pub journal: Journal,
+    /// The session's header.
+    pub header: Header,
+    /// The entries, oldest first.
+    pub entries: Vec<Arc<Entry>>,
+    /// The faults that were found: the tail was repaired, the others were skipped.
+    pub faults: Vec<Fault>,
+}
+
+impl Journal {
+    /// A journal that writes to that log.
+    pub fn new(log: impl Log + 'static) -> Self {
+        Self(Arc::new(log))
+    }
+
+    /// Where it is, once there is an entry.
+    pub fn location(&self) -> Cow<'_, str> {
+        self.0.location()
+    }
+
+    /// The acknowledged size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// Appends entries as a unit. Calls `done` when they are on disk or have failed. `done` runs on the
+    /// writing thread and must not wait.
+    pub fn append(
+        &self,
+        entries: &[Arc<Entry>],
+        done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static,
+    ) {
+        self.0.append(entries, Box::new(done));
+    }
+
+    /// Syncs everything to disk and gives up the writing thread's hold on the journal, then calls `done` on that
+    /// thread. Dropping the last journal afterwards closes it.
+    pub fn settle(&self, done: impl FnOnce(Result<(), Arc<StoreError>>) + Send + 'static) {
+        self.0.append(&[], Box::new(done));
+    }
+}
