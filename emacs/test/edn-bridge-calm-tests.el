@@ -150,6 +150,7 @@
   (skip-unless (executable-find "sh"))
   (let ((edn-bridge-program (make-temp-file "edn-bridge-crash" nil ".sh"
                                             "#!/bin/sh
+read line
 for word in one two three four five six; do echo \"word $word\" >&2; done
 exit 70\n"))
         (edn-bridge-program-args nil)

@@ -51,9 +51,9 @@
                                           output)))))
       (delete-directory folder t))))
 
-(ert-deftest edn-bridge-package-is-installed-from-a-clone ()
-  (skip-unless (and (executable-find "git")
-                    (require 'package-vc nil t)))
+(defun edn-bridge-package-tests-install-clone (form)
+  "Install the package by FORM, with %S for the address of a clone.
+As a user does who has nothing else, in another Emacs."
   (let ((folder (make-temp-file "edn-bridge-clone" t))
         (source (expand-file-name "../.." edn-bridge-test-directory)))
     (unwind-protect
@@ -73,10 +73,7 @@
                                 (expand-file-name "elpa" folder))
                         "--eval" "(require 'package-vc)"
                         "--eval" "(package-initialize)"
-                        "--eval"
-                        ;; As in the manual.
-                        (format "(use-package edn-bridge :vc (:url %S :lisp-dir \"emacs\" :rev :newest))"
-                                clone)
+                        "--eval" (format form clone)
                         "--eval" "(princ (list (commandp 'edn-bridge) (keymapp 'edn-bridge-command-map)))")))
             (ert-info (output)
               (should (zerop status))
@@ -91,6 +88,18 @@
                                         "-\\(?:autoloads\\|pkg\\)\\.el:" line))))
                            (split-string output "\n"))))))
       (delete-directory folder t))))
+
+;; The forms are those of the manual.
+
+(ert-deftest edn-bridge-package-is-installed-from-a-clone ()
+  (skip-unless (and (executable-find "git") (require 'package-vc nil t)))
+  (edn-bridge-package-tests-install-clone
+   "(package-vc-install '(edn-bridge :url %S :lisp-dir \"emacs\"))"))
+
+(ert-deftest edn-bridge-package-is-installed-by-use-package ()
+  (skip-unless (and (executable-find "git") (>= emacs-major-version 30)))
+  (edn-bridge-package-tests-install-clone
+   "(use-package edn-bridge :vc (:url %S :lisp-dir \"emacs\" :rev :newest))"))
 
 (defun edn-bridge-package-tests-requires (file)
   "Return the files of the package that FILE requires, without prefix."

@@ -115,8 +115,9 @@
                  "FAIL.*/no/such/edn-bridge was not found.*M-x edn-bridge-build"
                  (edn-bridge-program-tests-doctor))))
       (let ((edn-bridge-program
+             ;; Emacs in batch mode ends where it writes to nobody.
              (edn-bridge-program-tests-script
-              "bad" "echo no library >&2" "exit 3")))
+              "bad" "read line" "echo no library >&2" "exit 3")))
         (let ((text (edn-bridge-program-tests-doctor)))
           (should (string-match-p "ok.*The program is .*/bad" text))
           (should (string-match-p

@@ -111,22 +111,26 @@ typos_tool() {
   else tool typos "$1" "$2"; fi
 }
 
-# The tests of the Emacs package: on this system's Emacs, and on the most common version.
+# The tests of the Emacs package: on this system's Emacs, and on each newer major version.
 emacs_tests() {
   if ! has emacs; then say '-- LEFT OUT: the tests of the Emacs package, because Emacs is missing'; return 0; fi
-  local version newer
+  local version major fetch newer
   has tmux || say '-- LEFT OUT: the test of all keys in a terminal Emacs, because tmux is missing'
   has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
   [ -x /usr/sbin/sshd ] || has sshd || say '-- LEFT OUT: the test of the Emacs package over ssh (Debian: openssh-server), because sshd is missing'
   has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
   version=$(emacs -Q --batch --eval '(princ emacs-version)')
   emacs_tests_on emacs "$version"
-  case $version in 2[0-9].*) ;; *) return 0 ;; esac
-  if newer=$(emacs/test/fetch-emacs.sh "$CARGO_TARGET_DIR/emacs-newer" 2>"$LOGS/fetch-emacs.log"); then
-    emacs_tests_on "$newer" "$("$newer" -Q --batch --eval '(princ emacs-version)')"
-  else
-    say "-- LEFT OUT: the tests of the Emacs package on Emacs 30: $(tail -n 1 "$LOGS/fetch-emacs.log")"
-  fi
+  for major in 29 30; do
+    [ "${version%%.*}" -lt $major ] || continue
+    fetch=emacs/test/fetch-emacs.sh
+    [ $major -ne 29 ] || fetch=emacs/test/fetch-emacs-29.sh
+    if newer=$($fetch "$CARGO_TARGET_DIR/emacs-$major" 2>"$LOGS/fetch-emacs-$major.log"); then
+      emacs_tests_on "$newer" "$("$newer" -Q --batch --eval '(princ emacs-version)')"
+    else
+      say "-- LEFT OUT: the tests of the Emacs package on Emacs $major: $(tail -n 1 "$LOGS/fetch-emacs-$major.log")"
+    fi
+  done
 }
 
 # emacs_tests_on PROGRAM VERSION
