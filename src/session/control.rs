@@ -290,8 +290,10 @@ impl ControlMessage {
         }
         let kind =
             ControlKind::ALL.into_iter().find(|kind| name == format!("control.{}.request", kind.as_str()));
-        let kind = kind.ok_or_else(|| format!("the type {name:?} is not known"))?;
-        let plain = |name| fields.text(name).ok().flatten().unwrap_or_default().to_owned();
+        let kind = kind.ok_or("the type is none that is known")?;
+        // These are sent back and written down, so one that is too long counts as none.
+        let short = |text: &&str| text.len() <= CONTROL_ID_BYTES;
+        let plain = |name| fields.text(name).ok().flatten().filter(short).unwrap_or_default().to_owned();
         let meta = fields.get("meta").and_then(Value::as_map);
         let meta = meta.map(|map| Fields { map, spelling });
         Ok(Self::Request(Box::new(ControlRequest {
@@ -303,7 +305,9 @@ impl ControlMessage {
             sender: plain("sender"),
             sent_at: fields.sent_at().unwrap_or_default(),
             retry_count: meta.as_ref().and_then(|meta| meta.get("retry_count")?.as_i64()),
-            ui_source: meta.as_ref().and_then(|meta| Some(meta.text("ui_source").ok()??.to_owned())),
+            ui_source: meta
+                .as_ref()
+                .and_then(|meta| Some(meta.text("ui_source").ok()?.filter(short)?.to_owned())),
             asked: fields.asked(kind),
         })))
     }
@@ -384,7 +388,7 @@ impl Fields<'_> {
         if let Some(action) = self.text("action")?
             && action != kind.action()
         {
-            return Err(format!("action is {action:?}, and type says {:?}", kind.as_str()));
+            return Err(format!("action must be {:?}, as type says", kind.action()));
         }
         match kind {
             ControlKind::Stdin => self.stdin(),
