@@ -253,6 +253,24 @@ pub const LEDGER_WINDOW_MS: u64 = 10 * 60 * 1000;
 /// The longest key of a request, and the longest name in a control request, in bytes.
 pub const CONTROL_ID_BYTES: usize = 256;
 
+/// How long a program waits for a place in the queue of another one's socket. A healthy process takes connections in
+/// microseconds.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// The longest line on the control wire, in bytes (8 MiB): a text of the usual bound in its longest spelling, where each
+/// byte takes six, and its envelope.
+pub const CONTROL_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// Connections of the control wire. Senders connect for one request; each connection takes a thread.
+pub const CONTROL_CONNECTIONS: usize = 64;
+
+/// How long a connection of the control wire may take for a line, including silence before it.
+pub const CONTROL_SILENCE: Duration = Duration::from_secs(60);
+
+/// How much longer than a session may take for an acknowledgement the control wire waits for it. Then the wire itself
+/// acknowledges with a timeout, so that no request stays without an answer.
+pub const CONTROL_GRACE: Duration = Duration::from_secs(1);
+
 /// Values in one line of a client. The longest real requests have some hundreds: a prompt of megabytes, an image
 /// and a query are one string each. A value takes 24 bytes plus its content, so a line takes at most its own length
 /// and some 10 MB.

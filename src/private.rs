@@ -107,17 +107,30 @@ pub fn close(state_dir: &Path) -> Vec<String> {
     told
 }
 
+/// Whether other users may exchange the entries of a folder.
+pub fn may_others_exchange(folder: &Metadata) -> bool {
+    is_foreign(folder) || is_writable_by_others(folder)
+}
+
+fn is_foreign(folder: &Metadata) -> bool {
+    let (user, owner) = (rustix::process::geteuid().as_raw(), folder.uid());
+    owner != user && owner != 0
+}
+
+fn is_writable_by_others(folder: &Metadata) -> bool {
+    folder.mode() & OTHERS_WRITE != 0 && folder.mode() & STICKY == 0
+}
+
 /// Dangerous permissions of others on a state folder, as a sentence with what to do.
 pub fn exposure(state_dir: &Path, folder: &Metadata) -> Option<String> {
     let (shown, mode) = (state_dir.display(), folder.mode() & 0o7777);
-    let (user, owner) = (rustix::process::geteuid().as_raw(), folder.uid());
-    if owner != user && owner != 0 {
+    if is_foreign(folder) {
         return Some(format!(
             "The state folder {shown} belongs to another user, who may exchange what is kept there. Name one of your \
              own with --state-dir DIR."
         ));
     }
-    (mode & OTHERS_WRITE != 0 && mode & STICKY == 0).then(|| {
+    is_writable_by_others(folder).then(|| {
         format!(
             "Other users may exchange what is kept in the state folder {shown} (mode {mode:o}). Close it with `chmod 700 \
              {shown}`."

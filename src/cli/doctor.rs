@@ -23,7 +23,7 @@ use edn_bridge::runner::{Program, sandbox};
 use edn_bridge::runtime::Providers;
 use edn_bridge::store::{Durability, FORMAT, Header, Store};
 use edn_bridge::value::{Map, Value};
-use edn_bridge::wire::transport::socket;
+use edn_bridge::wire::transport::socket::{self, Purpose};
 
 use super::{Exit, FAILED, Options, out};
 
@@ -360,7 +360,7 @@ fn keys(found: &mut Findings, settings: &Settings) {
 }
 
 fn socket(found: &mut Findings, settings: &Settings) {
-    let running = socket::connect(&settings.state_dir, Some(&settings.cwd)).len();
+    let running = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd)).len();
     match running {
         0 => found.well("socket", "No bridge runs for this folder."),
         1 => found.well("socket", "A bridge runs for this folder; `query` and `repl` ask it."),

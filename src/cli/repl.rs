@@ -15,7 +15,7 @@ use edn_bridge::repl::terminal::{self, Screen};
 use edn_bridge::repl::{Aside, Outcome, Repl, explaining};
 use edn_bridge::store::Durability;
 use edn_bridge::value::{Map, Owned, Value};
-use edn_bridge::wire::transport::socket;
+use edn_bridge::wire::transport::socket::{self, Purpose};
 
 use super::serve::Own;
 use super::{Exit, FAILED, Failure, Options, out};
@@ -34,8 +34,9 @@ impl Attached {
     /// Attaches to the bridge that has the session, else to the newest of the project, else to a runtime
     /// of our own, which opens the session from disk.
     fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, Failure> {
-        let project = socket::connect(&settings.state_dir, Some(&settings.cwd));
-        let elsewhere = session.map(|_| socket::connect(&settings.state_dir, None)).unwrap_or_default();
+        let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));
+        let elsewhere =
+            session.map(|_| socket::connect(Purpose::Clients, &settings.state_dir, None)).unwrap_or_default();
         for stream in project.into_iter().chain(elsewhere) {
             let Ok((client, events)) = open(stream) else { continue };
             if session.is_none_or(|session| has(&client, session)) {

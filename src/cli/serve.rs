@@ -24,7 +24,7 @@ use edn_bridge::wire::connection::End;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
 use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::transport::Transport;
-use edn_bridge::wire::transport::socket::{Client, Listener};
+use edn_bridge::wire::transport::socket::{self, Client, Listener, Purpose};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -146,8 +146,8 @@ struct Guests(Arc<GuestList>);
 #[derive(Default)]
 struct GuestList {
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
-    /// The socket's path, once it listens.
-    path: Mutex<Option<PathBuf>>,
+    /// Where the socket stands, once it listens.
+    place: Mutex<Option<socket::Place>>,
 }
 
 impl Guests {
@@ -157,11 +157,11 @@ impl Guests {
         let guests = Self(Arc::default());
         let mine = guests.clone();
         let listening = std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
-            let listener = match Listener::bind(&place.state_dir, &place.project) {
+            let listener = match Listener::bind(Purpose::Clients, &place.state_dir, &place.project) {
                 Ok(listener) => listener,
                 Err(error) => return tracing::warn!(%error, "no socket for further clients"),
             };
-            *mine.0.path.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.path().to_owned());
+            *mine.0.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener.place());
             // The editor's connection is number 1.
             for id in 2.. {
                 match listener.accept(ACCEPT_PAUSE) {
@@ -218,8 +218,8 @@ impl Guests {
     /// Ends every connection and the editor's at the same time, and removes the socket. The editor leaves last, because
     /// the last client learns how the newest turns end.
     fn finish(&self, editor: &Connection, patience: Duration) {
-        if let Some(path) = self.0.path.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = std::fs::remove_file(path);
+        if let Some(place) = self.0.place.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            place.remove();
         }
         let connections: Vec<_> = self.connections().drain().map(|(_, connection)| connection).collect();
         let leaving: Vec<_> = connections.iter().map(|guest| (guest, guest.leave())).collect();

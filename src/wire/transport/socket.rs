@@ -1,12 +1,12 @@
-//! The Unix socket beside standard input and output: where further clients attach to a running process.
+//! The Unix sockets beside standard input and output: where further programs reach a running process.
 //!
-//! A process has one socket, `run/PROJECT-PID.sock` in the state folder: the folder and the socket are the
-//! user's alone, and who connects is checked again by the kernel's word: it must be the same user, and no program
+//! A process has a socket for each wire, such as `run/PROJECT-PID.sock` in the state folder: the folder and the socket
+//! are the user's alone, and who connects is checked again by the kernel's word: it must be the same user, and no program
 //! that the process has started. A socket whose process is dead refuses connections, and is removed by whoever
 //! finds it.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,9 +14,35 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+use crate::limits::CONNECT_WAIT;
 use crate::private;
 #[cfg(target_os = "linux")]
 use crate::runner::lineage;
+
+/// What a socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The EDN wire.
+    Clients,
+    /// The control wire.
+    Control,
+}
+
+impl Purpose {
+    /// How the name of such a socket ends.
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Clients => ".sock",
+            Self::Control => ".control.sock",
+        }
+    }
+
+    /// Whether a file's name is that of such a socket. The one ending is the end of the other.
+    fn is_of(self, name: &str) -> bool {
+        let is_control = name.ends_with(Self::Control.ending());
+        name.ends_with(self.ending()) && is_control == (self == Self::Control)
+    }
+}
 
 /// A client that has connected, of the same user.
 #[derive(Debug)]
@@ -33,6 +59,8 @@ pub enum Client {
 pub struct Listener {
     listener: UnixListener,
     path: PathBuf,
+    /// Device and inode of the socket, which tell whether it still stands at its path.
+    file: (u64, u64),
 }
 
 impl Listener {
@@ -40,23 +68,52 @@ impl Listener {
     ///
     /// # Errors
     /// Where the folder or the socket cannot be made, and where this very process listens already.
-    pub fn bind(state_dir: &Path, cwd: &Path) -> io::Result<Self> {
+    pub fn bind(purpose: Purpose, state_dir: &Path, cwd: &Path) -> io::Result<Self> {
         let folder = folder(state_dir);
         private::make_folder(&folder)?;
-        let path = folder.join(format!("{}-{}.sock", project(cwd), std::process::id()));
-        if path.exists() && UnixStream::connect(&path).is_err() {
-            // Left by a dead process that had our number.
-            std::fs::remove_file(&path)?;
+        Self::bind_at(folder.join(format!("{}-{}{}", project(cwd), std::process::id(), purpose.ending())))
+    }
+
+    /// Listens at a path that the user has named. Its folder is made if it is missing; it must be one in which nobody
+    /// else can exchange the socket.
+    ///
+    /// # Errors
+    /// As of [`Listener::bind`]; also where something else stands at the path, and where others may write.
+    pub fn bind_named(path: &Path) -> io::Result<Self> {
+        let refused = |reason: &str| io::Error::other(format!("{}: {reason}", path.display()));
+        let folder = path.parent().ok_or_else(|| refused("it is no path of a socket"))?;
+        private::make_folder(folder)?;
+        if private::may_others_exchange(&folder.metadata()?) {
+            return Err(refused("other users may exchange what is in its folder"));
+        }
+        match path.symlink_metadata() {
+            Ok(found) if !found.file_type().is_socket() => Err(refused("there is a file that is no socket")),
+            _ => Self::bind_at(path.to_owned()),
+        }
+    }
+
+    fn bind_at(path: PathBuf) -> io::Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            match dial(&path) {
+                // Left by a dead process.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(&path)?
+                }
+                Err(error) => return Err(error),
+                Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            }
         }
         let listener = UnixListener::bind(&path)?;
-        let bound = Self { listener, path };
+        // Removed again if what follows fails.
+        let mut bound = Self { listener, path, file: (0, 0) };
         std::fs::set_permissions(&bound.path, std::fs::Permissions::from_mode(0o600))?;
+        bound.file = identity(&bound.path)?;
         Ok(bound)
     }
 
     /// Where it listens.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn place(&self) -> Place {
+        Place { path: self.path.clone(), file: self.file }
     }
 
     /// Waits for the next client that is the same user; any other is hung up on. A client that went
@@ -114,8 +171,29 @@ fn after(error: &io::Error) -> After {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        self.place().remove();
     }
+}
+
+/// Where a socket stands, for who removes it while its listener waits.
+#[derive(Debug, Clone)]
+pub struct Place {
+    path: PathBuf,
+    file: (u64, u64),
+}
+
+impl Place {
+    /// Removes the socket, unless something else stands there by now.
+    pub fn remove(&self) {
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode of a file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    path.symlink_metadata().map(|found| (found.dev(), found.ino()))
 }
 
 /// Whether the other side runs as the same user.
@@ -162,22 +240,20 @@ fn is_ours(_: &UnixStream) -> io::Result<bool> {
 
 /// Connects to the running processes, newest first: those of the project in `cwd`, or of every project.
 /// Sockets of dead processes are removed on the way.
-pub fn connect(state_dir: &Path, cwd: Option<&Path>) -> Vec<UnixStream> {
+pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<UnixStream> {
     let prefix = cwd.map(|cwd| format!("{}-", project(cwd)));
     let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
         .filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
+            purpose.is_of(name) && prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
         })
         .map(|path| (path.metadata().and_then(|meta| meta.modified()).ok(), path))
         .collect();
     found.sort();
-    let streams = found.into_iter().rev().filter_map(|(_, path)| match UnixStream::connect(&path) {
-        // Nothing of ours listens under another user's hand, whatever the folder's permissions.
-        Ok(stream) => is_ours(&stream).unwrap_or(false).then_some(stream),
+    let streams = found.into_iter().rev().filter_map(|(_, path)| match connect_at(&path) {
+        Ok(stream) => Some(stream),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _ = std::fs::remove_file(path);
             None
@@ -185,6 +261,45 @@ pub fn connect(state_dir: &Path, cwd: Option<&Path>) -> Vec<UnixStream> {
         Err(_) => None,
     });
     streams.collect()
+}
+
+/// Connects to a socket under which the same user listens.
+///
+/// # Errors
+/// If nobody does, or another user: nothing of ours listens under another user's hand, whatever the folder's
+/// permissions.
+pub fn connect_at(path: &Path) -> io::Result<UnixStream> {
+    let stream = dial(path)?;
+    if is_ours(&stream)? {
+        Ok(stream)
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"))
+    }
+}
+
+/// Connects to a socket. If its queue is full, because its process is stopped or overloaded, it fails after
+/// [`CONNECT_WAIT`] instead of waiting for as long as that lasts.
+fn dial(path: &Path) -> io::Result<UnixStream> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect};
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let socket = {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        socket
+    };
+    // Bounds the wait for a place in the queue of a listener that is busy or stopped.
+    set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_WAIT))?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    set_socket_timeout(&socket, Timeout::Send, None)?;
+    Ok(UnixStream::from(socket))
 }
 
 fn folder(state_dir: &Path) -> PathBuf {
