@@ -2,11 +2,14 @@
 //!
 //! This room holds what every wire shares: byte streams ([`transport`]), lines ([`lines`]), one connection with its
 //! pending requests and its focus ([`connection`]), and the queue of what it sends ([`outbox`]), for any
-//! [`encoder`] of events. [`edn`] is the wire of EDN lines.
+//! [`encoder`] of events. [`edn`] is the wire of EDN lines; [`control`] is the wire of programs that send texts and
+//! interrupts to live sessions, as JSON lines.
 
 pub mod connection;
+pub mod control;
 pub mod edn;
 pub mod encoder;
 pub mod lines;
 pub mod outbox;
 pub mod transport;
+mod unfinished;

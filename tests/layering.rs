@@ -103,6 +103,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "value",
             "edn",
             "limits",
+            "json",
             "clock",
             "heap",
             "private",

@@ -7,7 +7,6 @@
 //! Two threads serve a connection: one reads and routes, one writes. Requests are routed in order of arrival.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -16,13 +15,14 @@ use arc_swap::ArcSwap;
 
 use crate::clock::{Clock, rfc3339};
 use crate::event::Event;
-use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED, UNFINISHED_BYTES};
+use crate::limits::{MAX_LINE_BYTES, MAX_PENDING, STALLED};
 use crate::message::SessionId;
 use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, Standing};
 use crate::wire::encoder::Encoder;
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::outbox::{Depth, Outbox};
 use crate::wire::transport::{Input, Kind, Transport};
+use crate::wire::unfinished::Share;
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -134,29 +134,6 @@ pub fn start<W: Wire>(
         (reader.on_end)(End::Input);
     })?;
     Ok(connection)
-}
-
-/// Bytes of lines that have not ended, of all connections of the process.
-static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
-
-/// A connection's part of [`UNFINISHED`], given back when it ends.
-#[derive(Default)]
-struct Share(usize);
-
-impl Share {
-    /// Counts what is held now. Returns whether all together is within the bound.
-    fn set(&mut self, bytes: usize) -> bool {
-        let before = std::mem::replace(&mut self.0, bytes);
-        UNFINISHED.fetch_sub(before, Ordering::AcqRel);
-        let all = UNFINISHED.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
-        bytes == 0 || all <= UNFINISHED_BYTES
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.set(0);
-    }
 }
 
 impl<W: Wire> Connection<W> {
