@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use edn_bridge::edn;
-use edn_bridge::limits::{CLIENT_NAME_BYTES, OUTBOX_EVENTS, SLOW_CLIENT};
+use edn_bridge::limits::{CLIENT_NAME_BYTES, OUTBOX_EVENTS, QUERY_BYTES, SLOW_CLIENT};
 use edn_bridge::value::{Owned, Value};
 use support::guest::{Guest, socket};
 use support::{Bridge, PATIENCE, Setup, end_of_turn};
@@ -406,7 +406,7 @@ fn model_call_time_excludes_hooks_and_slow_clients() {
     assert!(besides(&model[1..], elapsed, SLOW_CLIENT), "{model:?} of {elapsed:?}");
 }
 
-/// What the bridge holds in memory, in bytes.
+/// The most that the bridge has held in memory, in bytes.
 fn resident(bridge: &Bridge) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", bridge.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -431,6 +431,9 @@ fn many_equal_asks_take_the_memory_of_one() {
         (0..640).map(|n| format!("{{(:psi.agent-session/messages {{:n {n}}}) [*]}} ")).collect();
     let refused = ask(&mut bridge, different);
     assert_eq!(support::code(&refused), "runtime/query-failed");
+    // Its own bound, not that of all answers together.
+    let reason = support::at(&refused, &["error-message"]).unwrap().to_string();
+    assert!(reason.contains(&format!("or {QUERY_BYTES} bytes")), "{reason}");
     let grown = resident(&bridge).saturating_sub(before);
     assert!(grown < 256 * 1024 * 1024, "{grown} bytes more");
     // What was counted is free again.
@@ -449,8 +452,12 @@ fn texts_and_paths_of_a_guest_are_bounded() {
     assert_eq!(support::kind(&bridge.ask("l", "list_sessions", &format!("{{:text {short:?}}}"))), "response");
     let pipe = setup.dir.path().join("pipe.edn");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let before = resident(&bridge);
     for path in ["/dev/zero", pipe.to_str().unwrap(), "/proc/self/mem"] {
         let refused = bridge.ask("s", "switch_session", &format!("{{:session-path {path:?}}}"));
         assert_eq!(support::kind(&refused), "error", "{path}: {refused}");
     }
+    // A file that never ends is refused before it is read.
+    let grown = resident(&bridge).saturating_sub(before);
+    assert!(grown < 64 * 1024 * 1024, "{grown} bytes more");
 }
