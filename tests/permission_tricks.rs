@@ -416,6 +416,33 @@ fn a_suggested_rule_allows_its_program_and_no_other() {
 }
 
 #[test]
+fn a_denied_command_is_refused_in_every_dress() {
+    let table = edn_bridge::edn::read_one(include_bytes!("permission/pairs.edn")).unwrap();
+    let ground = Ground::from(std::path::Path::new("/w"));
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for (group, refused) in [("denies", true), ("permits", false)] {
+        for row in table.get(group).and_then(Value::as_slice).unwrap() {
+            let row: Vec<&str> = row.as_slice().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect();
+            let rule = format!("{{:decision :deny :tool \"bash\" :command {:?}}}", row[0]);
+            let rule = Rule::from_value(&edn_bridge::edn::read_one(rule.as_bytes()).unwrap()).unwrap();
+            for then in &row[1..] {
+                count += 1;
+                let run = Access::Run((*then).to_owned());
+                let verdict =
+                    permission::judge(Mode::Yolo, std::slice::from_ref(&rule), &ground, "bash", &run);
+                let found = matches!(verdict, Verdict::Deny(_));
+                println!("{:42}{then:?}  {}", row[0], if found { "refused" } else { "runs" });
+                if found != refused {
+                    wrong.push(format!("{}: {then}: {verdict:?}", row[0]));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 80, "{count}");
+}
+
+#[test]
 fn what_is_allowed_in_one_project_is_asked_about_in_another() {
     let setup = calling(r#"{:name "bash" :arguments {:command "touch made"}}"#);
     let (here, other) = (setup.project(), setup.dir.path().join("other"));

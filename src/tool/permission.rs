@@ -208,8 +208,8 @@ pub fn judge(
         (Mode::Yolo, _) if veiled => {
             return Verdict::Deny(
                 "There are rules that deny commands, and this one cannot be checked against them: write it as \
-                 plain commands without substitutions, variables, redirections, or text for a shell or an \
-                 interpreter."
+                 plain commands without substitutions, variables, redirections, or text or input for a shell or \
+                 an interpreter."
                     .to_owned(),
             );
         }
@@ -532,7 +532,7 @@ mod tests {
             ("sh -c 'c=m; r$c f'", "ask", "deny"),
             ("bash -c '/bin/r? f'", "ask", "deny"),
             ("bash -c 'eval $(x)'", "ask", "deny"),
-            ("env -Srm' 'f", "ask", "deny"),
+            ("env -Srm' 'f", "deny", "deny"),
             ("python3 -c 'import os'", "ask", "deny"),
             ("ls > x", "ask", "deny"),
         ] {

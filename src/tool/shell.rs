@@ -25,14 +25,23 @@ const RESERVED: &[&str] = &[
     "command", "builtin", "enable",
 ];
 
-/// Splits a command into its simple commands.
-pub fn analyse(command: &str) -> Analysis {
-    split(command).map_or(Analysis::Opaque, Analysis::Plain)
+/// A simple command.
+struct Simple {
+    words: Vec<String>,
+    /// Whether a pipe leads into it.
+    fed: bool,
 }
 
-fn split(command: &str) -> Option<Vec<Vec<String>>> {
+/// Splits a command into its simple commands.
+pub fn analyse(command: &str) -> Analysis {
+    let words = |commands: Vec<Simple>| commands.into_iter().map(|simple| simple.words).collect();
+    split(command).map_or(Analysis::Opaque, |commands| Analysis::Plain(words(commands)))
+}
+
+fn split(command: &str) -> Option<Vec<Simple>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
+    let mut fed = false;
     let mut word: Option<String> = None;
     let mut chars = command.chars().peekable();
     while let Some(c) = chars.next() {
@@ -60,7 +69,10 @@ fn split(command: &str) -> Option<Vec<Vec<String>>> {
             ';' | '\n' => {
                 words.extend(word.take());
                 // `;;` ends a case, and an empty command before `;` is an error.
-                end_command(&mut commands, &mut words, c == '\n')?;
+                // A line end may follow a pipe.
+                let empty = words.is_empty();
+                end_command(&mut commands, &mut words, fed, c == '\n')?;
+                fed = fed && empty;
             }
             '|' | '&' => {
                 words.extend(word.take());
@@ -69,30 +81,36 @@ fn split(command: &str) -> Option<Vec<Vec<String>>> {
                 if (c == '&' && !doubled) || matches!(chars.peek(), Some('|' | '&')) {
                     return None;
                 }
-                end_command(&mut commands, &mut words, false)?;
+                end_command(&mut commands, &mut words, fed, false)?;
+                fed = c == '|' && !doubled;
             }
             '#' if word.is_none() => return None,
             '$' | '`' | '\\' | '<' | '>' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | ']' | '~' | '^'
             | '!' => {
                 return None;
             }
-            '\r' => return None,
-            c if c.is_control() => return None,
+            // A control character, or a blank that is one for some shells only.
+            c if c.is_control() || c.is_whitespace() => return None,
             c => word.get_or_insert_default().push(c),
         }
     }
     words.extend(word.take());
-    end_command(&mut commands, &mut words, true)?;
+    end_command(&mut commands, &mut words, fed, true)?;
     (!commands.is_empty()).then_some(commands)
 }
 
-fn end_command(commands: &mut Vec<Vec<String>>, words: &mut Vec<String>, may_be_empty: bool) -> Option<()> {
+fn end_command(
+    commands: &mut Vec<Simple>,
+    words: &mut Vec<String>,
+    fed: bool,
+    may_be_empty: bool,
+) -> Option<()> {
     let words = std::mem::take(words);
     match words.first() {
         None => may_be_empty.then_some(()),
         Some(name) if name.is_empty() || name.contains('=') || RESERVED.contains(&name.as_str()) => None,
         Some(_) => {
-            commands.push(words);
+            commands.push(Simple { words, fed });
             Some(())
         }
     }
@@ -114,12 +132,13 @@ pub fn mentions(command: &str, prefix: &[String]) -> bool {
         .filter(|word| !word.is_empty())
         .collect();
     words.iter().enumerate().any(|(place, word)| {
-        // A file system may ignore the case of letters. An option may name a program: `--filter=rm`.
+        // An option may name a program: `--filter=rm`, `-Irm`.
+        let glued = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        let glued = glued.and_then(|rest| rest.get(rest.chars().next()?.len_utf8()..));
         let same = |name: &str| {
-            [word.as_str()]
-                .into_iter()
-                .chain(word.split(['=', ',', ':']))
-                .any(|word| [word, base(word), stem(word)].iter().any(|word| word.eq_ignore_ascii_case(name)))
+            let names = [word.as_str()].into_iter().chain(glued).chain(word.split(['=', ',', ':']));
+            let mut names = names.flat_map(|word| [word, base(word), stem(word)]);
+            names.any(|word| is_same(word, name))
         };
         let after = words.get(place.saturating_add(1)..).unwrap_or_default();
         let whole =
@@ -147,8 +166,19 @@ fn follow(words: &[String], wanted: &[String]) -> bool {
     }
 }
 
+/// An option, or the version of a program before its subcommand (`cargo +nightly`).
 fn is_option(word: &str) -> bool {
-    word.starts_with('-')
+    word.starts_with(['-', '+'])
+}
+
+fn is_same(word: &str, name: &str) -> bool {
+    word.eq_ignore_ascii_case(name) || (!word.is_ascii() && folded(word) == folded(name))
+}
+
+/// A name as the file systems see it that ignore the case of letters: also of those that have two small ones, such
+/// as the long s.
+pub fn folded(name: &str) -> String {
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
 /// The name of a program without its folders.
@@ -221,6 +251,8 @@ mod tests {
             "exec ls",
             "# note",
             "ls\r",
+            "ls x\u{a0}/etc",
+            "ls\u{2003}x",
             "$x",
             "ls {a,b}",
             "echo \u{7}",
@@ -248,12 +280,16 @@ mod tests {
             "rm-9.1 x",
             "split --filter=rm x",
             "cc -wrapper /bin/rm,x",
+            "tar -Irm -cf x y",
         ] {
             assert!(mentions(command, &rm), "{command}");
         }
-        for command in ["cargo rmx", "echo farm", "arm x"] {
+        for command in ["cargo rmx", "echo farm", "arm x", "gcc -mtune=farm"] {
             assert!(!mentions(command, &rm), "{command}");
         }
+        assert!(mentions("/bin/\u{17f}hred x", &words("shred")));
+        assert!(mentions("p\u{212a}ill x", &words("pkill")));
+        assert!(mentions("cargo +nightly publish", &words("cargo publish")));
         for command in [
             "env X=1 git push -f",
             "git -C . push",

@@ -25,8 +25,10 @@ use Options::{But, Only};
 const LETTERS: usize = 256;
 const NAME: usize = 4096;
 
-/// The options of `git log` and similar commands that write a file, run a program or leave the repository.
-const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index --show-signature");
+/// The options of `git log` and similar commands that write a file, run a program (also one for merges, or for the
+/// references of another repository) or leave the repository.
+const GIT_DIFF: Options = But("--output --ext-diff --textconv --no-index --show-signature --remerge-diff \
+    --diff-merges --alternate-refs");
 
 /// The options that select what is built or tested in a package, and the output format.
 const CARGO: Options = Only(
@@ -121,7 +123,7 @@ const KNOWN: &[(&str, Options)] = &[
     ("git ls-files", But("")),
     ("git ls-tree", But("")),
     ("git merge-base", But("")),
-    ("git rev-list", But("")),
+    ("git rev-list", But("--alternate-refs")),
     ("git rev-parse", But("")),
     ("git shortlog", GIT_DIFF),
     ("git show", GIT_DIFF),

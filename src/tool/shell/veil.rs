@@ -2,24 +2,27 @@
 //! text.
 //!
 //! For rules that deny, because a hidden command cannot be checked against them. A text in which a name can
-//! hide (a pattern, a variable, a quote) is suspicious in the words of every program but those that are known
-//! to run none. This is a guard rail, not a wall: an existing file, or a program that does the same, can hide
-//! anything. Knows no rules.
+//! hide (a pattern, a variable, a quote, a pipe) is suspicious in the words of every program but those that are
+//! known to run none, and a pipe is suspicious if it leads into a program that is not known to take its input as
+//! data. This is a guard rail, not a wall: an existing file, or a program that does the same, can hide anything.
+//! Knows no rules.
 
-use super::{Analysis, analyse, base, stem};
+use super::{Simple, base, folded, split};
 
 /// Shells and languages: their input is a program.
-const INTERPRETERS: &str = "ash awk bash bun csh dash dc deno elixir erl expect fish gawk ghci groovy guile irb \
-    jshell julia ksh lua luajit m4 mawk mksh nawk node nodejs nu octave osascript perl php \
-    powershell pwsh pypy python r racket rbash rscript ruby scala sh tcl tclsh tcsh ts-node wish \
-    xonsh yash zsh";
+const INTERPRETERS: &str = "ash awk bash bb bpython bun clisp csh dash dc deno elixir elvish erl expect fish gawk \
+    ghci gnuplot groovy guile hy iex ipython irb janet jruby jshell julia jython ksh lua luajit m4 \
+    mawk micropython mksh nawk node nodejs nu ocaml octave osascript osh perl php powershell pwsh \
+    pypy python r racket raku rake rbash rscript ruby sbcl scala sh swipl tcl tclsh tcsh ts-node tsx \
+    wish xonsh yash zsh";
 
 /// Editors, debuggers and databases: a word after the file may be a command too.
-const CONSOLES: &str = "ed emacs emacsclient ex gdb lldb mysql nvim psql sqlite vi view vim vimdiff";
+const CONSOLES: &str =
+    "duckdb ed emacs emacsclient ex ftp gdb lldb mysql nvim psql sqlite vi view vim vimdiff";
 
 /// Programs that take their commands from the input, or start a shell if they are given none.
-const READERS: &str = "at batch chroot fakeroot i386 linux newgrp nix-shell nsenter parallel proot runuser \
-    script sem setarch sg ssh su unshare x86_64";
+const READERS: &str = "at batch bind chroot compgen complete fakeroot fc history i386 linux mapfile newgrp \
+    nix-shell nsenter parallel proot readarray runuser script sem setarch sg ssh su unshare x86_64";
 
 /// Programs that run another one, named in their words or in a text among them.
 const WRAPPERS: &str = "bsdtar busybox bwrap caffeinate catchsegv cgexec chpst chrt cpulimit crontab \
@@ -30,29 +33,75 @@ const WRAPPERS: &str = "bsdtar busybox bwrap caffeinate catchsegv cgexec chpst c
     sshpass start-stop-daemon stdbuf strace sudo systemd-run tar taskset time timeout tmux \
     torsocks toybox trickle unbuffer valgrind watch xargs xvfb-run yarn zip";
 
-/// Programs that run no text: their words are patterns and data.
-const HARMLESS: &str = "ag basename cargo cat column curl cut diff dirname echo egrep fgrep file grep head jq ls \
+/// Programs that run no text: their words are patterns and data. So is their input.
+const HARMLESS: &str = "basename cargo cat column curl cut diff dirname echo egrep fgrep file grep head jq ls \
     mkdir printf pytest rg ruff stat tail touch tr wc wget yq";
 
+/// More programs whose input is data.
+const FILTERS: &str = "base32 base64 bunzip2 bzip2 cksum cmp comm expand fmt fold gunzip gzip hexdump hexyl iconv \
+    join md5sum nl od paste pbcopy pr rev sed sha1sum sha256sum sha512sum shuf sort strings tac tar tee \
+    true unexpand uniq xargs xclip xxd xz zcat zstd";
+
+/// Wrappers that hand their input on.
+const HANDING_ON: &str = "doas nice nohup stdbuf sudo time timeout";
+
+/// Programs that `xargs` may start: no word of the input makes them run another one.
+const APPENDED: &str = "basename cat chmod chown cksum cp cut dirname du echo egrep fgrep file grep head ln ls \
+    md5sum mkdir mv rm rmdir sha1sum sha256sum stat tail touch wc";
+
+/// The commands of a shell that set variables, some of which name commands.
+const SETTERS: &str = "declare export local readonly typeset";
+
 /// The subcommands of git that run another command.
-const GIT: &str =
-    "bisect config difftool filter-branch for-each-repo hook instaweb mergetool send-email submodule";
+const GIT: &str = "bisect config difftool filter-branch filter-repo for-each-repo hook instaweb mergetool remote-ext \
+    remote-fd send-email submodule";
+
+/// The subcommands of git that take their input as data.
+const GIT_FED: &str = "am apply cat-file check-ignore commit diff-tree grep hash-object patch-id";
 
 /// The options of git that name a program.
 const GIT_PROGRAMS: &[&str] =
-    &["--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"];
+    &["--config", "--exec", "--ext-diff", "--open-files-in-pager", "--receive-pack", "--upload-pack"];
 
 /// Whether a command may run something that its words do not show.
 pub fn veiled(command: &str) -> bool {
-    match analyse(command) {
-        Analysis::Opaque => true,
-        Analysis::Plain(commands) => commands.iter().any(|words| hides(words)),
-    }
+    let Some(commands) = split(command) else { return true };
+    commands.iter().any(|Simple { words, fed }| hides(words) || (*fed && !takes_data(words)))
 }
 
+/// Whether a word names one of these, or a version of it: `python3-dbg`, `perl5.36-x86_64-linux-gnu`.
 fn named(word: &str, names: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    names.split(' ').any(|name| name == base(&word) || name == stem(&word))
+    let word = folded(base(word));
+    names.split(' ').any(|name| {
+        let version = |c: char| c.is_ascii_digit() || "-._".contains(c);
+        word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(version))
+    })
+}
+
+/// Whether a word names one of these and no other program: another folder may have another one.
+fn is_one_of(word: &str, names: &str) -> bool {
+    let known = ["/bin/", "/usr/bin/"].iter().find_map(|folder| word.strip_prefix(folder)).unwrap_or(word);
+    names.split(' ').any(|name| name == known)
+}
+
+/// Whether a program takes its input as data. Most do, but some read commands from it.
+fn takes_data(words: &[String]) -> bool {
+    let Some((name, later)) = words.split_first() else { return false };
+    if is_one_of(name, HANDING_ON) {
+        let number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
+        return takes_data(match later.split_first() {
+            Some((first, rest)) if number(first) => rest,
+            _ => later,
+        });
+    }
+    if is_one_of(name, "git") {
+        return later.first().is_some_and(|word| is_one_of(word, GIT_FED));
+    }
+    if named(name, INTERPRETERS) {
+        // Its program is the file.
+        return !later.iter().any(|word| word.starts_with("/dev/") || word.starts_with("/proc/"));
+    }
+    is_one_of(name, HARMLESS) || is_one_of(name, FILTERS)
 }
 
 fn hides(words: &[String]) -> bool {
@@ -61,7 +110,9 @@ fn hides(words: &[String]) -> bool {
         return true;
     }
     if named(name, INTERPRETERS) {
-        return !runs_a_file(later);
+        let as_word = named(name, "bun deno")
+            && later.first().is_some_and(|word| matches!(word.as_str(), "eval" | "exec" | "repl" | "x"));
+        return as_word || !runs_a_file(later);
     }
     if named(name, CONSOLES) {
         return later.is_empty() || later.iter().any(|word| word.starts_with(['-', '+']) || is_text(word));
@@ -78,11 +129,14 @@ fn hides(words: &[String]) -> bool {
     if named(name, "printf") && later.first().is_some_and(|word| word.starts_with("-v")) {
         return true;
     }
+    if is_one_of(name, SETTERS) {
+        return later.iter().any(|word| is_text(word));
+    }
     if !named(name, WRAPPERS) {
-        return !named(name, HARMLESS) && later.iter().any(|word| is_veil(word));
+        return !is_one_of(name, HARMLESS) && (later.iter().any(|word| is_veil(word)) || wraps_text(later));
     }
     // The words that follow are in the input.
-    if named(name, "xargs") && later.iter().any(|word| takes_input(word)) {
+    if named(name, "xargs") && !appends_to_known(later) {
         return true;
     }
     later.iter().any(|word| is_text(word) || word.starts_with("-S") || word.starts_with("--sp"))
@@ -94,10 +148,25 @@ fn hides(words: &[String]) -> bool {
         })
 }
 
-/// Whether `xargs` takes the program from its input: after a wrapper, or in place of a mark.
-fn takes_input(word: &str) -> bool {
-    let mark = ["-I", "-i", "-J", "--replace"].iter().any(|option| word.starts_with(option));
-    mark || [WRAPPERS, INTERPRETERS].iter().any(|names| named(word, names))
+/// Whether `xargs` is told to start a program that does nothing but its own work with the words of the input.
+fn appends_to_known(later: &[String]) -> bool {
+    let is_number = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
+    let mut words = later.iter();
+    words
+        .find(|word| {
+            let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+            let plain = "-0 -r -t -n -L -P --null --no-run-if-empty --verbose";
+            !is_number(word) && ![word.as_str(), letters].iter().any(|word| is_one_of(word, plain))
+        })
+        .is_none_or(|program| is_one_of(program, APPENDED))
+}
+
+/// Whether a program of another name runs an interpreter with a text: `choom -n 0 -- perl -e 'x()'`.
+fn wraps_text(later: &[String]) -> bool {
+    later.iter().enumerate().any(|(place, word)| {
+        let rest = later.get(place..).unwrap_or_default();
+        named(word, INTERPRETERS) && hides(rest) && rest.iter().any(|word| is_text(word))
+    })
 }
 
 fn starts_a_shell(word: &str) -> bool {
@@ -163,11 +232,11 @@ fn git(later: &[String]) -> bool {
         // Options may be cut: `--exe`.
         name.len() > 3 && GIT_PROGRAMS.iter().any(|known| known.starts_with(name))
     };
-    let letter = match rest.first().map(String::as_str) {
-        Some("rebase") => 'x',
-        Some("grep") => 'O',
-        Some("clone") => 'u',
-        _ => '-',
+    let letters = match rest.first().map(String::as_str) {
+        Some("rebase") => "x",
+        Some("grep") => "O",
+        Some("clone") => "uc",
+        _ => "-",
     };
     options.iter().any(|word| ["-c", "--config", "--exec"].iter().any(|known| word.starts_with(known)))
         || later.iter().any(|word| GIT.split(' ').any(|known| known == word))
@@ -175,7 +244,7 @@ fn git(later: &[String]) -> bool {
             names_program(word)
                 || (word.starts_with('-')
                     && !word.starts_with("--")
-                    && word.get(1..).is_some_and(|letters| letters.contains(letter)))
+                    && word.get(1..).is_some_and(|word| word.contains(|c| letters.contains(c))))
         })
 }
 
@@ -203,7 +272,7 @@ fn is_text(word: &str) -> bool {
 
 /// Whether a name can hide in a word of a program that reads it as a command.
 fn is_veil(word: &str) -> bool {
-    word.contains(['$', '`', '*', '?', '[', '{', '\\', '\'', '"'])
+    word.contains(['$', '`', '*', '?', '[', '{', '\\', '\'', '"', '|'])
 }
 
 #[cfg(test)]
@@ -295,6 +364,16 @@ mod tests {
             "sed -n '/a b/,/c/p' x",
             "xargs grep x",
             "xargs -n 1 wc -l",
+            "xargs -0 -P4 rm -f",
+            "git ls-files | xargs wc -l | sort -n | tail -5",
+            "cargo test | tee log | tail -n 20",
+            "echo x | sudo tee a",
+            "git diff | git apply -R",
+            "cat a.json | jq . | timeout 5 head",
+            "cat a | python3 tools/x.py",
+            "cat a |\n sort",
+            "node-gyp rebuild",
+            "apt install -y python3 ruby",
             "sudo apt install x",
             "printf '[%s]' x",
             "curl 'http://x/?a=b'",
