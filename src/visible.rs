@@ -99,6 +99,11 @@ pub fn is_blank(c: char) -> bool {
     c == '\u{2800}' || (c != ' ' && c.is_whitespace() && class(c).is_none() && !c.is_ascii())
 }
 
+/// Whether a file system that ignores what is not drawn may ignore a character in a name.
+pub fn is_ignored(c: char) -> bool {
+    !matches!(c, ' '..='~') && matches!(class(c), Some(Hidden::Direction | Hidden::Invisible))
+}
+
 /// A text with codes for hidden characters; line feeds and tabs stay.
 pub fn text(text: &str) -> Cow<'_, str> {
     // Most texts contain none and are borrowed.

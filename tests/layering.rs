@@ -57,7 +57,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("hook", &["value", "edn", "limits", "files", "runner", "event"]),
     ("workflow", &["value", "edn", "limits"]),
-    ("tool", &["value", "limits", "private", "files", "runner", "message", "event", "provider"]),
+    ("tool", &["value", "limits", "visible", "private", "files", "runner", "message", "event", "provider"]),
     ("context", &["value", "limits", "files", "message", "tool"]),
     (
         "query",

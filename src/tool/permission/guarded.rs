@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::tool::path::within;
+use crate::tool::shell::folded;
+use crate::visible;
 
 /// The folders of a session: its workspace, and folders that belong to no project. All paths are resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -197,14 +199,8 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
             return Some("a hidden file of the home folder");
         }
     }
-    // Some file systems ignore the case of letters and characters without width.
-    let names: Vec<String> = inside
-        .components()
-        .map(|part| {
-            let name = part.as_os_str().to_string_lossy().to_lowercase();
-            name.chars().filter(|c| !without_width(*c)).collect()
-        })
-        .collect();
+    let names: Vec<String> =
+        inside.components().map(|part| seen(&part.as_os_str().to_string_lossy())).collect();
     let found = NAMES.iter().find(|(guarded, _)| {
         let parts: Vec<&str> = guarded.split('/').collect();
         names.windows(parts.len()).any(|window| {
@@ -212,7 +208,7 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
                 match (part.strip_prefix('*'), part.strip_suffix('*')) {
                     (Some(end), _) => name.ends_with(end),
                     (_, Some(begin)) => name.starts_with(begin),
-                    _ => name == part,
+                    _ => name == part || is_short(name, part),
                 }
             })
         })
@@ -224,8 +220,19 @@ pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     found.map(|(_, reason)| *reason).or(repository)
 }
 
-fn without_width(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+/// A name as the most careless file systems see it: some ignore the case of letters and characters that are not
+/// drawn, some the dots and blanks at the end.
+fn seen(name: &str) -> String {
+    let drawn: String = name.chars().filter(|c| !visible::is_ignored(*c)).collect();
+    folded(&drawn).trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// Whether a name is the short one that the file systems of DOS give to another: `git~1` for `.git`.
+fn is_short(name: &str, whole: &str) -> bool {
+    let letters = || whole.chars().filter(|c| *c != '.').take(6);
+    name.split_once('~').is_some_and(|(start, count)| {
+        !count.is_empty() && count.chars().all(|c| c.is_ascii_digit()) && start.chars().eq(letters())
+    })
 }
 
 #[cfg(test)]
@@ -254,6 +261,14 @@ mod tests {
             "/w/worktree/.git",
             "/w/.cargo/config.toml",
             "/w/.g\u{200c}it/config",
+            "/w/.g\u{ad}it/config",
+            "/w/.git\u{fe0f}/config",
+            "/w/.g\u{e0100}it/hooks/x",
+            "/w/.\u{e0067}git/hooks/x",
+            "/w/.v\u{17f}code/tasks.json",
+            "/w/.git./config",
+            "/w/.envrc ",
+            "/w/git~1/config",
             "/w/docs/HEAD",
             "/w/.hg/hgrc",
             "/w/.eslintrc.cjs",
@@ -268,6 +283,7 @@ mod tests {
             "/w/.gitignore",
             "/w/.github/CODEOWNERS",
             "/w/git/a",
+            "/w/.git..x",
             "/w/src/Head/a.rs",
         ] {
             assert!(!is_guarded(path, &ground), "{path}");
