@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -39,14 +39,27 @@ impl Start {
     }
 }
 
-/// Opens a file or folder of any kind for reading. Never waits for the other end of a pipe.
+/// Opens a file or folder for reading.
 ///
 /// `path` is absolute and resolved: it has no `.`, no `..` and no symbolic link.
 ///
 /// # Errors
-/// When the system refuses, or a symbolic link is part of the path.
+/// When the system refuses, or a symbolic link is part of the path; [`io::ErrorKind::InvalidInput`] for a pipe, a
+/// socket or a device.
 pub fn open(path: &Path) -> io::Result<File> {
+    check_kind(CWD, path)?;
     open_as(path, READING).map(File::from)
+}
+
+/// Refuses what is neither a file nor a folder before it is opened: whoever waits at the other end of a pipe would
+/// take the opener for its reader, and some devices act when they are opened. What cannot be looked at is left to the
+/// opening. Whoever exchanges the file meanwhile only gets an opener that does not wait, and reads nothing.
+pub fn check_kind(folder: impl AsFd, path: impl rustix::path::Arg) -> io::Result<()> {
+    let Ok(found) = rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile | FileType::Directory | FileType::Symlink => Ok(()),
+        _ => Err(not_regular()),
+    }
 }
 
 /// Opens a regular file for reading, as [`open`] does.
@@ -246,6 +259,34 @@ mod tests {
             assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path:?}");
         }
         assert_eq!(open(&root.join("real/none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn writer_at_a_pipe_is_not_taken_in() {
+        use rustix::fs::{FileType, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let pipe = root.join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let writer = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || File::options().write(true).open(pipe)
+        });
+        let folder = open_folder(&root).unwrap();
+        let place = Place::open(&pipe).unwrap().unwrap();
+        // The writer waits at the pipe for most of these.
+        for _ in 0..1000 {
+            let refused = [
+                open(&pipe).map(drop).unwrap_err(),
+                place.read(9).map(drop).unwrap_err(),
+                check_kind(&folder, "pipe").unwrap_err(),
+            ];
+            assert!(refused.iter().all(|error| error.kind() == io::ErrorKind::InvalidInput), "{refused:?}");
+            std::thread::yield_now();
+        }
+        assert!(!writer.is_finished(), "somebody was taken for its reader");
+        let _reader = File::open(&pipe).unwrap();
+        writer.join().unwrap().unwrap();
     }
 
     #[test]

@@ -412,6 +412,9 @@ pub const BASH_SECONDS: u64 = 120;
 /// The longest time-out of a command, in seconds (one hour). Longer work runs in the background.
 pub const BASH_MAX_SECONDS: u64 = 3600;
 
+/// How far into a file `read` looks for a line, in bytes (256 MiB). A file of nothing but a hole can have terabytes.
+pub const READ_BYTES: u64 = 256 * 1024 * 1024;
+
 /// The largest file that tools read or change as a whole, in bytes (16 MiB).
 pub const TOOL_FILE_BYTES: u64 = 16 * 1024 * 1024;
 

@@ -534,3 +534,45 @@ fn a_home_folder_as_workspace_keeps_what_runs_later() {
     }
     assert!(home.join("notes.txt").exists() && !home.join(".bashrc").exists());
 }
+
+#[test]
+fn own_secrets_in_the_workspace_are_neither_read_nor_found() {
+    let calls = [
+        r#"{:name "read" :arguments {:path "settings/edn-bridge/config.edn"}}"#,
+        r#"{:name "search" :arguments {:pattern "canary|notes"}}"#,
+        r#"{:name "find" :arguments {:glob "*.edn"}}"#,
+        r#"{:name "read" :arguments {:path "settings/edn-bridge"}}"#,
+    ];
+    let turns: String = calls
+        .iter()
+        .map(|call| format!("{{:steps [{{:tool-call {call}}}]}} {{:steps [{{:delta \"end\"}}]}} "))
+        .collect();
+    let setup = Setup::new().script(&format!("{{:turns [{turns} {{:steps [{{:echo :last-user}}]}}]}}"));
+    let home = setup.project();
+    std::fs::create_dir_all(home.join("settings/edn-bridge")).unwrap();
+    std::fs::write(home.join("settings/edn-bridge/config.edn"), "{:mode :ask ; canary\n}").unwrap();
+    std::fs::write(home.join("settings/edn-bridge/a.txt"), "notes").unwrap();
+    let settings = home.join("settings").to_str().unwrap().to_owned();
+    let setup = setup.env("HOME", home.to_str().unwrap()).env("XDG_CONFIG_HOME", &settings);
+    let mut bridge = interactor(&setup);
+    let idle = |bridge: &mut Bridge| {
+        bridge.until(|frame| is_event(frame, "session/updated") && data(frame, &["phase"]) == "idle");
+    };
+    let found = verdict(&mut bridge);
+    assert_eq!(word(&found), "ask", "{found}");
+    let warnings = at(&found, &["data", "payload", "warnings"]).unwrap().to_string();
+    assert!(warnings.contains("this program's own"), "{warnings}");
+    answer(&mut bridge, &found, "{:outcome \"deny\"}", "");
+    idle(&mut bridge);
+    for others in ["settings/edn-bridge/a.txt:1:notes", "[no files]", "a.txt"] {
+        let found = verdict(&mut bridge);
+        let text = data(&found, &["result-text"]);
+        assert_eq!(word(&found), "run", "{found}");
+        assert!(!text.contains("canary") && !text.contains("config.edn"), "{text}");
+        assert!(text.contains(others) || others == "[no files]", "{text}");
+        idle(&mut bridge);
+    }
+    bridge.ask("p", "prompt", "{:message \"see @settings/edn-bridge/config.edn\"}");
+    let told = bridge.event("assistant/message");
+    assert!(!told.to_string().contains("canary"), "{told}");
+}

@@ -121,7 +121,7 @@ impl Editor {
         }
         let first = usize::try_from(selection.start.line).unwrap_or(usize::MAX).saturating_add(1);
         let lines = selection.end.line.saturating_sub(selection.start.line).saturating_add(1);
-        let read = tool::read_file(&path, first, usize::try_from(lines).ok(), &Barred::default());
+        let read = tool::read_file(&path, first, usize::try_from(lines).ok(), &Barred::default(), &|| false);
         if !read.is_error && read.images.is_empty() {
             (selection.text, selection.cut) = cut(&read.text, EDITOR_TEXT_BYTES);
         }

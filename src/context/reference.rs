@@ -83,7 +83,7 @@ pub fn attach(cwd: &Path, text: &str, room: usize, reader: &Reader<'_>) -> Vec<A
                     let (first, limit) = lines.map_or((1, None), |lines| {
                         (lines.first, Some(lines.last.saturating_sub(lines.first).saturating_add(1)))
                     });
-                    let outcome = tool::read_file(&path, first, limit, reader.barred);
+                    let outcome = tool::read_file(&path, first, limit, reader.barred, reader.is_stopped);
                     if outcome.is_error { Err(outcome.text) } else { Ok(outcome) }
                 });
                 (name, read)

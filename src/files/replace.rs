@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::fs::{Access, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{PASSING, READING, explained, names, not_regular, open_as};
+use super::{PASSING, READING, check_kind, explained, names, not_regular, open_as};
 use crate::limits::{FILE_NAME_PATIENCE, FILE_NAME_PAUSE};
 
 /// The name that a new content has in its folder for the moment before it is put in place.
@@ -228,6 +228,7 @@ impl Place {
 
     /// Opens the file itself, never the target of a link.
     fn open_file(&self) -> io::Result<Option<File>> {
+        check_kind(&self.folder, self.name.as_os_str())?;
         match rustix::fs::openat(&self.folder, &self.name, READING, Mode::empty()) {
             Ok(file) => Ok(Some(file.into())),
             Err(Errno::NOENT) => Ok(None),

@@ -190,6 +190,7 @@ impl Configuration {
             workspace: workspace.to_owned(),
             home: dirs::home_dir().map(|home| resolved(&home)),
             own: own.into_iter().flatten().map(|path| resolved(path)).collect(),
+            hidden: self.settings.kept().hidden.iter().map(|path| resolved(path)).collect(),
         }
     }
 }

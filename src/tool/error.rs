@@ -42,8 +42,8 @@ pub enum CallError {
         /// Where its path leads.
         leads_to: PathBuf,
     },
-    /// A rule denies the folder of a search.
-    #[error("A rule denies {}.", .0.display())]
+    /// A rule denies the folder of a search, or it holds the program's own secrets.
+    #[error("A rule denies {}, or it belongs to this program.", .0.display())]
     Denied(PathBuf),
     /// There is no such file or folder.
     #[error("{} does not exist{hint}.", path.display())]

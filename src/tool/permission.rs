@@ -15,7 +15,7 @@ use crate::value::{Map, Value};
 mod guarded;
 mod programs;
 
-pub use guarded::{Ground, reason as guarded};
+pub use guarded::{Ground, OWN, reason as guarded};
 
 /// The effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +232,7 @@ pub fn judge(
         None => {}
     }
     match access {
-        Access::Read(path) if within(path, workspace) => Verdict::Allow,
+        Access::Read(path) if within(path, workspace) && !ground.hides(path) => Verdict::Allow,
         Access::Write(path)
             if (agreed || mode == Mode::AcceptEdits) && guarded::reason(path, ground).is_none() =>
         {
@@ -388,6 +388,30 @@ mod tests {
     }
 
     #[test]
+    fn own_secrets_in_the_workspace_are_read_when_approved() {
+        let ground = Ground { hidden: vec!["/w/state".into()], ..Ground::from(Path::new("/w")) };
+        let rule = rules(r#"{:decision :allow :tool "read" :path "/w/state/a"}"#);
+        for (path, rules, expected) in [
+            ("/w/state/credentials.edn", [].as_slice(), ["ask", "ask", "ask", "allow"]),
+            ("/w/state", &[], ["ask", "ask", "ask", "allow"]),
+            ("/w/statement", &[], ["allow", "allow", "allow", "allow"]),
+            ("/w/state/a", &rule, ["allow", "allow", "allow", "allow"]),
+        ] {
+            for (mode, expected) in
+                [Mode::Ask, Mode::AcceptEdits, Mode::ReadOnly, Mode::Yolo].into_iter().zip(expected)
+            {
+                for agreed in [false, true] {
+                    let leave = Leave { mode, agreed };
+                    let verdict = judge(leave, rules, &ground, "read", &Access::Read(path.into()));
+                    assert_eq!(word(&verdict), expected, "{mode:?} {path}");
+                }
+            }
+        }
+        let barred = crate::tool::walk::Barred::new(&[], &ground, "search");
+        assert!(barred.bars(Path::new("/w/state/a")) && !barred.bars(Path::new("/w/a")));
+    }
+
+    #[test]
     fn rules_come_before_modes_and_deny_beats_allow() {
         let all = rules(
             r#"{:decision :allow :tool "bash" :command "cargo test"} {:decision :allow :tool "bash" :command "git status"}
@@ -508,7 +532,7 @@ mod tests {
             }];
             let verdict = judge(Mode::Yolo, &rules, &ground, "read", &Access::Read(path.clone()));
             assert_eq!(word(&verdict), expected, "{glob} {path:?}");
-            let barred = crate::tool::walk::Barred::new(&rules, &workspace, "search").bars(path);
+            let barred = crate::tool::walk::Barred::new(&rules, &ground, "search").bars(path);
             assert_eq!(barred, expected == "deny", "{glob} {path:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! `read`: a file's lines, or an image.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use super::permission::Access;
 use super::walk::Barred;
 use super::{CallFuture, Context, Outcome, Plan, Tool, count, cut, spec, target};
 use crate::files;
-use crate::limits::{READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
+use crate::limits::{READ_BYTES, READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
 use crate::message::Block;
 use crate::provider::ToolSpec;
 use crate::value::Value;
@@ -51,25 +51,50 @@ impl Tool for Read {
             let Access::Read(path) = plan.access.clone() else { return Outcome::failed("Nothing to read.") };
             let first = count(arguments, "offset").ok().flatten().unwrap_or(1).max(1);
             let limit = count(arguments, "limit").ok().flatten();
-            let barred = context.barred.clone();
-            super::blocking(&context.stop, move || read_file(&path, first, limit, &barred)).await
+            let (barred, stop) = (context.barred.clone(), context.stop.clone());
+            let is_stopped = move || stop.is_cancelled();
+            super::blocking(&context.stop, move || read_file(&path, first, limit, &barred, &is_stopped)).await
         })
     }
 }
 
 /// A file as the read tool shows it: `limit` of its lines from `first` on, from 1, or an image; of a folder the names
-/// that are not barred.
-pub fn read_file(path: &Path, first: usize, limit: Option<usize>, barred: &Barred) -> Outcome {
-    read(path, first, limit.unwrap_or(READ_LINES), barred).unwrap_or_else(|error| {
+/// that are not barred. Ends early once `is_stopped` says so.
+pub fn read_file(
+    path: &Path,
+    first: usize,
+    limit: Option<usize>,
+    barred: &Barred,
+    is_stopped: &dyn Fn() -> bool,
+) -> Outcome {
+    read(path, first, limit.unwrap_or(READ_LINES), barred, is_stopped).unwrap_or_else(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            io::ErrorKind::NotFound => "there is no such file".to_owned(),
             _ => error.to_string(),
         };
         Outcome::failed(format!("{} cannot be read: {why}.", path.display()))
     })
 }
 
-fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Result<Outcome> {
+/// A source that ends when the call is stopped.
+pub(super) struct Stoppable<R, S> {
+    pub source: R,
+    pub is_stopped: S,
+}
+
+impl<R: io::Read, S: Fn() -> bool> io::Read for Stoppable<R, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.is_stopped)() { Ok(0) } else { self.source.read(buffer) }
+    }
+}
+
+fn read(
+    path: &Path,
+    first: usize,
+    limit: usize,
+    barred: &Barred,
+    is_stopped: &dyn Fn() -> bool,
+) -> io::Result<Outcome> {
     let file = files::open(path)?;
     let found = file.metadata()?;
     if found.is_dir() {
@@ -79,7 +104,7 @@ fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Re
         // A pipe or a device might never end.
         return Ok(Outcome::failed(format!("{} is no regular file.", path.display())));
     }
-    let mut reader = BufReader::new(file);
+    let mut reader = BufReader::new(Stoppable { source: file.take(READ_BYTES), is_stopped });
     let start = reader.fill_buf()?;
     if let Some(mime) = image_type(start) {
         return image(reader, mime, found.len());
@@ -118,7 +143,15 @@ fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Re
         text.push_str(&format!("{number:>6}\t{}\n", cut(content, TOOL_LINE_BYTES)));
         shown = shown.saturating_add(1);
     };
-    if more {
+    let is_cut = reader.get_ref().source.limit() == 0 && found.len() > READ_BYTES;
+    if is_cut && !more {
+        let why =
+            format!("read looks through the first {READ_BYTES} bytes of a file, and it has {}", found.len());
+        if shown == 0 {
+            return Ok(Outcome::failed(format!("Line {first} was not found: {why}. Use a command.")));
+        }
+        text.push_str(&format!("[… {why} …]\n"));
+    } else if more {
         text.push_str(&format!("[… the file goes on: read from line {number} on with offset {number} …]\n"));
     } else if number == 0 {
         text.push_str("[the file is empty]\n");
@@ -132,7 +165,7 @@ fn read(path: &Path, first: usize, limit: usize, barred: &Barred) -> std::io::Re
 }
 
 /// Passes over the rest of a line.
-fn skip_line(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
+fn skip_line(reader: &mut impl io::BufRead) -> io::Result<()> {
     loop {
         let buffer = reader.fill_buf()?;
         if buffer.is_empty() {
@@ -151,7 +184,7 @@ fn skip_line(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     }
 }
 
-fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> std::io::Result<Outcome> {
+fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> io::Result<Outcome> {
     let mut names: Vec<String> = files::entries(folder, READ_LINES)?
         .into_iter()
         .filter(|(name, _)| !barred.bars(&path.join(name)))
@@ -161,7 +194,7 @@ fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> std::io::Result
     Ok(Outcome::ok(format!("{} is a folder:\n{}\n", path.display(), names.join("\n"))))
 }
 
-fn image(mut reader: impl std::io::Read, mime: &'static str, size: u64) -> std::io::Result<Outcome> {
+fn image(mut reader: impl io::Read, mime: &'static str, size: u64) -> io::Result<Outcome> {
     if size > TOOL_IMAGE_BYTES {
         return Ok(Outcome::failed(format!(
             "The image has {size} bytes; at most {TOOL_IMAGE_BYTES} are shown."
@@ -192,7 +225,7 @@ fn image_type(start: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::edn;
-    use crate::tool::permission::Rule;
+    use crate::tool::permission::{Ground, Rule};
 
     #[test]
     fn listing_leaves_out_what_a_rule_denies() {
@@ -204,8 +237,24 @@ mod tests {
         let rules = r#"{:decision :deny :path "**/secrets.txt"} {:decision :deny :path "private/**"}"#;
         let rules = edn::read_all(rules.as_bytes()).unwrap();
         let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
-        let barred = Barred::new(&rules, dir.path(), "read");
-        let text = read(dir.path(), 1, 10, &barred).unwrap().text;
+        let barred = Barred::new(&rules, &Ground::from(dir.path()), "read");
+        let text = read(dir.path(), 1, 10, &barred, &|| false).unwrap().text;
         assert!(text.ends_with("is a folder:\na\n"), "{text}");
+    }
+
+    #[test]
+    fn endless_file_is_read_to_a_bound_or_until_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("hole");
+        std::fs::write(&path, format!("one\n{}\n", "x".repeat(9000))).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(4 << 40).unwrap();
+        let found = |first, is_stopped: &dyn Fn() -> bool| {
+            read(&path, first, 10, &Barred::default(), is_stopped).unwrap()
+        };
+        let calls = std::cell::Cell::new(0);
+        let stopped = found(4, &|| calls.replace(calls.get() + 1) > 20);
+        assert!(stopped.text.contains("has 3 lines") && calls.get() < 30, "{} {}", calls.get(), stopped.text);
+        let far = found(4, &|| false);
+        assert!(far.is_error && far.text.contains("looks through the first"), "{}", far.text);
     }
 }

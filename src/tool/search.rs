@@ -1,7 +1,6 @@
 //! `search`: lines that match a regular expression, with the rules of a repository's ignore files.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use grep_regex::RegexMatcherBuilder;
@@ -10,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
 use super::permission::Access;
+use super::read::Stoppable;
 use super::walk::{Found, Walk};
 use super::{CallFuture, Context, Outcome, Plan, Tool, cut, glob, optional_text, spec, target, text};
 use crate::limits::{
@@ -140,20 +140,9 @@ fn search_file(
         return false;
     }
     // A file may grow while it is read.
-    let part = StoppableFile { file: file.take(SEARCH_FILE_BYTES), stop: found.stop.clone() };
+    let stop = found.stop.clone();
+    let part = Stoppable { source: file.take(SEARCH_FILE_BYTES), is_stopped: move || stop.is_cancelled() };
     searcher.search_reader(matcher, part, found).is_ok()
-}
-
-/// A file that ends when the call is stopped.
-struct StoppableFile {
-    file: io::Take<File>,
-    stop: CancellationToken,
-}
-
-impl Read for StoppableFile {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_cancelled() { Ok(0) } else { self.file.read(buffer) }
-    }
 }
 
 struct Matches {
@@ -184,6 +173,7 @@ impl Sink for Matches {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write as _;
     use std::sync::Arc;
 
@@ -242,7 +232,7 @@ mod tests {
         context.stop.cancel();
         assert_eq!(found(&context, &root, "x").unwrap(), "[no matches]");
         let file = File::open(root.join("a")).unwrap();
-        let mut part = StoppableFile { file: file.take(10), stop: context.stop.clone() };
+        let mut part = Stoppable { source: file.take(10), is_stopped: || context.stop.is_cancelled() };
         assert_eq!(part.read(&mut [0; 10]).unwrap(), 0);
     }
 }

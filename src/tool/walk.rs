@@ -21,23 +21,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CallError;
 use super::glob::{self, PathGlob};
-use super::permission::{self, Decision, Rule};
+use super::permission::{self, Decision, Ground, Rule};
 use crate::files;
 use crate::limits::{FOLDER_ENTRIES, IGNORE_BYTES, WALK_DEPTH};
 
-/// The paths that rules deny to reading tools, compiled once per call.
+/// The paths that rules deny to reading tools, and the program's own secrets, compiled once per call.
 #[derive(Debug, Default)]
 pub struct Barred {
     globs: Vec<PathGlob>,
-    workspace: PathBuf,
+    ground: Ground,
     /// Whether a rule denies every path.
     all: bool,
 }
 
 impl Barred {
     /// The denials for a tool. A rule that denies `read` also applies to tools that read many files.
-    pub fn new(rules: &[Rule], workspace: &Path, tool: &str) -> Self {
-        let mut barred = Self { workspace: workspace.to_owned(), ..Self::default() };
+    pub fn new(rules: &[Rule], ground: &Ground, tool: &str) -> Self {
+        let mut barred = Self { ground: ground.clone(), ..Self::default() };
         let holds = |rule: &&Rule| {
             rule.decision == Decision::Deny
                 && rule.command.is_none()
@@ -45,7 +45,7 @@ impl Barred {
         };
         for rule in rules.iter().filter(holds) {
             match &rule.path {
-                Some(glob) => barred.globs.extend(permission::barring(glob, workspace)),
+                Some(glob) => barred.globs.extend(permission::barring(glob, &ground.workspace)),
                 None => barred.all = true,
             }
         }
@@ -55,9 +55,10 @@ impl Barred {
     /// Whether a path is denied.
     pub fn bars(&self, path: &Path) -> bool {
         self.all
+            || self.ground.hides(path)
             || self.globs.iter().any(|glob| {
                 glob.is_match(path)
-                    || path.strip_prefix(&self.workspace).is_ok_and(|inside| glob.is_match(inside))
+                    || path.strip_prefix(&self.ground.workspace).is_ok_and(|inside| glob.is_match(inside))
             })
     }
 }
@@ -80,6 +81,7 @@ impl Found {
 /// Opens a regular file in a folder. Follows no link and never waits.
 fn regular(folder: impl AsFd, name: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+    files::check_kind(&folder, name)?;
     let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
@@ -289,7 +291,7 @@ mod tests {
     fn barred(workspace: &Path, rules: &str, tool: &str) -> Barred {
         let rules = edn::read_all(rules.as_bytes()).unwrap();
         let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
-        Barred::new(&rules, workspace, tool)
+        Barred::new(&rules, &Ground::from(workspace), tool)
     }
 
     #[test]

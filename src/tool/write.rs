@@ -279,8 +279,13 @@ mod tests {
                 written += usize::from(replaced.is_ok());
                 let made = inside.join(format!("door/made{number}/deep/evil"));
                 let _ = Open::at(&made).and_then(|old| old.replace("new", &|| true));
-                let shown =
-                    crate::tool::read_file(&inside.join("door/sub/secret"), 1, None, &Default::default());
+                let shown = crate::tool::read_file(
+                    &inside.join("door/sub/secret"),
+                    1,
+                    None,
+                    &Default::default(),
+                    &|| false,
+                );
                 assert!(!shown.text.contains("secret\n"), "{}", shown.text);
                 read += usize::from(shown.text.contains("no such file"));
                 // The whole way: what is resolved and judged now may be exchanged before it is opened.

@@ -57,8 +57,8 @@ impl SessionActor {
                     Verdict::Allow => Ok(()),
                     Verdict::Deny(reason) => Err(reason),
                     Verdict::Ask(_) => {
-                        Err("It stands outside the workspace: ask the model to read it, so that \
-                        you are asked, or allow it by a rule."
+                        Err("It stands outside the workspace, or belongs to this program: ask the model to \
+                        read it, so that you are asked, or allow it by a rule."
                             .to_owned())
                     }
                 }
@@ -72,7 +72,7 @@ impl SessionActor {
             });
             let reader = Reader {
                 may_read: &may_read,
-                barred: &Barred::new(&rules, cwd, "read"),
+                barred: &Barred::new(&rules, &ground, "read"),
                 is_stopped: &|| stop.is_cancelled(),
             };
             (reference::attach(cwd, &text, window, &reader), editor)

@@ -19,6 +19,8 @@ pub struct Ground {
     pub home: Option<PathBuf>,
     /// The program's own files and folders: its configuration and its state.
     pub own: Vec<PathBuf>,
+    /// Those of them that may hold secrets: they are not read without approval either, and not searched.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl From<&Path> for Ground {
@@ -185,10 +187,20 @@ const NAMES: &[(&str, &str)] = &[
     ("warp.md", "an agent obeys it"),
 ];
 
+impl Ground {
+    /// Whether a path may hold the program's own secrets.
+    pub fn hides(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| within(path, hidden))
+    }
+}
+
+/// The words for the program's own files.
+pub const OWN: &str = "this program's own settings and state";
+
 /// The program that acts on a file to be written; `None` if the file is not guarded.
 pub fn reason(path: &Path, ground: &Ground) -> Option<&'static str> {
     if ground.own.iter().any(|own| within(path, own)) {
-        return Some("this program's own settings and state");
+        return Some(OWN);
     }
     let Ok(inside) = path.strip_prefix(&ground.workspace) else { return Some("outside the workspace") };
     if let Some(home) = ground.home.as_deref().filter(|home| within(home, &ground.workspace)) {

@@ -213,6 +213,10 @@ impl Batch<'_> {
             Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
                 vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
             }
+            Access::Read(path) => {
+                let hidden = self.turn.shared.configuration.ground(&self.cwd).hides(path);
+                hidden.then(|| format!("The file is guarded: {}.", permission::OWN)).into_iter().collect()
+            }
             Access::Write(path) => {
                 let guarded = permission::guarded(path, &self.turn.shared.configuration.ground(&self.cwd));
                 guarded.map(|reason| format!("The file is guarded: {reason}.")).into_iter().collect()
@@ -235,7 +239,7 @@ impl Batch<'_> {
             return Barred::default();
         }
         let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
-        Barred::new(&rules, &self.cwd, tool)
+        Barred::new(&rules, &self.turn.shared.configuration.ground(&self.cwd), tool)
     }
 
     /// Keeps permissions from an answer that go beyond this call.
