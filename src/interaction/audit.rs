@@ -1,9 +1,9 @@
-//! The audit file: how each question ended, in a file that only grows.
+//! The audit file: how each question ended, and what control asked for, in a file that only grows.
 //!
 //! A line is one EDN map. Each contains the digest of the line before it, so that changed and removed lines
 //! show. A head file next to it holds the number of lines and the last digest, so that lines missing from the
-//! end show too. The file records outcomes, and what was
-//! permitted to whom. It records no answers, and so contains no secret. Does not know who asks.
+//! end show too. The file records outcomes, and what was permitted to whom. It records neither answers nor texts, and so
+//! contains no secret. Does not know who asks.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -126,8 +126,8 @@ pub fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("audit.edn")
 }
 
-/// The newest records of an audit file, oldest first, within the last [`AUDIT_READ_BYTES`]. Skips lines that
-/// are not records. A missing file has none.
+/// The newest records of an audit file that are about questions, oldest first, within the last [`AUDIT_READ_BYTES`].
+/// Skips other records and lines that are none. A missing file has none.
 pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
     let mut end = Vec::new();
     let read = File::open(path).and_then(|mut file| {
@@ -139,7 +139,9 @@ pub fn newest(path: &Path, limit: usize) -> Vec<Map<'static>> {
         return Vec::new();
     }
     let record = |line: &[u8]| edn::read_one(line).ok()?.as_map().map(|map| map.clone().into_owned());
-    let mut records: Vec<_> = end.rsplit(|byte| *byte == b'\n').filter_map(record).take(limit).collect();
+    let is_question = |record: &Map<'_>| record.get_keyword("interaction-id").is_some();
+    let records = end.rsplit(|byte| *byte == b'\n').filter_map(record).filter(is_question);
+    let mut records: Vec<_> = records.take(limit).collect();
     records.reverse();
     records
 }
@@ -213,12 +215,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn records_of_control_are_no_questions() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..4 {
+            let record = Map::new().with("record", "Interaction").with("interaction-id", "i").with("n", n);
+            Audit::new(dir.path()).append(record).unwrap();
+            Audit::new(dir.path()).append(Map::new().with("record", "control/sent")).unwrap();
+        }
+        let found = newest(&path(dir.path()), 2);
+        let numbers: Vec<_> = found.iter().map(|record| record.get_keyword("n").unwrap().clone()).collect();
+        assert_eq!(numbers, [Value::int(2), Value::int(3)]);
+        assert_eq!(verify(&path(dir.path())).unwrap(), 8);
+    }
+
+    #[test]
     fn changed_or_removed_audit_line_shows() {
         let dir = tempfile::tempdir().unwrap();
         let file = path(dir.path());
         for n in 0..4 {
             // A new one each time, like another process.
-            Audit::new(dir.path()).append(Map::new().with("kind", "approve").with("n", n)).unwrap();
+            let record = Map::new().with("kind", "approve").with("n", n).with("interaction-id", "i");
+            Audit::new(dir.path()).append(record).unwrap();
         }
         assert_eq!(verify(&file).unwrap(), 4);
         let numbers = |limit| {
