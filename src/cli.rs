@@ -2,6 +2,7 @@
 
 mod canonical;
 mod client;
+mod control;
 mod doctor;
 mod log;
 mod out;
@@ -116,6 +117,11 @@ enum Command {
     Sessions {
         #[command(subcommand)]
         command: Option<sessions::SessionsCommand>,
+    },
+    /// Sends texts and interrupts to live sessions, as a member of a team.
+    Control {
+        #[command(subcommand)]
+        command: control::ControlCommand,
     },
     /// The models.
     Models {
@@ -252,6 +258,7 @@ pub fn main() -> ExitCode {
         Command::Repl { session } => repl::run(&options, session),
         Command::Prompt { text } => client::prompt(&options, text).map_err(Failure::Failed),
         Command::Sessions { command } => sessions::run(&options, command),
+        Command::Control { command } => control::run(&options, command),
         Command::Models { command } => match command.unwrap_or(ModelsCommand::List) {
             ModelsCommand::List => show::models(&options),
             ModelsCommand::Fetch => show::fetch(&options),

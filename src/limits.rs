@@ -253,6 +253,16 @@ pub const LEDGER_WINDOW_MS: u64 = 10 * 60 * 1000;
 /// The longest key of a request, and the longest name in a control request, in bytes.
 pub const CONTROL_ID_BYTES: usize = 256;
 
+/// The pause before a control request is sent again.
+pub const CONTROL_RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest answer to a control request that the program's sender reads, in bytes (1 MiB): many times the longest.
+pub const CONTROL_ANSWER_BYTES: usize = 1024 * 1024;
+
+/// How long a file with the text of a control request stays that was never acknowledged, in milliseconds (2 hours):
+/// longer than any request may be old.
+pub const CONTROL_PARKED_MS: i64 = 2 * 3_600_000;
+
 /// How long a program waits for a place in the queue of another one's socket. A healthy process takes connections in
 /// microseconds.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(1);

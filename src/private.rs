@@ -19,6 +19,7 @@ const OURS: &[&str] = &[
     "outputs",
     "memory",
     "models",
+    "control",
     "credentials.edn",
     "credentials.lock",
     "credentials.new",

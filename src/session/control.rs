@@ -170,6 +170,17 @@ pub enum ControlResult {
 }
 
 impl ControlResult {
+    /// All results.
+    pub const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::NotLive,
+        Self::NotFound,
+        Self::Busy,
+        Self::Timeout,
+        Self::Rejected,
+        Self::InternalError,
+    ];
+
     /// Its name in the document.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -117,7 +117,7 @@ fn what_the_process_started_is_refused() {
     let place = listener.place();
     let fake = Arc::new(Fake::new());
     server(&fake).0.listen(listener).unwrap();
-    let mut program = Program::on(connect(Purpose::Control, &state, None).pop().unwrap());
+    let mut program = Program::on(connect(Purpose::Control, &state, None).pop().unwrap().stream);
     let answer: SocketResponse = read(program.receive().unwrap());
     assert_eq!(answer.error.unwrap().code, "PERMISSION_DENIED");
     assert_eq!(program.receive(), None);

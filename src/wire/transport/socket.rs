@@ -238,9 +238,18 @@ fn is_ours(_: &UnixStream) -> io::Result<bool> {
     Ok(true)
 }
 
+/// A running process.
+#[derive(Debug)]
+pub struct Found {
+    /// Its socket.
+    pub path: PathBuf,
+    /// A connection to it.
+    pub stream: UnixStream,
+}
+
 /// Connects to the running processes, newest first: those of the project in `cwd`, or of every project.
 /// Sockets of dead processes are removed on the way.
-pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<UnixStream> {
+pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Found> {
     let prefix = cwd.map(|cwd| format!("{}-", project(cwd)));
     let entries = std::fs::read_dir(folder(state_dir)).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
@@ -253,7 +262,7 @@ pub fn connect(purpose: Purpose, state_dir: &Path, cwd: Option<&Path>) -> Vec<Un
         .collect();
     found.sort();
     let streams = found.into_iter().rev().filter_map(|(_, path)| match connect_at(&path) {
-        Ok(stream) => Some(stream),
+        Ok(stream) => Some(Found { path, stream }),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             let _ = std::fs::remove_file(path);
             None
