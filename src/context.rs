@@ -222,7 +222,7 @@ mod tests {
         let fix = &project.templates["fix"];
         assert_eq!((fix.description.as_str(), fix.hint.as_deref()), ("Fixes", Some("what")));
         assert_eq!(project.templates.len(), 2, "{:?}", project.templates);
-        let told: Vec<&str> = project.problems.iter().map(|problem| problem.message.as_str()).collect();
-        assert_eq!(told.len(), 3, "{told:?}");
+        let messages: Vec<&str> = project.problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(messages.len(), 3, "{messages:?}");
     }
 }

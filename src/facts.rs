@@ -480,6 +480,17 @@ pub struct ListedSession {
     pub excerpt: Option<String>,
 }
 
+/// A part of a tool's stored output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputPart {
+    /// The text from the offset.
+    pub text: String,
+    /// Its start, in bytes.
+    pub offset: u64,
+    /// The whole output's size in bytes.
+    pub size: u64,
+}
+
 /// The live sessions and their tree, for `context/updated`.
 #[derive(Debug)]
 pub struct SessionList {

@@ -19,7 +19,7 @@ pub use command::{Failure, call};
 
 /// The kind of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum HookKind {
     /// Votes before a stage; the first deny blocks it.
     Guard,
     /// Rewrites the input or output of a stage.
@@ -28,7 +28,7 @@ pub enum Kind {
     Observer,
 }
 
-impl Kind {
+impl HookKind {
     /// The name in configuration and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ pub struct Hook {
     /// Its point.
     pub point: Point,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: HookKind,
     /// The program and its arguments. A program of a project is named by its whole path.
     pub command: Vec<String>,
     /// The files that its command names, with the digests that they must have when it runs.
@@ -161,12 +161,12 @@ impl Hook {
             .ok_or_else(|| shape("stage", &format!("one of {}", Stage::ALL.map(Stage::as_str).join(", "))))?;
         let point = name("point").and_then(Point::parse).ok_or_else(|| shape("point", "pre or post"))?;
         let kind = name("kind")
-            .and_then(Kind::parse)
+            .and_then(HookKind::parse)
             .ok_or_else(|| shape("kind", "guard, transform or observer"))?;
-        if kind == Kind::Guard && point == Point::Post {
+        if kind == HookKind::Guard && point == Point::Post {
             return Err(HookError::NothingToBlock);
         }
-        if kind == Kind::Transform && stage.rewritable(point).is_empty() {
+        if kind == HookKind::Transform && stage.rewritable(point).is_empty() {
             return Err(HookError::NothingToRewrite(stage, point));
         }
         let mut command = words("command")
@@ -243,13 +243,13 @@ impl Hooks {
     }
 
     /// The hooks of a kind at a boundary, in order; at `tool-call` those for that tool.
-    pub fn at(&self, stage: Stage, point: Point, kind: Kind, tool: Option<&str>) -> Vec<Arc<Hook>> {
+    pub fn at(&self, stage: Stage, point: Point, kind: HookKind, tool: Option<&str>) -> Vec<Arc<Hook>> {
         let here = |hook: &&Arc<Hook>| hook.stage == stage && hook.point == point && hook.kind == kind;
-        let meant = |hook: &&Arc<Hook>| match (&hook.tools, tool) {
+        let for_tool = |hook: &&Arc<Hook>| match (&hook.tools, tool) {
             (Some(tools), Some(tool)) => tools.iter().any(|name| name == tool),
             _ => true,
         };
-        self.0.iter().filter(here).filter(meant).cloned().collect()
+        self.0.iter().filter(here).filter(for_tool).cloned().collect()
     }
 
     /// Whether there is a hook at a boundary.
@@ -290,7 +290,7 @@ mod tests {
         )
         .unwrap();
         let names = |tool| {
-            let found = hooks.at(Stage::ToolCall, Point::Pre, Kind::Guard, Some(tool));
+            let found = hooks.at(Stage::ToolCall, Point::Pre, HookKind::Guard, Some(tool));
             found.iter().map(|hook| hook.id.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names("bash"), ["a", "b"]);

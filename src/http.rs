@@ -64,7 +64,7 @@ impl Http {
             .pool_idle_timeout(HTTP_KEEP)
             .http1_only()
             .build()
-            .map_err(|error| HttpError::Impossible(told(&error)))?;
+            .map_err(|error| HttpError::Impossible(cause_of(&error)))?;
         Ok(place.get_or_init(|| client))
     }
 }
@@ -171,7 +171,7 @@ fn sort(error: &reqwest::Error) -> HttpError {
     while let Some(inner) = cause {
         // A certificate that is wrong now will be wrong a second later.
         if inner.is::<rustls::Error>() {
-            return HttpError::Impossible(told(error));
+            return HttpError::Impossible(cause_of(error));
         }
         cause = inner.source().or_else(|| {
             let io = inner.downcast_ref::<std::io::Error>()?;
@@ -179,14 +179,14 @@ fn sort(error: &reqwest::Error) -> HttpError {
         });
     }
     match error.is_builder() {
-        true => HttpError::Impossible(told(error)),
-        false => HttpError::Lost(told(error)),
+        true => HttpError::Impossible(cause_of(error)),
+        false => HttpError::Lost(cause_of(error)),
     }
 }
 
 /// What went wrong, innermost: the outer errors only say that something did. Never the address, which may
 /// hold what is nobody's business.
-fn told(error: &reqwest::Error) -> String {
+fn cause_of(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(inner) = innermost.source() {
         innermost = inner;

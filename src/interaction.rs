@@ -1,17 +1,17 @@
 //! Typed questions to people. Every interactor gets a question at once; the first answer wins.
 //!
-//! The [`board`] holds the open questions and each interactor's queue. [`kind`] defines the content of each
+//! [`pending`] holds the open questions and each interactor's queue. [`kind`] defines the content of each
 //! kind of question and its valid answers. [`dialog`] converts questions for connections that support only
 //! plain dialogs. [`audit`] records how each ended. [`warning`] lists the risks in a question's text. [`grant`]
 //! keeps single permissions. Knows connections as [`crate::session::Client`]s. Does not know the purpose of a
 //! question; its asker does.
 
 pub mod audit;
-mod board;
 mod dialog;
 pub mod grant;
 mod kind;
+mod pending;
 pub mod warning;
 
-pub use board::{Audience, Board, Origin, Question, Resolution};
-pub use kind::Kind;
+pub use kind::QuestionKind;
+pub use pending::{Audience, Origin, PendingQuestions, Question, Resolution};

@@ -92,7 +92,7 @@ fn sync(folder: &Path) -> io::Result<()> {
 /// Closes the program's entries in a state folder to other users, and reports in sentences which were open.
 pub fn close(state_dir: &Path) -> Vec<String> {
     let Ok(folder) = state_dir.metadata() else { return Vec::new() };
-    let mut told: Vec<String> = exposure(state_dir, &folder).into_iter().collect();
+    let mut problems: Vec<String> = exposure(state_dir, &folder).into_iter().collect();
     for path in OURS.iter().map(|name| state_dir.join(name)) {
         // A link may lead to a foreign file.
         let Ok(found) = path.symlink_metadata() else { continue };
@@ -100,12 +100,12 @@ pub fn close(state_dir: &Path) -> Vec<String> {
         if found.is_symlink() || mode & OTHERS == 0 {
             continue;
         }
-        told.push(match std::fs::set_permissions(&path, Permissions::from_mode(mode & !OTHERS)) {
+        problems.push(match std::fs::set_permissions(&path, Permissions::from_mode(mode & !OTHERS)) {
             Ok(()) => format!("{shown} was open to other users (mode {mode:o}) and was closed to them."),
             Err(error) => format!("{shown} is open to other users (mode {mode:o}): {error}."),
         });
     }
-    told
+    problems
 }
 
 /// Whether other users may exchange the entries of a folder.
@@ -170,9 +170,9 @@ mod tests {
             open(&path, 0o777);
         }
         std::os::unix::fs::symlink(state.join("note"), state.join("audit.edn")).unwrap();
-        let told = close(&state);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told.iter().all(|told| told.contains("(mode 777) and was closed")), "{told:?}");
+        let problems = close(&state);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems.iter().all(|problem| problem.contains("(mode 777) and was closed")), "{problems:?}");
         for (name, expected) in
             [("run", 0o700), ("credentials.edn", 0o700), ("somebody's", 0o777), ("note", 0o777)]
         {
@@ -213,8 +213,8 @@ mod tests {
             [(0o700, false), (0o755, false), (0o1777, false), (0o777, true), (0o720, true)]
         {
             open(dir.path(), given);
-            let told = close(dir.path());
-            assert_eq!(told.len(), usize::from(is_told), "{given:o}: {told:?}");
+            let problems = close(dir.path());
+            assert_eq!(problems.len(), usize::from(is_told), "{given:o}: {problems:?}");
             assert_eq!(mode(dir.path()), given);
         }
         assert_eq!(close(&dir.path().join("none")), [""; 0]);

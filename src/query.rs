@@ -26,7 +26,7 @@ use std::time::Instant;
 use crate::catalogue::ErrorCode;
 use crate::edn;
 use crate::query::compile::{Level, What};
-use crate::query::run::{Held, Outcomes};
+use crate::query::run::{AnswerMemory, Outcomes};
 use crate::query::world::World;
 use crate::session::{ApiError, Call, Query, QueryAnswer, Reply, SessionApi};
 use crate::value::{Map, Value};
@@ -112,7 +112,11 @@ impl Prepared {
     ///
     /// # Errors
     /// `runtime/query-failed` if a bound was reached, or if a strict query could not be resolved completely.
-    pub fn run(&self, world: &dyn World, outcomes: Outcomes) -> Result<(QueryAnswer, Held), ApiError> {
+    pub fn run(
+        &self,
+        world: &dyn World,
+        outcomes: Outcomes,
+    ) -> Result<(QueryAnswer, AnswerMemory), ApiError> {
         let begun = Instant::now();
         let answered = run::run(graph(), world, &self.level, self.entity.clone(), outcomes);
         kept::count(begun);
@@ -127,6 +131,6 @@ impl Prepared {
             }
             return Err(error);
         }
-        Ok((QueryAnswer { result: answered.result, missing: answered.missing, errors }, answered.held))
+        Ok((QueryAnswer { result: answered.result, missing: answered.missing, errors }, answered.memory))
     }
 }

@@ -164,7 +164,7 @@ impl Repl {
             && let Some(op) = items.first().and_then(Value::as_symbol)
             && !op.contains('/')
         {
-            let mut given = match items.get(1) {
+            let mut params = match items.get(1) {
                 None => Map::new(),
                 Some(Value::Map(map)) => map.clone(),
                 Some(other) => {
@@ -174,11 +174,12 @@ impl Repl {
                     )));
                 }
             };
-            if let Some(session) = self.session.as_ref().filter(|_| given.get_keyword("session-id").is_none())
+            if let Some(session) =
+                self.session.as_ref().filter(|_| params.get_keyword("session-id").is_none())
             {
-                given.put("session-id", session.clone());
+                params.put("session-id", session.clone());
             }
-            let data = self.client.ask(op, Value::from(given))?;
+            let data = self.client.ask(op, Value::from(params))?;
             return Ok(self.layout.value(&data));
         }
         let data = self.client.ask("query_eql", self.query(&as_query(form)))?;

@@ -150,7 +150,7 @@ impl Program {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub async fn start(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<Running> {
+    pub async fn start(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<RunningProgram> {
         let Some(executable) = EXECUTABLE.get() else { return self.start_directly(stdout, stderr) };
         let input = std::mem::take(&mut self.input);
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -176,7 +176,7 @@ impl Program {
             }
         });
         ours.set_nonblocking(true)?;
-        let mut running = Running(Way::Runner(Control {
+        let mut running = RunningProgram(Way::Runner(Control {
             socket: UnixStream::from_std(ours)?,
             id,
             message: [0; inside::MESSAGE_BYTES],
@@ -244,7 +244,7 @@ impl Program {
         }
     }
 
-    fn start_directly(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<Running> {
+    fn start_directly(mut self, stdout: Stdio, stderr: Stdio) -> io::Result<RunningProgram> {
         let input = std::mem::take(&mut self.input);
         let mut command = tokio::process::Command::from(self.direct());
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
@@ -257,7 +257,7 @@ impl Program {
             tokio::spawn(async move { drop(stdin.write_all(&input).await) });
         }
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Running(Way::Direct(Direct { child, group })))
+        Ok(RunningProgram(Way::Direct(Direct { child, group })))
     }
 }
 
@@ -272,7 +272,7 @@ pub fn pipe() -> io::Result<(pipe::Receiver, io::PipeWriter)> {
 
 /// A program that was started. Dropped, it is ended with all that it has started.
 #[derive(Debug)]
-pub struct Running(Way);
+pub struct RunningProgram(Way);
 
 #[derive(Debug)]
 enum Way {
@@ -363,7 +363,7 @@ impl Drop for Direct {
     }
 }
 
-impl Running {
+impl RunningProgram {
     /// Waits for the end of the program itself. What it has started may still run. May be given up and asked
     /// again.
     ///

@@ -37,7 +37,7 @@ pub use graph::{Graph, Query, QueryAnswer};
 pub use jobs::Jobs;
 pub use logins::Logins;
 pub use questions::{Questions, Response};
-pub use sessions::{Opened, OutputPart, Page, Scope, Sessions, SwitchTarget};
+pub use sessions::{Opened, Page, Scope, Sessions, SwitchTarget};
 pub use settings::{Reach, Settings};
 pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Prompt, Prompted, Turns};

@@ -322,7 +322,7 @@ fn orphan_of_a_killed_runner_is_refused() {
 
 #[test]
 fn sandboxed_command_reaches_neither_state_nor_configuration() {
-    if sandbox::state() != sandbox::State::Enforced {
+    if sandbox::state() != sandbox::SandboxState::Enforced {
         eprintln!("NOT TRIED: this kernel has no Landlock");
         return;
     }
@@ -397,7 +397,7 @@ fn workspace_exchanged_for_a_link_is_not_used() {
 
 #[test]
 fn sandboxed_command_cannot_signal_the_bridge() {
-    if sandbox::state() != sandbox::State::Enforced {
+    if sandbox::state() != sandbox::SandboxState::Enforced {
         eprintln!("NOT TRIED: this kernel has no Landlock");
         return;
     }
@@ -504,7 +504,7 @@ fn command_has_no_terminal_to_type_into() {
         assert!(journal.contains("No such device or address"), "{output:?}\n{journal}");
         assert!(!journal.contains("typed into /dev/tty"), "{journal}");
         // Root may type into any terminal: the sandbox does not let it.
-        let is_restricted = !is_yolo && sandbox::state() == sandbox::State::Enforced;
+        let is_restricted = !is_yolo && sandbox::state() == sandbox::SandboxState::Enforced;
         assert!(!is_restricted || !journal.contains("typed into"), "{journal}");
         assert!(!is_restricted || journal.contains("Permission denied"), "{journal}");
     }

@@ -71,7 +71,7 @@ fn it_says_what_holds_and_where_it_came_from() {
             .iter()
             .any(|(state, what)| state == "note" && what.contains(":mode"))
     );
-    let sandbox = edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::State::Enforced;
+    let sandbox = edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::SandboxState::Enforced;
     assert_eq!(findings(&report, "sandbox")[0].0, if sandbox { "ok" } else { "note" });
     for area in ["state", "sessions", "index", "model", "socket", "emacs", "context"] {
         assert!(!findings(&report, area).is_empty(), "{area}: {told}");

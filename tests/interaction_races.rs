@@ -10,7 +10,7 @@ use edn_bridge::catalogue::{ErrorCode, Topic};
 use edn_bridge::clock::SystemClock;
 use edn_bridge::event::{Body, Event};
 use edn_bridge::interaction::audit::{self, Audit};
-use edn_bridge::interaction::{Audience, Board, Kind, Origin, Question, Resolution};
+use edn_bridge::interaction::{Audience, Origin, PendingQuestions, Question, QuestionKind, Resolution};
 use edn_bridge::message::SessionId;
 use edn_bridge::session::{Client, Pressure, Reply, Response};
 use edn_bridge::value::{Map, Value};
@@ -88,7 +88,7 @@ fn people(count: usize) -> Arc<People> {
 
 fn question() -> Question {
     Question {
-        kind: Kind::Confirm,
+        kind: QuestionKind::Confirm,
         payload: Map::new().with("prompt", "?").with("default", false),
         origin: Origin {
             session: SessionId::from("s"),
@@ -114,9 +114,9 @@ struct Told {
     lost: Vec<ErrorCode>,
 }
 
-fn respond(board: &Board, connection: u64, id: &str, ok: bool, told: &Arc<Mutex<Told>>) {
+fn respond(questions: &PendingQuestions, connection: u64, id: &str, ok: bool, told: &Arc<Mutex<Told>>) {
     let (told, name) = (told.clone(), id.to_owned());
-    board.respond(
+    questions.respond(
         connection,
         answer(id, ok),
         Reply::new(move |result| {
@@ -157,7 +157,7 @@ fn every_schedule_ends_each_question_once() {
         let mut dice = Dice(seed as u64 * 2 + 4711);
         let people = people(1 + dice.roll(3));
         let audit = Audit::new(dir.path());
-        let board = Arc::new(Board::new(people.clone(), audit, Arc::new(SystemClock)));
+        let questions = Arc::new(PendingQuestions::new(people.clone(), audit, Arc::new(SystemClock)));
         let told = Arc::new(Mutex::new(Told::default()));
         let executor =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -167,13 +167,13 @@ fn every_schedule_ends_each_question_once() {
             let mut stops = Vec::new();
             let mut asking = Vec::new();
             for n in 0..count {
-                let (board, stop) = (board.clone(), CancellationToken::new());
+                let (questions, stop) = (questions.clone(), CancellationToken::new());
                 stops.push(stop.clone());
                 let question = Question {
                     timeout: (n == 1).then_some(std::time::Duration::from_secs(3600)),
                     ..question()
                 };
-                asking.push(tokio::spawn(async move { board.ask(question, &stop).await }));
+                asking.push(tokio::spawn(async move { questions.ask(question, &stop).await }));
             }
             // Whatever the dice say happens, until every question has its end.
             for step in 0.. {
@@ -196,18 +196,18 @@ fn every_schedule_ends_each_question_once() {
                 match dice.roll(10) {
                     0..5 if !shown.is_empty() => {
                         let id = &shown[dice.roll(shown.len())];
-                        respond(&board, connection, id, dice.roll(2) == 0, &told);
+                        respond(&questions, connection, id, dice.roll(2) == 0, &told);
                     }
                     5 => {
                         person.here.store(false, Ordering::SeqCst);
-                        board.left(connection);
+                        questions.left(connection);
                         // Who is gone is told nothing, and begins anew.
                         person.shown.lock().unwrap().push((Topic::SessionResumed, String::new()));
                     }
                     6 => {
                         person.here.store(true, Ordering::SeqCst);
                         let client: Arc<dyn Client> = person.clone();
-                        if let Some(event) = board.joined(connection, &client) {
+                        if let Some(event) = questions.joined(connection, &client) {
                             let _ = client.deliver(&event);
                         }
                     }
@@ -252,31 +252,32 @@ fn last_client_may_return_within_grace_period() {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     for comes_back in [true, false] {
         let people = people(1);
-        let board = Arc::new(Board::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
-        board.set_orphan_grace(Duration::from_secs(10));
+        let questions =
+            Arc::new(PendingQuestions::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        questions.set_orphan_grace(Duration::from_secs(10));
         let person = &people.0[0];
         let client: Arc<dyn Client> = person.clone();
         let shown = || person.shown.lock().unwrap().first().map(|(_, id)| id.clone());
         let end = executor.block_on(async {
             let asking = tokio::spawn({
-                let board = board.clone();
-                async move { board.ask(question(), &CancellationToken::new()).await }
+                let questions = questions.clone();
+                async move { questions.ask(question(), &CancellationToken::new()).await }
             });
             tokio::task::yield_now().await;
             let leave = || {
                 person.here.store(false, Ordering::SeqCst);
-                board.left(0);
+                questions.left(0);
             };
             leave();
             tokio::time::sleep(Duration::from_secs(9)).await;
             assert!(!asking.is_finished());
             person.here.store(true, Ordering::SeqCst);
-            let event = board.joined(0, &client).expect("it is shown again");
+            let event = questions.joined(0, &client).expect("it is shown again");
             let _ = client.deliver(&event);
             tokio::time::sleep(Duration::from_secs(20)).await;
             assert!(!asking.is_finished(), "somebody is there");
             if comes_back {
-                respond(&board, 0, &shown().unwrap(), true, &Arc::default());
+                respond(&questions, 0, &shown().unwrap(), true, &Arc::default());
             } else {
                 leave();
             }
@@ -296,10 +297,11 @@ fn of_two_answers_in_the_same_instant_one_counts() {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for round in 0..300 {
         let people = people(2);
-        let board = Arc::new(Board::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
+        let questions =
+            Arc::new(PendingQuestions::new(people.clone(), Audit::new(dir.path()), Arc::new(SystemClock)));
         let asking = {
-            let board = board.clone();
-            executor.spawn(async move { board.ask(question(), &CancellationToken::new()).await })
+            let questions = questions.clone();
+            executor.spawn(async move { questions.ask(question(), &CancellationToken::new()).await })
         };
         let id = loop {
             if let Some((_, id)) = people.0[1].shown.lock().unwrap().first() {
@@ -311,10 +313,11 @@ fn of_two_answers_in_the_same_instant_one_counts() {
         let barrier = Arc::new(Barrier::new(2));
         let answering: Vec<_> = (0..2u64)
             .map(|connection| {
-                let (board, told, id, barrier) = (board.clone(), told.clone(), id.clone(), barrier.clone());
+                let (questions, told, id, barrier) =
+                    (questions.clone(), told.clone(), id.clone(), barrier.clone());
                 std::thread::spawn(move || {
                     barrier.wait();
-                    respond(&board, connection, &id, connection == 0, &told);
+                    respond(&questions, connection, &id, connection == 0, &told);
                 })
             })
             .collect();

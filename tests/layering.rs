@@ -57,7 +57,13 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("hook", &["value", "edn", "limits", "files", "runner", "event"]),
     ("workflow", &["value", "edn", "limits"]),
-    ("tool", &["value", "limits", "visible", "private", "files", "runner", "message", "event", "provider"]),
+    (
+        "tool",
+        &[
+            "value", "limits", "visible", "private", "files", "runner", "message", "facts", "event",
+            "provider",
+        ],
+    ),
     ("context", &["value", "limits", "files", "message", "tool"]),
     (
         "query",

@@ -248,7 +248,8 @@ fn sandboxed_command_cannot_write_outside_workspace() {
     let result = bridge.event("tool/result");
     assert!(data(&result, &["result-text"]).contains("read"), "{result}");
     assert!(setup.project().join("inside").exists() && tmp.join("t").exists(), "{result}");
-    let restricted = edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::State::Enforced;
+    let restricted =
+        edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::SandboxState::Enforced;
     assert_eq!(setup.dir.path().join("outside").exists(), !restricted, "{result}");
 }
 

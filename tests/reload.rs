@@ -162,7 +162,7 @@ fn servers_and_their_keys_are_read_again() {
 
 #[test]
 fn the_sandbox_is_read_again() {
-    if sandbox::state() != sandbox::State::Enforced {
+    if sandbox::state() != sandbox::SandboxState::Enforced {
         return;
     }
     let script = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "echo x > ../beside/out && echo wrote"}}}]}

@@ -216,7 +216,8 @@ fn a_check_runs_in_the_sandbox_of_the_stage() {
     let script = call("write", r#"{:path "t.sh" :content "touch in; touch ../state/made; true\n"}"#);
     let script = format!("{{:turns [{script} {{:steps [{{:delta \"x\"}}]}}]}}");
     let workflow = r#"{:stages [{:id :go :body "Go." :tools ["write"] :assert [{:command "sh ./t.sh && test -e in"}]}]}"#;
-    let enforced = edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::State::Enforced;
+    let enforced =
+        edn_bridge::runner::sandbox::state() == edn_bridge::runner::sandbox::SandboxState::Enforced;
     for (mode, expected) in [("ask", !enforced), ("yolo", true)] {
         let setup = with(&script, workflow).arg("--mode").arg(mode);
         let mut bridge = setup.interactor();

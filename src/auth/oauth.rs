@@ -344,11 +344,11 @@ fn sort<T: oauth2::ErrorResponseType + fmt::Display + 'static>(
     sent: &Secret,
 ) -> OauthError {
     match error {
-        RequestTokenError::ServerResponse(told) => {
-            let kind = told.error();
+        RequestTokenError::ServerResponse(response) => {
+            let kind = response.error();
             let code = serde_json::to_value(kind).ok().and_then(|code| code.as_str().map(str::to_owned));
             let code = code.unwrap_or_else(|| "the server refused".to_owned());
-            let text = match told.error_description() {
+            let text = match response.error_description() {
                 Some(description) => format!("{description} ({code})."),
                 None => format!("{code}."),
             };

@@ -21,8 +21,8 @@ const CONNECTION: u64 = 1;
 pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String> {
     let process = options.settings().and_then(|settings| Process::new(settings, options.durability()));
     let process = process.map_err(|failure| failure.to_string())?;
-    let (said, listen) = channel();
-    let client = Arc::new(Console::new(said));
+    let (events, listen) = channel();
+    let client = Arc::new(Console::new(events));
     let session = process.runtime.attach(CONNECTION, client.clone());
     client.focus(session.clone());
     let prompt = Prompt { message: text, ..Prompt::default() };
@@ -30,12 +30,12 @@ pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String
     let mut out = out::stdout();
     let ended = loop {
         match listen.recv().map_err(|_| "the turn did not end".to_owned())? {
-            Said::Text(text) => {
+            ConsoleEvent::Text(text) => {
                 // A closed output ends the printing, not the turn: its result is kept.
                 let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
                 client.printed(text.len());
             }
-            Said::Ended(ended) => break ended,
+            ConsoleEvent::Ended(ended) => break ended,
         }
     };
     wait(|reply| process.runtime.detach(CONNECTION, reply))?;
@@ -84,8 +84,8 @@ fn wait<T: Send + 'static>(ask: impl FnOnce(Reply<T>)) -> Result<T, String> {
 }
 
 /// What the main thread, which prints, is told.
-enum Said {
-    /// The model said this.
+enum ConsoleEvent {
+    /// A text of the model.
     Text(Arc<str>),
     /// What the prompt came to; the first time counts.
     Ended(Ended),
@@ -95,7 +95,7 @@ enum Said {
 /// for a terminal.
 struct Console {
     focus: Mutex<SessionId>,
-    said: Sender<Said>,
+    events: Sender<ConsoleEvent>,
     /// Bytes of text that are not printed yet.
     unprinted: AtomicUsize,
     /// Whether the model has to wait for them.
@@ -103,18 +103,18 @@ struct Console {
 }
 
 impl Console {
-    fn new(said: Sender<Said>) -> Self {
+    fn new(events: Sender<ConsoleEvent>) -> Self {
         let focus = Mutex::new(SessionId::from(""));
-        Self { focus, said, unprinted: AtomicUsize::new(0), full: watch::Sender::new(false) }
+        Self { focus, events, unprinted: AtomicUsize::new(0), full: watch::Sender::new(false) }
     }
 
     fn end(&self, what: Ended) {
-        let _ = self.said.send(Said::Ended(what));
+        let _ = self.events.send(ConsoleEvent::Ended(what));
     }
 
     fn say(&self, text: &Arc<str>) -> Pressure {
         let unprinted = self.unprinted.fetch_add(text.len(), Ordering::AcqRel).saturating_add(text.len());
-        let _ = self.said.send(Said::Text(text.clone()));
+        let _ = self.events.send(ConsoleEvent::Text(text.clone()));
         if unprinted < OUTBOX_TEXT_BYTES {
             return Pressure::Fine;
         }

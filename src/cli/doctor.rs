@@ -205,8 +205,8 @@ fn state(found: &mut Findings, state_dir: &Path) {
             "Give yourself the right to, make room on the disk, or name another with --state-dir DIR.",
         ),
     }
-    if let Some(told) = private::exposure(state_dir, &folder) {
-        found.note("state", told, "Until then, what is kept there may have been exchanged.");
+    if let Some(problem) = private::exposure(state_dir, &folder) {
+        found.note("state", problem, "Until then, what is kept there may have been exchanged.");
     } else if folder.permissions().mode() & 0o077 != 0 {
         found.note(
             "state",
@@ -372,7 +372,7 @@ fn socket(found: &mut Findings, settings: &Settings) {
 fn workspace(found: &mut Findings, settings: &Settings) {
     let Kept { guarded, hidden } = settings.kept();
     let inside = hidden.iter().chain(&guarded).find(|path| path.starts_with(&settings.cwd));
-    if let Some(path) = inside.filter(|_| sandbox::state() == sandbox::State::Enforced) {
+    if let Some(path) = inside.filter(|_| sandbox::state() == sandbox::SandboxState::Enforced) {
         found.note(
             "sandbox",
             format!(
@@ -388,11 +388,11 @@ fn workspace(found: &mut Findings, settings: &Settings) {
 
 fn kernel(found: &mut Findings) {
     match sandbox::state() {
-        sandbox::State::Enforced => found.well(
+        sandbox::SandboxState::Enforced => found.well(
             "sandbox",
             "The kernel (Landlock) keeps commands from writing outside the workspace and the temporary folder.",
         ),
-        sandbox::State::Unavailable => found.note(
+        sandbox::SandboxState::Unavailable => found.note(
             "sandbox",
             "The kernel has no Landlock that can be used: commands that are allowed can write wherever you can.",
             "Use Linux 6.2 or later with Landlock switched on (lsm=landlock,…), and read commands before you allow \

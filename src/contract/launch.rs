@@ -245,7 +245,7 @@ impl Launch for CommandLine {
         Ok(Link {
             input: Box::new(input),
             output: Box::new(output),
-            server: Box::new(Running { child, complaint }),
+            server: Box::new(RunningServer { child, complaint }),
         })
     }
 
@@ -340,7 +340,7 @@ fn keep_end(mut stream: impl Read, kept: &Mutex<Vec<u8>>) {
     }
 }
 
-struct Running {
+struct RunningServer {
     child: Child,
     complaint: Arc<Mutex<Vec<u8>>>,
 }
@@ -349,7 +349,7 @@ struct Running {
 /// not part of any measurement.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-impl Server for Running {
+impl Server for RunningServer {
     fn wait(&mut self, deadline: Instant) -> io::Result<Option<i32>> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -381,7 +381,7 @@ impl Server for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.kill();
     }

@@ -67,7 +67,7 @@ pub fn brief(value: &Form) -> String {
     }
 }
 
-fn told(value: Option<&Form>) -> String {
+fn shown(value: Option<&Form>) -> String {
     value.map_or_else(|| "missing".to_owned(), brief)
 }
 
@@ -290,7 +290,7 @@ impl<'a> Scope<'a> {
             },
             Value::Map(keys) => {
                 let Some(map) = value.and_then(Value::as_map) else {
-                    return differs(format!("is {} where a map was due", told(value)));
+                    return differs(format!("is {} where a map was due", shown(value)));
                 };
                 for (key, pattern) in keys.iter() {
                     let key = self.eval(key)?;
@@ -302,7 +302,7 @@ impl<'a> Scope<'a> {
             Value::Vector(patterns) => {
                 let found = value.and_then(Value::as_slice);
                 let Some(found) = found.filter(|found| found.len() == patterns.len()) else {
-                    return differs(format!("is {} where {} was due", told(value), self.due(pattern)));
+                    return differs(format!("is {} where {} was due", shown(value), self.due(pattern)));
                 };
                 for (place, (pattern, value)) in patterns.iter().zip(found).enumerate() {
                     self.unify(pattern, Some(value), own).map_err(|miss| at(&place.to_string(), miss))?;
@@ -310,7 +310,7 @@ impl<'a> Scope<'a> {
                 Ok(())
             }
             literal if value == Some(literal) => Ok(()),
-            literal => differs(format!("is {} where {} was due", told(value), brief(literal))),
+            literal => differs(format!("is {} where {} was due", shown(value), brief(literal))),
         }
     }
 
@@ -334,7 +334,7 @@ impl<'a> Scope<'a> {
         let fits = match name {
             "not" => {
                 return match self.unify(argument, value, &mut own.clone()) {
-                    Ok(()) => differs(format!("is {}", told(value))),
+                    Ok(()) => differs(format!("is {}", shown(value))),
                     Err(Miss::Differs(_)) => Ok(()),
                     Err(stopped) => Err(stopped),
                 };
@@ -430,7 +430,7 @@ impl<'a> Scope<'a> {
             // The length of a text in bytes.
             "bytes" => {
                 let Some(text) = text else {
-                    return differs(format!("is {} where a string was due", told(value)));
+                    return differs(format!("is {} where a string was due", shown(value)));
                 };
                 return self
                     .unify(argument, Some(&length(text.len())), own)
@@ -441,13 +441,13 @@ impl<'a> Scope<'a> {
                 if value == Some(&due) {
                     return Ok(());
                 }
-                return differs(format!("is {} where {} was due", told(value), brief(&due)));
+                return differs(format!("is {} where {} was due", shown(value), brief(&due)));
             }
         };
         if fits {
             Ok(())
         } else {
-            differs(format!("is {} where {} was due", told(value), self.phrase(name, args)))
+            differs(format!("is {} where {} was due", shown(value), self.phrase(name, args)))
         }
     }
 
@@ -476,7 +476,7 @@ fn is_a(name: &str, value: Option<&Form>) -> Result<(), Miss> {
         "list" => matches!(value, Some(Value::List(_))),
         other => return Err(Miss::Stopped(Stop::failed(format!("there is no condition {other:?}")))),
     };
-    if fits { Ok(()) } else { differs(format!("is {} where {name} was due", told(value))) }
+    if fits { Ok(()) } else { differs(format!("is {} where {name} was due", shown(value))) }
 }
 
 fn at(place: &str, miss: Miss) -> Miss {

@@ -17,7 +17,7 @@ use crate::edn;
 use crate::files;
 use crate::limits::{HOOK_OUTPUT_BYTES, HOOK_STDERR_BYTES, PROCESS_GRACE, TRUSTED_FILE_BYTES};
 use crate::runner::sandbox::Sandbox;
-use crate::runner::{self, Program, Running};
+use crate::runner::{self, Program, RunningProgram};
 use crate::value::{Map, Value};
 
 /// The variables that a hook inherits. Whatever else the process has in its environment may be a secret, by
@@ -67,7 +67,7 @@ pub enum Failure {
     #[error("it took longer than {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// It ended with a status other than 0.
-    #[error("it ended with {status}{}", said(.stderr))]
+    #[error("it ended with {status}{}", last_words(.stderr))]
     Status {
         /// The status.
         status: ExitStatus,
@@ -99,7 +99,7 @@ impl Failure {
     }
 }
 
-fn said(stderr: &str) -> String {
+fn last_words(stderr: &str) -> String {
     let line = stderr.lines().map(str::trim).find(|line| !line.is_empty());
     line.map(|line| format!(": {line}")).unwrap_or_default()
 }
@@ -186,7 +186,7 @@ pub async fn execute(
 
 /// A running command and its output.
 struct Started {
-    running: Running,
+    running: RunningProgram,
     stdout: Receiver,
     stderr: Receiver,
 }
@@ -196,7 +196,7 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
     let Started { mut running, stdout, mut stderr } = started;
     let (mut answer, mut complaint) = (Vec::new(), Vec::new());
     let limit = u64::try_from(HOOK_OUTPUT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    let told = {
+    let exited = {
         let read = async {
             let _ = stdout.take(limit).read_to_end(&mut answer).await;
         };
@@ -219,7 +219,7 @@ async fn converse(started: Started) -> Result<Vec<u8>, Failure> {
     if answer.len() > HOOK_OUTPUT_BYTES {
         return Err(Failure::TooLong);
     }
-    let status = match told {
+    let status = match exited {
         Some(status) => status,
         None => running.exited().await,
     };
@@ -255,7 +255,7 @@ async fn start(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Point, Stage};
+    use super::super::{HookKind, Point, Stage};
     use super::*;
 
     fn hook(script: &str, millis: u64) -> Hook {
@@ -263,7 +263,7 @@ mod tests {
             id: "h".into(),
             stage: Stage::ToolCall,
             point: Point::Pre,
-            kind: Kind::Guard,
+            kind: HookKind::Guard,
             command: ["bash", "-c", script].map(str::to_owned).to_vec(),
             sealed: Vec::new(),
             timeout: Duration::from_millis(millis),
@@ -280,8 +280,8 @@ mod tests {
     #[test]
     fn a_hook_answers_with_a_map() {
         let input = Map::new().with("n", 7).with("text", "a\n\"b\"");
-        let said = ask("read -r line; echo \"{:got $line}\"", 60_000, &input).unwrap();
-        assert_eq!(said.get_keyword("got"), Some(&Value::from(input)));
+        let answer = ask("read -r line; echo \"{:got $line}\"", 60_000, &input).unwrap();
+        assert_eq!(answer.get_keyword("got"), Some(&Value::from(input)));
         // One that reads nothing, and leaves something behind that holds its output open.
         assert_eq!(ask("sleep 1000 & echo '{}'", 60_000, &Map::new()).unwrap(), Map::new());
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::kind::Kind;
+use super::kind::QuestionKind;
 use super::warning;
 use crate::event::{Dialog, DialogOption, DialogShape};
 use crate::session::ApiError;
@@ -11,27 +11,27 @@ use crate::value::{Map, Value};
 use crate::visible;
 
 /// The question as a dialog; `None` if the answer is a secret, which a dialog must not carry.
-pub(super) fn dialog(id: &Arc<str>, kind: Kind, question: &Map<'static>) -> Option<Dialog> {
+pub(super) fn dialog(id: &Arc<str>, kind: QuestionKind, question: &Map<'static>) -> Option<Dialog> {
     let text = |key: &str| shown(question.get_keyword(key).and_then(Value::as_str).unwrap_or_default());
     let select = || DialogShape::Select(options(kind, question));
     let (shape, title, message) = match kind {
-        Kind::Password => return None,
-        Kind::Ask => (DialogShape::Input, text("prompt"), None),
-        Kind::Confirm => (DialogShape::Confirm, text("prompt"), None),
-        Kind::Select => (select(), text("prompt"), None),
-        Kind::DeviceCode => {
+        QuestionKind::Password => return None,
+        QuestionKind::Ask => (DialogShape::Input, text("prompt"), None),
+        QuestionKind::Confirm => (DialogShape::Confirm, text("prompt"), None),
+        QuestionKind::Select => (select(), text("prompt"), None),
+        QuestionKind::DeviceCode => {
             let message = format!("Open {} and enter the code {}, then confirm.", text("url"), text("code"));
             (DialogShape::Confirm, format!("Log in to {}", text("provider")), Some(message))
         }
-        Kind::Approve => {
+        QuestionKind::Approve => {
             let shown = [text("command"), text("diff")].into_iter().find(|text| !text.is_empty());
             let cut = if question.get_keyword("diff-size").is_some() { " (the diff is cut)" } else { "" };
             (select(), format!("Allow: {}?{cut}", text("call-summary")), shown)
         }
-        Kind::GrantStageTool => {
+        QuestionKind::GrantStageTool => {
             (select(), format!("Allow {} in this stage?", text("tool")), Some(text("args-summary")))
         }
-        Kind::ApproveSubagentEnvelope => {
+        QuestionKind::ApproveSubagentEnvelope => {
             let tools =
                 question.get_keyword("requested-envelope").map(ToString::to_string).unwrap_or_default();
             let message = format!("{}\nTools: {}", text("prompt-summary"), shown(&tools));
@@ -59,8 +59,8 @@ fn shown_value(value: &Value<'static>) -> Value<'static> {
     value.as_str().map_or_else(|| value.clone(), |text| Value::from(shown(text)))
 }
 
-fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
-    if kind == Kind::Select {
+fn options(kind: QuestionKind, question: &Map<'static>) -> Vec<DialogOption> {
+    if kind == QuestionKind::Select {
         let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
         let shown = options.iter().enumerate().map(|(place, option)| DialogOption {
             value: place.to_string(),
@@ -75,7 +75,7 @@ fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
         description: None,
     };
     let mut choices = vec![option("once", "Allow once".to_owned())];
-    if kind == Kind::Approve {
+    if kind == QuestionKind::Approve {
         choices.push(option("session", "Allow for this session".to_owned()));
         if let Some(rule) = question.get_keyword("suggested-rule") {
             choices.push(option("rule", shown(&format!("Always allow: {rule}"))));
@@ -90,22 +90,22 @@ fn options(kind: Kind, question: &Map<'static>) -> Vec<DialogOption> {
 /// # Errors
 /// `request/invalid-params` if the dialog has no such result.
 pub(super) fn answer(
-    kind: Kind,
+    kind: QuestionKind,
     question: &Map<'static>,
     result: &Value<'static>,
 ) -> Result<Map<'static>, ApiError> {
     let invalid = |expected: &str| Err(ApiError::invalid_param("result", expected));
     match kind {
-        Kind::Password => invalid("given by a connection that answers interactions"),
-        Kind::Ask => match result.as_str() {
+        QuestionKind::Password => invalid("given by a connection that answers interactions"),
+        QuestionKind::Ask => match result.as_str() {
             Some(text) => Ok(Map::new().with("text", text.to_owned())),
             None => invalid("a string"),
         },
-        Kind::Confirm | Kind::DeviceCode => match result.as_bool() {
-            Some(yes) => Ok(Map::new().with(if kind == Kind::Confirm { "ok" } else { "done" }, yes)),
+        QuestionKind::Confirm | QuestionKind::DeviceCode => match result.as_bool() {
+            Some(yes) => Ok(Map::new().with(if kind == QuestionKind::Confirm { "ok" } else { "done" }, yes)),
             None => invalid("true or false"),
         },
-        Kind::Select => {
+        QuestionKind::Select => {
             // The option's index, or its own value if the frontend returned that.
             let chosen = result.as_str().unwrap_or_default();
             let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
@@ -121,13 +121,15 @@ pub(super) fn answer(
                 None => invalid("the value of an option"),
             }
         }
-        Kind::Approve | Kind::GrantStageTool | Kind::ApproveSubagentEnvelope => match result.as_str() {
-            Some("deny") => Ok(Map::new().with("outcome", "deny")),
-            Some("once") if kind != Kind::Approve => Ok(Map::new().with("outcome", "approve")),
-            Some(scope @ ("once" | "session" | "rule")) if kind == Kind::Approve => {
-                Ok(Map::new().with("outcome", "approve").with("scope", scope.to_owned()))
+        QuestionKind::Approve | QuestionKind::GrantStageTool | QuestionKind::ApproveSubagentEnvelope => {
+            match result.as_str() {
+                Some("deny") => Ok(Map::new().with("outcome", "deny")),
+                Some("once") if kind != QuestionKind::Approve => Ok(Map::new().with("outcome", "approve")),
+                Some(scope @ ("once" | "session" | "rule")) if kind == QuestionKind::Approve => {
+                    Ok(Map::new().with("outcome", "approve").with("scope", scope.to_owned()))
+                }
+                _ => invalid("the value of an option"),
             }
-            _ => invalid("the value of an option"),
-        },
+        }
     }
 }

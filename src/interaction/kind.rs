@@ -5,7 +5,7 @@ use crate::value::{Map, Value};
 
 /// The kind of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum QuestionKind {
     /// A free text.
     Ask,
     /// Whether a tool call may run.
@@ -24,7 +24,7 @@ pub enum Kind {
     ApproveSubagentEnvelope,
 }
 
-impl Kind {
+impl QuestionKind {
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ mod responses;
 pub mod spec;
 mod sse;
 
-use failure::Told;
+use failure::FailureReport;
 use protocol::{Broken, Decoder, Key, Out, Protocol, Quirks};
 use quiet::Quiet;
 use spec::Spec;
@@ -87,9 +87,9 @@ impl Provider for Hosted {
             server: self.server.clone(),
             decoder: self.server.spec.protocol.decoder(&request),
             model: request.model.clone(),
-            state: State::Ahead(request),
+            state: CallState::Ahead(request),
             secrets: Vec::new(),
-            said: Out::new(),
+            chunks: Out::new(),
             events: Events::default(),
         });
         Box::pin(stream::unfold(call, |mut call| async move {
@@ -104,15 +104,15 @@ struct Call {
     server: Arc<Server>,
     decoder: Box<dyn Decoder>,
     model: String,
-    state: State,
+    state: CallState,
     /// The secrets of the call, so that no error shows them.
     secrets: Vec<Secret>,
     /// Chunks that were read and not returned yet.
-    said: Out,
+    chunks: Out,
     events: Events,
 }
 
-enum State {
+enum CallState {
     Ahead(Request),
     Reading(Response, Quiet),
     /// The read chunks come first, then this error.
@@ -123,29 +123,29 @@ enum State {
 impl Call {
     async fn next(&mut self) -> Option<Result<Chunk, ProviderError>> {
         loop {
-            if let Some(chunk) = self.said.pop_front() {
+            if let Some(chunk) = self.chunks.pop_front() {
                 // Many chunks may be ready at once; other tasks get their turn between them.
                 tokio::task::coop::consume_budget().await;
                 return Some(Ok(self.mark(chunk)));
             }
-            match std::mem::replace(&mut self.state, State::Over) {
-                State::Over => return None,
-                State::Failed(error) => return Some(Err(error)),
-                State::Ahead(request) => {
+            match std::mem::replace(&mut self.state, CallState::Over) {
+                CallState::Over => return None,
+                CallState::Failed(error) => return Some(Err(error)),
+                CallState::Ahead(request) => {
                     self.state = match self.open(&request).await {
-                        Ok(response) => State::Reading(response, Quiet::new(self.server.spec.patience)),
-                        Err(error) => State::Failed(error),
+                        Ok(response) => CallState::Reading(response, Quiet::new(self.server.spec.patience)),
+                        Err(error) => CallState::Failed(error),
                     };
                 }
-                State::Reading(mut response, mut quiet) => {
+                CallState::Reading(mut response, mut quiet) => {
                     let read = self.read(&mut response, &mut quiet).await;
                     self.state = match read {
                         Ok(()) if self.decoder.is_over() => {
                             drain(response);
-                            State::Over
+                            CallState::Over
                         }
-                        Ok(()) => State::Reading(response, quiet),
-                        Err(error) => State::Failed(error),
+                        Ok(()) => CallState::Reading(response, quiet),
+                        Err(error) => CallState::Failed(error),
                     };
                 }
             }
@@ -195,7 +195,7 @@ impl Call {
             }
             let wait = failure::retry_after(response.headers(), server.clock.now());
             let body = http::whole(&mut response, HTTP_ERROR_BYTES, spec.patience).await;
-            let told = Told::body(&body.unwrap_or_default());
+            let report = FailureReport::body(&body.unwrap_or_default());
             // A login may have been ended elsewhere before its time.
             if status.as_u16() == 401 && is_token && !std::mem::replace(&mut fresh_key, true) {
                 continue;
@@ -203,12 +203,12 @@ impl Call {
             // Only some accounts may see a model's thinking.
             if spec.protocol == Protocol::Responses
                 && status.as_u16() == 400
-                && ["summaries", "reasoning.summary"].iter().any(|words| told.message.contains(words))
+                && ["summaries", "reasoning.summary"].iter().any(|words| report.message.contains(words))
                 && !std::mem::replace(&mut quirks.no_summaries, true)
             {
                 continue;
             }
-            return Err(self.refused(&told, Some(status.as_u16()), wait));
+            return Err(self.refused(&report, Some(status.as_u16()), wait));
         }
     }
 
@@ -261,9 +261,9 @@ impl Call {
         let kind = kind.to_ascii_lowercase();
         if kind.starts_with("application/json") {
             let body = http::whole(&mut response, HTTP_ERROR_BYTES, self.server.spec.patience).await;
-            let told = Told::body(&body.unwrap_or_default());
-            if !told.message.is_empty() {
-                return Err(self.refused(&told, None, None));
+            let report = FailureReport::body(&body.unwrap_or_default());
+            if !report.message.is_empty() {
+                return Err(self.refused(&report, None, None));
             }
             return Err(self.fatal("answered with one piece of JSON instead of a stream"));
         }
@@ -280,15 +280,15 @@ impl Call {
                 let bytes = bytes.as_ref();
                 self.events.push(bytes);
                 self.decode()?;
-                let says = !self.said.is_empty() || self.decoder.is_over();
+                let says = !self.chunks.is_empty() || self.decoder.is_over();
                 match quiet.heard(bytes.len(), says, Instant::now()) {
                     Some(what) => Err(self.fatal(&what)),
                     None => Ok(()),
                 }
             }
-            Ok(None) => self.decoder.end(&mut self.said).map_err(|broken| self.broken(broken)),
+            Ok(None) => self.decoder.end(&mut self.chunks).map_err(|broken| self.broken(broken)),
             // An answer that was complete before the connection ended is valid.
-            Err(error) => match self.decoder.end(&mut self.said) {
+            Err(error) => match self.decoder.end(&mut self.chunks) {
                 Ok(()) => Ok(()),
                 Err(_) => Err(self.failed(&error)),
             },
@@ -304,7 +304,7 @@ impl Call {
                     return Err(self.fatal(&format!("sent {error}")));
                 }
             };
-            let taken = self.decoder.event(&event, &mut self.said);
+            let taken = self.decoder.event(&event, &mut self.chunks);
             if let Err(broken) = taken {
                 return Err(self.broken(broken));
             }
@@ -316,7 +316,7 @@ impl Call {
 
     fn broken(&self, broken: Broken) -> ProviderError {
         match broken {
-            Broken::Told(json) => self.refused(&Told::json(&json), None, None),
+            Broken::Reported(json) => self.refused(&FailureReport::json(&json), None, None),
             Broken::Malformed(what) => self.fatal(&format!("sent something that cannot be read: {what}")),
             Broken::Cut => self.error(ErrorKind::Dropped, "ended the connection in the middle of its answer"),
         }
@@ -337,11 +337,17 @@ impl Call {
         }
     }
 
-    fn refused(&self, told: &Told, status: Option<u16>, wait: Option<std::time::Duration>) -> ProviderError {
-        let kind = told.kind(status, wait);
+    fn refused(
+        &self,
+        report: &FailureReport,
+        status: Option<u16>,
+        wait: Option<std::time::Duration>,
+    ) -> ProviderError {
+        let kind = report.kind(status, wait);
         let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
         // Redacted before it is cut, so that no half of a key remains.
-        let words = self.redact(if told.message.is_empty() { "no reason was given" } else { &told.message });
+        let words =
+            self.redact(if report.message.is_empty() { "no reason was given" } else { &report.message });
         let words = failure::shown(&words);
         let text = match kind {
             ErrorKind::NotConfigured => {

@@ -188,7 +188,7 @@ impl Playing {
         let Some(step) = self.turn.steps.get(self.next_step) else { return self.begin_end() };
         self.next_step += 1;
         match step {
-            Step::Thinking(text) => return said(Chunk::Thinking(text.clone())),
+            Step::Thinking(text) => return ready(Chunk::Thinking(text.clone())),
             Step::Deltas { count, .. } => self.pending = Pending::Deltas { left: *count },
             Step::EchoLastUser => {
                 let words = self.last_user.split_inclusive(char::is_whitespace);
@@ -223,13 +223,13 @@ impl Playing {
         match self.end {
             End::Ahead => {
                 self.end = End::Usage;
-                self.turn.usage.and_then(|usage| said(Chunk::Usage(usage)))
+                self.turn.usage.and_then(|usage| ready(Chunk::Usage(usage)))
             }
             End::Usage => {
                 self.end = End::Over;
                 let asks_for_tools = self.tool_calls > 0;
                 let usual = if asks_for_tools { StopReason::ToolUse } else { StopReason::EndTurn };
-                said(Chunk::Stop(self.turn.stop.unwrap_or(usual)))
+                ready(Chunk::Stop(self.turn.stop.unwrap_or(usual)))
             }
             End::Over => Some(None),
         }
@@ -237,7 +237,7 @@ impl Playing {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the callers' own return type: an item is at hand")]
-fn said(chunk: Chunk) -> Option<Option<Result<Chunk, ProviderError>>> {
+fn ready(chunk: Chunk) -> Option<Option<Result<Chunk, ProviderError>>> {
     Some(Some(Ok(chunk)))
 }
 

@@ -207,13 +207,15 @@ impl LevelAsk {
         let sub = below.map(|sub| LevelSub::new(sub, attr));
         let mut params = params.unwrap_or_default();
         let alias = params.remove(&Value::keyword(ALIAS));
-        let given = |params: Map<'static>| Some(params).filter(|params| !params.is_empty());
+        let unless_empty = |params: Map<'static>| Some(params).filter(|params| !params.is_empty());
         let written = key.result_key();
         let what = match (key, sub) {
             (Key::Attribute(text), Some(sub)) if text.starts_with(">/") => What::Placeholder { params, sub },
             (Key::Ident(text, value), sub) => What::Ident { name: name(text), value: value.clone(), sub },
-            (Key::Attribute(text), sub) => What::Attribute { name: name(text), params: given(params), sub },
-            (Key::Link(text), sub) => What::Link { name: name(text), params: given(params), sub },
+            (Key::Attribute(text), sub) => {
+                What::Attribute { name: name(text), params: unless_empty(params), sub }
+            }
+            (Key::Link(text), sub) => What::Link { name: name(text), params: unless_empty(params), sub },
         };
         Self { key: alias.unwrap_or(written), what }
     }

@@ -49,7 +49,7 @@ impl Resolver {
         name: &'static str,
         input: &'static [Input],
         output: &'static [Output],
-        run: fn(&Env<'_>, &Inputs<'_>) -> Found,
+        run: fn(&Env<'_>, &Inputs<'_>) -> ResolverResult,
     ) -> Self {
         Self::new(name, input, output, Run::One(run))
     }
@@ -59,7 +59,7 @@ impl Resolver {
         name: &'static str,
         input: &'static [Input],
         output: &'static [Output],
-        run: fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>,
+        run: fn(&Env<'_>, &[Inputs<'_>]) -> Vec<ResolverResult>,
     ) -> Self {
         Self::new(name, input, output, Run::Batch(run))
     }
@@ -68,7 +68,7 @@ impl Resolver {
     pub const fn session(
         name: &'static str,
         output: &'static [Output],
-        run: fn(&Env<'_>, &Arc<dyn SessionView>) -> Found,
+        run: fn(&Env<'_>, &Arc<dyn SessionView>) -> ResolverResult,
     ) -> Self {
         Self::new(name, &[Input::Required(SESSION)], output, Run::Session(run))
     }
@@ -115,11 +115,11 @@ pub struct Output {
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Once per entity.
-    One(fn(&Env<'_>, &Inputs<'_>) -> Found),
+    One(fn(&Env<'_>, &Inputs<'_>) -> ResolverResult),
     /// Once for a list of entities. Returns one answer per entity, in order.
-    Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<Found>),
+    Batch(fn(&Env<'_>, &[Inputs<'_>]) -> Vec<ResolverResult>),
     /// Once per live session. The only input is its handle.
-    Session(fn(&Env<'_>, &Arc<dyn SessionView>) -> Found),
+    Session(fn(&Env<'_>, &Arc<dyn SessionView>) -> ResolverResult),
     /// Once per requested output, given its place. The only input is a handle.
     Fields(fn(&Handle, usize) -> Value<'static>),
 }
@@ -168,10 +168,10 @@ impl Env<'_> {
 
 /// The inputs of one entity.
 pub struct Inputs<'a> {
-    pub(super) values: Vec<(&'static str, Given<'a>)>,
+    pub(super) values: Vec<(&'static str, InputValue<'a>)>,
 }
 
-pub(super) enum Given<'a> {
+pub(super) enum InputValue<'a> {
     Datum(&'a Datum),
     Nested(Value<'static>),
 }
@@ -179,9 +179,9 @@ pub(super) enum Given<'a> {
 impl Inputs<'_> {
     /// A plain value.
     pub fn value(&self, name: &str) -> Option<&Value<'static>> {
-        match self.values.iter().find(|(given, _)| *given == name) {
-            Some((_, Given::Datum(Datum::Value(value)))) => Some(value),
-            Some((_, Given::Nested(value))) => Some(value),
+        match self.values.iter().find(|(input, _)| *input == name) {
+            Some((_, InputValue::Datum(Datum::Value(value)))) => Some(value),
+            Some((_, InputValue::Nested(value))) => Some(value),
             _ => None,
         }
     }
@@ -193,26 +193,26 @@ impl Inputs<'_> {
 
     /// The session, for resolvers with a session handle as input.
     pub fn session(&self) -> Option<&Arc<dyn SessionView>> {
-        self.values.iter().find_map(|(_, given)| match given {
-            Given::Datum(Datum::Node(Handle::Session(session))) => Some(session),
+        self.values.iter().find_map(|(_, value)| match value {
+            InputValue::Datum(Datum::Node(Handle::Session(session))) => Some(session),
             _ => None,
         })
     }
 
     /// The entry, for resolvers with an entry handle as input.
     pub fn entry(&self) -> Option<&Arc<Entry>> {
-        self.values.iter().find_map(|(_, given)| match given {
-            Given::Datum(Datum::Node(Handle::Entry(entry))) => Some(entry),
+        self.values.iter().find_map(|(_, value)| match value {
+            InputValue::Datum(Datum::Node(Handle::Entry(entry))) => Some(entry),
             _ => None,
         })
     }
 }
 
 /// The outputs of a resolver, by name. A missing output was not found.
-pub type Answer = Vec<(&'static str, Datum)>;
+pub type ResolverOutput = Vec<(&'static str, Datum)>;
 
 /// The outputs of a resolver, or its failure.
-pub type Found = Result<Answer, Failure>;
+pub type ResolverResult = Result<ResolverOutput, Failure>;
 
 /// A change through the session API.
 #[derive(Clone, Copy)]
@@ -387,12 +387,12 @@ impl Graph {
         }
         let needs: Vec<_> = input.iter().filter(|input| input.required).map(|input| input.attr).collect();
         let mut output = Vec::new();
-        for given in spec.output {
-            let attr = declared(given.name)?;
+        for own in spec.output {
+            let attr = declared(own.name)?;
             if needs.contains(&attr) {
-                return Err(GraphError::Cycle { resolver: spec.name, attribute: given.name });
+                return Err(GraphError::Cycle { resolver: spec.name, attribute: own.name });
             }
-            for known in given.sub {
+            for known in own.sub {
                 declared(known.name)?;
             }
             output.push(attr);

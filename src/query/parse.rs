@@ -98,15 +98,15 @@ fn ask(form: &Value<'_>, depth: usize) -> Read<Ask> {
         Value::Map(map) => join(form, map, None, depth),
         Value::List(items) => match &**items {
             [Value::Symbol(name)] => Ok(Ask::Mutation { name: owned(name), params: Map::new(), sub: None }),
-            [Value::Symbol(name), given] => {
-                Ok(Ask::Mutation { name: owned(name), params: params(given).inside(1)?, sub: None })
+            [Value::Symbol(name), args] => {
+                Ok(Ask::Mutation { name: owned(name), params: params(args).inside(1)?, sub: None })
             }
-            [Value::Map(map), given] => {
-                let params = params(given).inside(1)?;
+            [Value::Map(map), args] => {
+                let params = params(args).inside(1)?;
                 join(form, map, Some(params), depth).inside(0)
             }
-            [first @ (Value::Keyword(_) | Value::Vector(_)), given] => {
-                Ok(Ask::Property { key: key(first).inside(0)?, params: Some(params(given).inside(1)?) })
+            [first @ (Value::Keyword(_) | Value::Vector(_)), args] => {
+                Ok(Ask::Property { key: key(first).inside(0)?, params: Some(params(args).inside(1)?) })
             }
             [Value::Keyword(_) | Value::Vector(_) | Value::Map(_)] => {
                 wrong("params after the key, as in (:key {…})", form)
@@ -127,8 +127,8 @@ fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: us
     };
     if let Value::List(items) = left {
         match &**items {
-            [Value::Symbol(name), given @ ..] if given.len() < 2 && around.is_none() => {
-                let params = given.first().map(params).transpose().inside(1).inside(0)?;
+            [Value::Symbol(name), args @ ..] if args.len() < 2 && around.is_none() => {
+                let params = args.first().map(params).transpose().inside(1).inside(0)?;
                 let sub = query(right, depth + 1).inside(1)?;
                 return Ok(Ask::Mutation {
                     name: owned(name),
@@ -136,9 +136,9 @@ fn join(form: &Value<'_>, map: &Map<'_>, around: Option<Map<'static>>, depth: us
                     sub: Some(sub),
                 });
             }
-            [first @ (Value::Keyword(_) | Value::Vector(_)), given] if around.is_none() => {
+            [first @ (Value::Keyword(_) | Value::Vector(_)), args] if around.is_none() => {
                 let key = key(first).inside(0).inside(0)?;
-                let map = params(given).inside(1).inside(0)?;
+                let map = params(args).inside(1).inside(0)?;
                 let sub = sub(right, depth).inside(1)?;
                 return Ok(Ask::Join { key, params: Some(JoinParams { map, around: false }), sub });
             }

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 mod bounds;
 mod entity;
 mod find;
-mod held;
+mod memory;
 mod state;
 
 pub use bounds::{Bounds, Stop};
 use entity::{Entity, Span, everything, kinds, plain, spread};
 use find::seeded;
-pub use held::Held;
+pub use memory::AnswerMemory;
 pub use state::Outcomes;
-use state::{Column, Left, Row, Running, Via};
+use state::{Column, Left, Row, RunningQuery, Via};
 
 use crate::limits::{MAX_QUERY_DEPTH, MAX_QUERY_VALUES, QUERY_MILLIS};
 use crate::query::compile::{Field, Level, LevelSub, Name, What};
@@ -40,7 +40,7 @@ pub struct Answered {
     /// The failures, by attribute or path.
     pub errors: Map<'static>,
     /// What the answer takes, to be kept until it was sent.
-    pub held: Held,
+    pub memory: AnswerMemory,
 }
 
 /// Answers a query.
@@ -70,7 +70,7 @@ pub fn run_within(
     entity: Map<'static>,
     outcomes: Outcomes,
 ) -> Result<Answered, Stop> {
-    let mut run = Running {
+    let mut run = RunningQuery {
         graph,
         world,
         root: entity.clone(),
@@ -81,16 +81,16 @@ pub fn run_within(
         demanding: Bits::default(),
         values: 0,
         ticks: 0,
-        held: Held::default(),
+        memory: AnswerMemory::default(),
         bounds,
     };
     let mut group = [Entity::known(graph, entity)];
     let whole = Via::Level(level);
     let result = run.level(level, whole, None, &mut group)?.pop().unwrap_or(Value::Nil);
-    Ok(Answered { result, missing: run.missing, errors: run.errors, held: run.held })
+    Ok(Answered { result, missing: run.missing, errors: run.errors, memory: run.memory })
 }
 
-impl Running<'_> {
+impl RunningQuery<'_> {
     /// Answers a level for a group of entities, each with a map.
     fn level(&mut self, level: &Level, via: Via<'_>, left: Left, group: &mut [Entity]) -> Result<Row, Stop> {
         let mut results = vec![Value::Nil; group.len()];
@@ -105,7 +105,7 @@ impl Running<'_> {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(handle) = group.get(*at).and_then(|entity| entity.handle(field.handle)) {
                             let value = (field.read)(handle, field.place);
-                            self.held.take(&value)?;
+                            self.memory.take(&value)?;
                             map.push([ask.key.clone(), value]);
                         }
                     }
@@ -115,7 +115,7 @@ impl Running<'_> {
                     for (map, at) in maps.iter_mut().zip(&same) {
                         if let Some(entity) = group.get(*at) {
                             let all = everything(self.graph, entity);
-                            all.iter().try_for_each(|[_, value]| self.held.take(value))?;
+                            all.iter().try_for_each(|[_, value]| self.memory.take(value))?;
                             map.extend(all);
                         }
                     }
@@ -153,7 +153,7 @@ impl Running<'_> {
                 match sub {
                     None => {
                         let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
-                        column.iter().flatten().try_for_each(|value| self.held.take(value))?;
+                        column.iter().flatten().try_for_each(|value| self.memory.take(value))?;
                         Ok(column)
                     }
                     Some(sub) => self.join(place, sub, key, via, left, &mut data),
@@ -239,7 +239,7 @@ impl Running<'_> {
         let column = match sub {
             None => {
                 let column: Column = data.into_iter().map(|datum| datum.map(plain)).collect();
-                column.iter().flatten().try_for_each(|value| self.held.take(value))?;
+                column.iter().flatten().try_for_each(|value| self.memory.take(value))?;
                 column
             }
             Some(LevelSub::Again(_)) => vec![None],
@@ -254,7 +254,7 @@ impl Running<'_> {
         let value = column.into_iter().next().flatten();
         // Each of the group gets a copy of its own.
         for copy in value.iter().cycle().take(times.saturating_sub(1)) {
-            self.held.take(copy)?;
+            self.memory.take(copy)?;
         }
         Ok(vec![value; times])
     }
@@ -302,7 +302,7 @@ impl Running<'_> {
                     let mut entries = Vec::with_capacity(fields.len());
                     for (ask, field) in level.asks.iter().zip(&fields) {
                         let value = (field.read)(handle, field.place);
-                        self.held.take(&value)?;
+                        self.memory.take(&value)?;
                         entries.push([ask.key.clone(), value]);
                     }
                     rows.push(Value::from(map_of(entries, level.distinct)));
@@ -355,8 +355,8 @@ impl Running<'_> {
                     let datum = entities.get(*at).and_then(|entity| entity.get(attr));
                     datum.is_some_and(|datum| !matches!(datum, Datum::Value(Value::Nil)))
                 };
-                let (told, others): (Vec<usize>, Vec<usize>) = same.into_iter().partition(tells);
-                mine.extend(told);
+                let (telling, others): (Vec<usize>, Vec<usize>) = same.into_iter().partition(tells);
+                mine.extend(telling);
                 rest.extend(others);
             }
             open = rest;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::query::datum::Datum;
-use crate::query::graph::{Answer, Found, Inputs, Output};
+use crate::query::graph::{Inputs, Output, ResolverOutput, ResolverResult};
 use crate::value::{Map, Value};
 
 /// The attributes of one kind of facts.
@@ -56,7 +56,7 @@ impl<T: ?Sized> Table<T> {
     }
 
     /// The facts as a resolver's answer.
-    pub fn answer(&self, facts: &T) -> Answer {
+    pub fn answer(&self, facts: &T) -> ResolverOutput {
         self.outputs.iter().zip(self.read).map(|(output, read)| (output.name, read(facts).into())).collect()
     }
 }
@@ -68,13 +68,17 @@ impl<T> Table<T> {
     }
 
     /// The entities of a list, as the only output of a resolver.
-    pub fn list<'f>(&self, name: &'static str, all: impl IntoIterator<Item = &'f T>) -> Found {
+    pub fn list<'f>(&self, name: &'static str, all: impl IntoIterator<Item = &'f T>) -> ResolverResult {
         Ok(vec![(name, Datum::Value(self.entities(all)))])
     }
 
     /// The answers of a resolver with the table's first attribute as its input: that of the facts with the same
     /// one. A keyword may also be given as a string.
-    pub fn lookup<'f>(&self, inputs: &[Inputs<'_>], all: impl IntoIterator<Item = &'f T>) -> Vec<Found> {
+    pub fn lookup<'f>(
+        &self,
+        inputs: &[Inputs<'_>],
+        all: impl IntoIterator<Item = &'f T>,
+    ) -> Vec<ResolverResult> {
         let (Some(key), Some(read)) = (self.outputs.first(), self.read.first()) else { return Vec::new() };
         let mut by_key: HashMap<Value<'static>, &T> = HashMap::new();
         for facts in all {

@@ -141,7 +141,7 @@ pub struct Shown {
 }
 
 /// A part of a system prompt.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptPart {
     /// Its kind: `base`, `tools`, `instructions`, `skills` or `memory`.
     pub kind: &'static str,
@@ -149,8 +149,6 @@ pub struct PromptPart {
     pub source: String,
     /// Its text.
     pub text: String,
-    /// Its size, in tokens.
-    pub tokens: u64,
     /// Whether it was cut for lack of room.
     pub cut: bool,
 }

@@ -116,7 +116,7 @@ fn cut(text: &str) -> String {
 
 /// The kind of a stretch of EDN text, for colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// A keyword.
     Keyword,
     /// A string.
@@ -132,7 +132,7 @@ pub enum Kind {
 }
 
 /// Cuts EDN text, which may be incomplete, into stretches.
-pub fn stretches(text: &str) -> Vec<(Kind, &str)> {
+pub fn stretches(text: &str) -> Vec<(TokenKind, &str)> {
     let mut all = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -146,18 +146,18 @@ pub fn stretches(text: &str) -> Vec<(Kind, &str)> {
                     escaped = *c == '\\' && !escaped;
                     ends
                 });
-                (Kind::Text, end.map_or(rest.len(), |(at, _)| at + 1))
+                (TokenKind::Text, end.map_or(rest.len(), |(at, _)| at + 1))
             }
-            ';' => (Kind::Comment, rest.find('\n').unwrap_or(rest.len())),
-            '[' | ']' | '(' | ')' | '{' | '}' => (Kind::Bracket, 1),
-            ':' => (Kind::Keyword, word()),
-            c if c.is_whitespace() || c == ',' => (Kind::Plain, c.len_utf8()),
+            ';' => (TokenKind::Comment, rest.find('\n').unwrap_or(rest.len())),
+            '[' | ']' | '(' | ')' | '{' | '}' => (TokenKind::Bracket, 1),
+            ':' => (TokenKind::Keyword, word()),
+            c if c.is_whitespace() || c == ',' => (TokenKind::Plain, c.len_utf8()),
             _ => {
                 let length = word().max(first.len_utf8());
                 let text = rest.get(..length).unwrap_or_default();
                 let digits = text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
                 let constant = digits || matches!(text, "true" | "false" | "nil");
-                (if constant { Kind::Constant } else { Kind::Plain }, length)
+                (if constant { TokenKind::Constant } else { TokenKind::Plain }, length)
             }
         };
         let (stretch, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
@@ -171,11 +171,11 @@ fn paint(text: &str) -> String {
     let mut out = String::new();
     for (kind, stretch) in stretches(text) {
         let colour = match kind {
-            Kind::Keyword => "36",
-            Kind::Text => "32",
-            Kind::Constant => "33",
-            Kind::Comment => "90",
-            Kind::Bracket | Kind::Plain => {
+            TokenKind::Keyword => "36",
+            TokenKind::Text => "32",
+            TokenKind::Constant => "33",
+            TokenKind::Comment => "90",
+            TokenKind::Bracket | TokenKind::Plain => {
                 out.push_str(stretch);
                 continue;
             }

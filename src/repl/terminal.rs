@@ -15,7 +15,7 @@ use reedline::{
     default_emacs_keybindings,
 };
 
-use super::show::{Kind, stretches};
+use super::show::{TokenKind, stretches};
 use super::{Aside, Known, Outcome, Repl};
 use crate::limits::REPL_HISTORY;
 use crate::private;
@@ -135,14 +135,14 @@ impl Highlighter for Colours {
         let mut at = 0usize;
         for (kind, stretch) in stretches(line) {
             let style = match kind {
-                Kind::Keyword => Style::new().fg(Color::Cyan),
-                Kind::Text => Style::new().fg(Color::Green),
-                Kind::Constant => Style::new().fg(Color::Yellow),
-                Kind::Comment => Style::new().fg(Color::DarkGray),
-                Kind::Bracket if matching.is_some_and(|(one, other)| at == one || at == other) => {
+                TokenKind::Keyword => Style::new().fg(Color::Cyan),
+                TokenKind::Text => Style::new().fg(Color::Green),
+                TokenKind::Constant => Style::new().fg(Color::Yellow),
+                TokenKind::Comment => Style::new().fg(Color::DarkGray),
+                TokenKind::Bracket if matching.is_some_and(|(one, other)| at == one || at == other) => {
                     Style::new().bold().reverse()
                 }
-                Kind::Bracket | Kind::Plain => Style::new(),
+                TokenKind::Bracket | TokenKind::Plain => Style::new(),
             };
             styled.push((style, stretch.to_owned()));
             at = at.saturating_add(stretch.len());
@@ -156,7 +156,7 @@ fn matching_bracket(line: &str, cursor: usize) -> Option<(usize, usize)> {
     let mut at = 0usize;
     let mut brackets = Vec::new();
     for (kind, stretch) in stretches(line) {
-        if kind == Kind::Bracket {
+        if kind == TokenKind::Bracket {
             brackets.push((at, stretch));
         }
         at = at.saturating_add(stretch.len());

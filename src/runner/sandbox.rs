@@ -32,14 +32,14 @@ pub struct Sandbox {
 
 /// Whether the kernel restricts commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum SandboxState {
     /// It does.
     Enforced,
     /// It does not: the kernel has no Landlock, or too old a one, or it is switched off.
     Unavailable,
 }
 
-impl State {
+impl SandboxState {
     /// The word for a person: `enforced` or `unavailable`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Sandbox {
     }
 
     /// Restricts the calling thread, and says whether the kernel does it.
-    fn enter(&self) -> Result<State, RulesetError> {
+    fn enter(&self) -> Result<SandboxState, RulesetError> {
         let write = AccessFs::from_write(KNOWN);
         let read = BitFlags::from(AccessFs::ReadFile);
         let mut handled = Ruleset::default()
@@ -130,8 +130,8 @@ impl Sandbox {
         }
         let status = rules.0.restrict_self()?;
         Ok(match status.ruleset {
-            RulesetStatus::NotEnforced => State::Unavailable,
-            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => State::Enforced,
+            RulesetStatus::NotEnforced => SandboxState::Unavailable,
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => SandboxState::Enforced,
         })
     }
 
@@ -139,7 +139,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When no thread can be started, or the kernel has Landlock and refuses it.
-    pub fn run<T: Send>(&self, work: impl FnOnce(State) -> T + Send) -> std::io::Result<T> {
+    pub fn run<T: Send>(&self, work: impl FnOnce(SandboxState) -> T + Send) -> std::io::Result<T> {
         std::thread::scope(|scope| {
             let restricted =
                 std::thread::Builder::new().name("sandbox".to_owned()).spawn_scoped(scope, || {
@@ -217,14 +217,14 @@ fn resolve(path: &Path) -> PathBuf {
 
 /// Whether this kernel restricts commands. Found out once, by making rules and not entering them: no
 /// thread is started for it.
-pub fn state() -> State {
-    static STATE: std::sync::OnceLock<State> = std::sync::OnceLock::new();
+pub fn state() -> SandboxState {
+    static STATE: std::sync::OnceLock<SandboxState> = std::sync::OnceLock::new();
     *STATE.get_or_init(|| {
         let rules = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::from_write(ABI::V1))
             .and_then(Ruleset::create);
-        if rules.is_ok() { State::Enforced } else { State::Unavailable }
+        if rules.is_ok() { SandboxState::Enforced } else { SandboxState::Unavailable }
     })
 }
 
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn folder_that_a_link_leads_to_is_not_writable() {
-        if state() == State::Unavailable {
+        if state() == SandboxState::Unavailable {
             return;
         }
         let dir = tempfile::tempdir_in(".").unwrap();
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn guarded_and_hidden_below_writable_stay_closed() {
-        if state() == State::Unavailable {
+        if state() == SandboxState::Unavailable {
             return;
         }
         let dir = tempfile::tempdir_in(".").unwrap();

@@ -478,7 +478,7 @@ fn initial_facts(
         git_branch: git::branch(Path::new(&*header.cwd)),
         parent: header.parent.as_ref().map(|parent| parent.session.clone()),
         created_at: header.created_at.clone(),
-        sandboxed: sandbox::state() == sandbox::State::Enforced,
+        sandboxed: sandbox::state() == sandbox::SandboxState::Enforced,
         mode: manifest.settings.mode,
         ..SessionFacts::empty(header.session.clone())
     };

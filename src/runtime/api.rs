@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event};
 use crate::facts::{
-    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
-    SessionFacts, SessionStats,
+    BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
+    ProviderName, SessionFacts, SessionStats,
 };
 use crate::limits::SEARCH_QUERY_BYTES;
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
@@ -17,14 +17,14 @@ use crate::runtime::commands::{self, Commands};
 use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
 use crate::runtime::login::LoginDesk;
-use crate::runtime::moment::Moment;
 use crate::runtime::open::{history, show};
+use crate::runtime::process_snapshot::ProcessSnapshot;
 use crate::runtime::queue::Until;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
-    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
-    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings,
-    Snapshot as Shown, SwitchTarget, Tally, Turns,
+    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
+    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot as Shown,
+    SwitchTarget, Tally, Turns,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -70,14 +70,14 @@ impl Clients for Runtime {
         LoginDesk(&self.shared).forget_connection(connection);
         if !self.shared.hub.is_last(connection) {
             self.shared.hub.detach(connection);
-            self.shared.board.left(connection);
+            self.shared.questions.left(connection);
             return reply.ok(());
         }
         // The last connection still learns how its turns end.
         let shared = self.shared.clone();
         let leave = Reply::new(move |_| {
             shared.hub.detach(connection);
-            shared.board.left(connection);
+            shared.questions.left(connection);
             reply.ok(());
         });
         self.stop(leave);
@@ -114,7 +114,7 @@ impl Clients for Runtime {
                 // Each of the two serves one kind of interactor.
                 let dialogs = what == Shown::Dialogs;
                 return (client.is_interactor() && client.dialogs_only() == dialogs)
-                    .then(|| self.shared.board.joined(connection, &client))
+                    .then(|| self.shared.questions.joined(connection, &client))
                     .flatten();
             }
         };
@@ -236,9 +236,7 @@ impl Sessions for Runtime {
         self.with(&call, reply, |session, reply| {
             let outputs = Outputs::new(&state_dir, session.id.as_str());
             tasks.spawn_blocking(move || match outputs.read(&handle, offset, limit) {
-                Ok(Some(part)) => {
-                    reply.ok(OutputPart { text: part.text, offset: part.offset, size: part.size });
-                }
+                Ok(Some(part)) => reply.ok(part),
                 Ok(None) => reply.fail(ApiError::not_found("kept output", &handle)),
                 Err(error) => reply.fail(ApiError::failed(format!("The output cannot be read: {error}."))),
             });
@@ -340,7 +338,7 @@ impl Questions for Runtime {
         note: Option<String>,
         reply: Reply<()>,
     ) {
-        let kind = self.shared.board.kind(&interaction_id);
+        let kind = self.shared.questions.kind(&interaction_id);
         let value = match kind.map(|kind| (kind, kind.decision(approve))) {
             Some((kind, None)) => {
                 let message = format!(
@@ -356,21 +354,21 @@ impl Questions for Runtime {
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
-        self.shared.board.respond(call.connection, response, reply);
+        self.shared.questions.respond(call.connection, response, reply);
     }
 
     fn interactor_changed(&self, connection: u64) {
         let Some(client) = self.shared.hub.client(connection) else { return };
         if !client.is_interactor() {
-            return self.shared.board.left(connection);
+            return self.shared.questions.left(connection);
         }
-        if let Some(event) = self.shared.board.joined(connection, &client) {
+        if let Some(event) = self.shared.questions.joined(connection, &client) {
             let _ = client.deliver(&event);
         }
     }
 
     fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
-        self.shared.board.resolve_dialog(call.connection, &dialog, result, reply);
+        self.shared.questions.resolve_dialog(call.connection, &dialog, result, reply);
     }
 }
 
@@ -536,10 +534,10 @@ impl Graph for Runtime {
             let runtime = self.clone();
             let answer = move |reply: Reply<QueryAnswer>| {
                 let outcomes = prepared.mutate(&runtime, &call);
-                match prepared.run(&Moment::new(runtime, call), outcomes) {
-                    Ok((answer, held)) => {
+                match prepared.run(&ProcessSnapshot::new(runtime, call), outcomes) {
+                    Ok((answer, memory)) => {
                         reply.ok(answer);
-                        drop(held);
+                        drop(memory);
                     }
                     Err(error) => reply.fail(error),
                 }

@@ -135,11 +135,6 @@ pub fn tokens(message: &Message) -> u64 {
     u64::try_from(bytes / 4).unwrap_or(u64::MAX).saturating_add(4)
 }
 
-/// Tokens of a text, by the same rule.
-pub fn text_tokens(text: &str) -> u64 {
-    u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX)
-}
-
 /// Tokens that must stay free in a window.
 pub fn reserve(window: u64) -> u64 {
     COMPACT_RESERVE_TOKENS.min(window / 4)

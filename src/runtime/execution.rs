@@ -20,20 +20,20 @@ pub struct Execution {
     pub stage: Arc<Stage>,
     /// The stage's body with its placeholders filled in.
     pub prompt: String,
-    state: Mutex<State>,
+    state: Mutex<AttemptState>,
 }
 
 #[derive(Default)]
-struct State {
+struct AttemptState {
     grants: Grants,
-    given: Vec<Given>,
+    answers: Vec<GrantAnswer>,
     completed: Option<Completed>,
     cap_hit: bool,
 }
 
 /// The person's answer to a grant question.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Given {
+pub struct GrantAnswer {
     /// The call that it covers.
     pub binding: Binding,
     /// `approve`, `deny` or `defer`.
@@ -57,7 +57,7 @@ impl Execution {
         Self { id, attempt, stage, prompt, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AttemptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,12 +67,12 @@ impl Execution {
     }
 
     /// Records the person's answer about a call; an approval mints a grant.
-    pub fn answered(&self, given: Given) {
+    pub fn answered(&self, answer: GrantAnswer) {
         let mut state = self.state();
-        if given.outcome == "approve" {
-            state.grants.mint(given.binding.clone());
+        if answer.outcome == "approve" {
+            state.grants.mint(answer.binding.clone());
         }
-        state.given.push(given);
+        state.answers.push(answer);
     }
 
     /// Uses a grant; `false` if none covers exactly this call.
@@ -140,13 +140,13 @@ impl Execution {
             facts.put("outcome", completed.outcome.to_string());
             facts.put("result", Value::from(completed.result.clone()));
         }
-        let grants = state.given.iter().map(|given| {
+        let grants = state.answers.iter().map(|answer| {
             let mut grant = Map::new();
-            grant.put("proposal-id", given.binding.proposal.clone());
-            grant.put("tool", given.binding.tool.clone());
-            grant.put("args-digest", given.binding.args_digest.clone());
-            grant.put("outcome", given.outcome.clone());
-            grant.put_some("note", given.note.clone());
+            grant.put("proposal-id", answer.binding.proposal.clone());
+            grant.put("tool", answer.binding.tool.clone());
+            grant.put("args-digest", answer.binding.args_digest.clone());
+            grant.put("outcome", answer.outcome.clone());
+            grant.put_some("note", answer.note.clone());
             Value::from(grant)
         });
         facts.put("grants", Value::vector(grants));

@@ -7,7 +7,7 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context::Library;
-use crate::interaction::Board;
+use crate::interaction::PendingQuestions;
 use crate::interaction::audit::Audit;
 use crate::memory::Memory;
 use crate::runtime::actions::PendingActions;
@@ -48,10 +48,10 @@ impl Runtime {
         let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
         let hub = Arc::new(Hub::default());
         let tree = Arc::new(SessionTree::new(hub.clone()));
-        let board = Board::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
-        board.set_orphan_grace(configuration.newest().settings.orphan_grace);
+        let questions = PendingQuestions::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
+        questions.set_orphan_grace(configuration.newest().settings.orphan_grace);
         let shared = Arc::new(Services {
-            board,
+            questions,
             configuration,
             started,
             began: clock.passed(),

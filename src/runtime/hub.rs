@@ -70,11 +70,11 @@ impl Hub {
 
     /// Sends an event to every connection among the recipients, and returns the connections that are full;
     /// see [`Hub::room`].
-    pub fn hand_out(&self, event: &Event, meant: impl Fn(u64) -> bool) -> Vec<Full> {
+    pub fn hand_out(&self, event: &Event, is_recipient: impl Fn(u64) -> bool) -> Vec<Full> {
         self.events.fetch_add(1, Ordering::Relaxed);
         let clients = self.clients.load_full();
-        let meant = clients.iter().filter(|(connection, _)| meant(*connection));
-        let full = meant.filter_map(|(connection, client)| match client.deliver(event) {
+        let recipients = clients.iter().filter(|(connection, _)| is_recipient(*connection));
+        let full = recipients.filter_map(|(connection, client)| match client.deliver(event) {
             Pressure::Fine => None,
             Pressure::Full(full) => Some(Full {
                 connection: *connection,

@@ -12,7 +12,7 @@ use crate::auth::{Begun, LoginError, Logins};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
 use crate::facts::{LoginFacts, ProviderName};
-use crate::interaction::{Kind, Origin, Question, Resolution};
+use crate::interaction::{Origin, Question, QuestionKind, Resolution};
 use crate::runtime::services::Services;
 use crate::secret::Secret;
 use crate::session::{ApiError, Call, Reply};
@@ -33,7 +33,7 @@ impl LoginDesk<'_> {
         let connection = call.connection;
         self.0.tasks.spawn_on(
             async move {
-                let begun = match meant(&logins, provider, &using) {
+                let begun = match choose(&logins, provider, &using) {
                     Ok(provider) => logins.begin(connection, &provider).await,
                     Err(error) => Err(error),
                 };
@@ -102,7 +102,7 @@ impl LoginDesk<'_> {
         let shared = self.0.clone();
         self.0.tasks.spawn_on(
             async move {
-                let begun = match meant(&logins, provider, &using) {
+                let begun = match choose(&logins, provider, &using) {
                     Ok(provider) => logins.begin(call.connection, &provider).await,
                     Err(error) => Err(error),
                 };
@@ -140,7 +140,7 @@ impl LoginDesk<'_> {
             async move { logins.complete(call.connection, pending?, input).await }
         };
         let ask = |kind, payload| {
-            self.0.board.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
+            self.0.questions.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
         };
         if let (Some(code), Some(ends)) = (&begun.code, begun.ends) {
             let payload = Map::new()
@@ -148,7 +148,7 @@ impl LoginDesk<'_> {
                 .with("url", begun.url.clone())
                 .with("code", code.clone())
                 .with("expires-at", rfc3339(ends).to_string());
-            let shown = ask(Kind::DeviceCode, payload);
+            let shown = ask(QuestionKind::DeviceCode, payload);
             let ended = complete(None);
             tokio::pin!(shown, ended);
             return tokio::select! {
@@ -175,7 +175,7 @@ impl LoginDesk<'_> {
             return complete(None).await.map(Some);
         }
         let prompt = format!("What {} shows you at {}", begun.name, begun.url);
-        match ask(Kind::Password, Map::new().with("prompt", prompt)).await {
+        match ask(QuestionKind::Password, Map::new().with("prompt", prompt)).await {
             Resolution::Accepted { value, .. } => {
                 let secret = value.get_keyword("secret").and_then(Value::as_str).unwrap_or_default();
                 complete(Some(secret)).await.map(Some)
@@ -194,7 +194,7 @@ fn is_done(answer: &Map<'_>) -> bool {
 }
 
 /// The named provider, or else that of the session's model, or else the only one.
-fn meant(logins: &Logins, named: Option<String>, using: &str) -> Result<String, LoginError> {
+fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String, LoginError> {
     if let Some(named) = named {
         return Ok(named);
     }

@@ -5,36 +5,22 @@ use crate::context::instructions::Instructions;
 use crate::facts::SessionFacts;
 use crate::limits::{PROMPT_INSTRUCTIONS_BYTES, PROMPT_SKILLS_BYTES};
 use crate::message::Mode;
+use crate::query::world::PromptPart;
 
-/// One part of a system prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// Its kind: `base`, `tools`, `instructions`, `skills` or `memory`.
-    pub kind: &'static str,
-    /// Its source: a file's path, or `edn-bridge`.
-    pub source: String,
-    /// Its text.
-    pub text: String,
-    /// Whether it was cut for lack of room.
-    pub cut: bool,
-}
-
-impl Part {
-    fn new(kind: &'static str, text: impl Into<String>) -> Self {
-        Self { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
-    }
+fn part(kind: &'static str, text: impl Into<String>) -> PromptPart {
+    PromptPart { kind, source: "edn-bridge".to_owned(), text: text.into(), cut: false }
 }
 
 /// The prompt from its parts.
-pub fn text(parts: &[Part]) -> String {
+pub fn text(parts: &[PromptPart]) -> String {
     let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
     texts.join("\n\n")
 }
 
 /// The parts of the system prompt. Short for a model without tools, which gets no `project`: a small window
 /// is mostly for the conversation.
-pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<String>) -> Vec<Part> {
-    let mut parts = vec![Part::new(
+pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<String>) -> Vec<PromptPart> {
+    let mut parts = vec![part(
         "base",
         format!(
             "You are a coding assistant inside a text editor. Answer the user's request directly and briefly, \
@@ -44,11 +30,11 @@ pub fn parts(facts: &SessionFacts, project: Option<&Project>, notes: Option<Stri
         ),
     )];
     if let Some(project) = project {
-        parts.push(Part::new("tools", tools(facts)));
+        parts.push(part("tools", tools(facts)));
         parts.extend(instructions(facts, &project.instructions));
         parts.extend(skills(project));
     }
-    parts.extend(notes.map(|notes| Part::new("memory", notes)));
+    parts.extend(notes.map(|notes| part("memory", notes)));
     parts
 }
 
@@ -72,7 +58,7 @@ fn tools(facts: &SessionFacts) -> String {
 }
 
 /// The instructions that fit; the nearest files have priority.
-fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<Part> {
+fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<PromptPart> {
     // A token is about four bytes, so as many bytes as the window has tokens are a quarter of it.
     let window = usize::try_from(facts.context_window).unwrap_or(usize::MAX);
     let mut left = PROMPT_INSTRUCTIONS_BYTES.min(window);
@@ -89,13 +75,13 @@ fn instructions(facts: &SessionFacts, all: &[Instructions]) -> Vec<Part> {
             "<instructions from=\"{scope}\" file=\"{source}\">\n{}{note}\n</instructions>",
             kept.trim_end()
         );
-        parts.push(Part { kind: "instructions", source, text, cut });
+        parts.push(PromptPart { kind: "instructions", source, text, cut });
     }
     parts.reverse();
     parts
 }
 
-fn skills(project: &Project) -> Option<Part> {
+fn skills(project: &Project) -> Option<PromptPart> {
     let mut text =
         "Skills are instructions for particular tasks. When a task fits one of these, read its file \
         before you begin; paths in it are relative to its folder."
@@ -110,5 +96,5 @@ fn skills(project: &Project) -> Option<Part> {
             text.push_str(&line);
         }
     }
-    (text.len() > heading).then(|| Part { cut: left_out > 0, ..Part::new("skills", text) })
+    (text.len() > heading).then(|| PromptPart { cut: left_out > 0, ..part("skills", text) })
 }

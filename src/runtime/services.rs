@@ -13,14 +13,15 @@ use crate::config::Settings;
 use crate::context::{Library, Project, Scope};
 use crate::event::{Body, CommandOutcome};
 use crate::facts::SessionFacts;
-use crate::interaction::Board;
+use crate::interaction::PendingQuestions;
 use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
 use crate::memory::Memory;
+use crate::query::world::PromptPart;
 use crate::runtime::change::Change;
 use crate::runtime::configuration::Configuration;
 use crate::runtime::handle::Handle;
 use crate::runtime::hub::Hub;
-use crate::runtime::prompt::{self, Part};
+use crate::runtime::prompt;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::session_tree::SessionTree;
 use crate::session::{ApiError, Call, Tally};
@@ -45,7 +46,7 @@ pub struct Services {
     /// What the wire answered.
     pub tally: Arc<Tally>,
     /// The questions that wait for a person.
-    pub board: Board,
+    pub questions: PendingQuestions,
     pub tree: Arc<SessionTree>,
     pub tasks: TaskTracker,
     pub executor: tokio::runtime::Handle,
@@ -71,7 +72,7 @@ impl Services {
 
     /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
     /// was not searched yet.
-    pub fn prompt_parts(&self, manifest: &ConfigRevision, facts: &SessionFacts) -> Vec<Part> {
+    pub fn prompt_parts(&self, manifest: &ConfigRevision, facts: &SessionFacts) -> Vec<PromptPart> {
         let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
         let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
         // A small window is mostly for the conversation.
@@ -112,7 +113,7 @@ impl Services {
     pub fn reload(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
         let _one_at_a_time = self.configuration.one_at_a_time();
         let (manifest, problems) = self.configuration.read_again()?;
-        self.board.set_orphan_grace(manifest.settings.orphan_grace);
+        self.questions.set_orphan_grace(manifest.settings.orphan_grace);
         let live = self.tree.all();
         // Each folder once, however many sessions it has.
         let folders: HashSet<Arc<str>> =

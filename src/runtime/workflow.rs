@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{Body, Cause, Event, Level};
 use crate::hook::command::{self, Failure};
-use crate::interaction::{Kind, Origin, Question, Resolution};
+use crate::interaction::{Origin, Question, QuestionKind, Resolution};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
 use crate::runtime::agent::{self, TurnTask};
@@ -210,11 +210,11 @@ impl Run {
                 seen.put("outcome", completed.outcome.to_string());
                 seen.put("result", Value::from(completed.result.clone()));
             }
-            let held = match &completed {
+            let checked = match &completed {
                 Ok(_) => self.all_hold(stage, &seen, child, stop).await?,
                 Err(missing) => Err(missing.clone()),
             };
-            match (completed, held) {
+            match (completed, checked) {
                 (Ok(completed), Ok(())) => {
                     return Ok(Ended {
                         outcome: completed.outcome,
@@ -416,8 +416,10 @@ impl Run {
                     Ok(wrote) => Ok(Ok(String::from_utf8_lossy(&wrote).into_owned())),
                     Err(Failure::Stopped) => Err(Stopped),
                     Err(failure) => {
-                        let said = failure.output(STAGE_OUTPUT_BYTES);
-                        Ok(Err(format!("{command:?} does not hold: {failure}\n{said}").trim_end().to_owned()))
+                        let output = failure.output(STAGE_OUTPUT_BYTES);
+                        Ok(Err(format!("{command:?} does not hold: {failure}\n{output}")
+                            .trim_end()
+                            .to_owned()))
                     }
                 }
             }
@@ -440,8 +442,8 @@ impl Run {
                 })
             }
             Check::Confirm(question) => {
-                let said = self.confirm(question, stage.patience, child, stop).await?;
-                Ok(said.map(|()| String::new()))
+                let confirmed = self.confirm(question, stage.patience, child, stop).await?;
+                Ok(confirmed.map(|()| String::new()))
             }
         }
     }
@@ -457,7 +459,7 @@ impl Run {
         let session = child.unwrap_or(&self.session);
         let snapshot = session.snapshot();
         let question = Question {
-            kind: Kind::Confirm,
+            kind: QuestionKind::Confirm,
             payload: Map::new().with("prompt", prompt.to_owned()).with("default", false),
             origin: Origin {
                 session: session.id.clone(),
@@ -472,7 +474,7 @@ impl Run {
         let ended = stop.child_token();
         let asking = async {
             let _one_at_a_time = session.asking.lock().await;
-            self.shared.board.ask(question, &ended).await
+            self.shared.questions.ask(question, &ended).await
         };
         tokio::pin!(asking);
         let resolution = tokio::select! {

@@ -80,9 +80,9 @@ impl ApiError {
 
 /// The pending answer to a call. It is completed once. If it is dropped, it answers that the runtime failed,
 /// so that no request stays without an answer.
-pub struct Reply<T>(Option<Answer<T>>);
+pub struct Reply<T>(Option<OnReply<T>>);
 
-type Answer<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
+type OnReply<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
 impl<T> Reply<T> {
     /// A reply that calls `answer`.

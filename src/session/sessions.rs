@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::facts::{ListedSession, SessionFacts, SessionStats};
+use crate::facts::{ListedSession, OutputPart, SessionFacts, SessionStats};
 use crate::message::{EntryId, Message, SessionId};
 use crate::session::call::{Call, Reply};
 
@@ -76,17 +76,6 @@ pub struct Page {
     pub messages: Vec<Arc<Message>>,
     /// Whether there are older ones.
     pub more: bool,
-}
-
-/// A part of a stored output.
-#[derive(Debug, Clone)]
-pub struct OutputPart {
-    /// The text from the offset.
-    pub text: String,
-    /// Its start, in bytes.
-    pub offset: u64,
-    /// The whole output's size in bytes.
-    pub size: u64,
 }
 
 /// The sessions of a list.

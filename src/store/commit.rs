@@ -198,7 +198,7 @@ fn batch(first: Job, queue: &Receiver<Job>) -> VecDeque<Job> {
 }
 
 /// The appends of one file in a batch.
-struct Part {
+struct FileBatch {
     file: Arc<JournalFile>,
     bytes: Vec<u8>,
     /// Whether to close the file afterwards.
@@ -232,15 +232,15 @@ impl Writer {
     fn write(
         &mut self,
         batch: VecDeque<Job>,
-        mut finish: impl FnMut(&mut Self, &Part) -> Result<(), StoreError>,
+        mut finish: impl FnMut(&mut Self, &FileBatch) -> Result<(), StoreError>,
     ) {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<FileBatch> = Vec::new();
         let mut places = Vec::with_capacity(batch.len());
         for job in batch {
             let known = parts.iter_mut().position(|part| Arc::ptr_eq(&part.file, &job.file));
             let place = known.unwrap_or_else(|| {
                 let file = job.file.clone();
-                parts.push(Part { file, bytes: Vec::new(), settles: false, failure: None });
+                parts.push(FileBatch { file, bytes: Vec::new(), settles: false, failure: None });
                 parts.len().saturating_sub(1)
             });
             if let Some(part) = parts.get_mut(place) {

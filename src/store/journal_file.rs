@@ -15,12 +15,12 @@ use crate::store::files::{Files, Lock, LockError, LogFile, size};
 pub(super) struct JournalFile {
     path: PathBuf,
     files: Arc<dyn Files>,
-    state: Mutex<State>,
+    state: Mutex<FileState>,
     size: AtomicU64,
 }
 
 #[derive(Debug)]
-enum State {
+enum FileState {
     /// Nothing was written yet.
     New(Header),
     Open(OpenFile),
@@ -44,7 +44,7 @@ struct OpenFile {
 impl JournalFile {
     /// The file of a session that begins with that header. The first write makes it.
     pub(super) fn new(path: PathBuf, files: Arc<dyn Files>, header: Header) -> Self {
-        Self { path, files, state: Mutex::new(State::New(header)), size: AtomicU64::new(0) }
+        Self { path, files, state: Mutex::new(FileState::New(header)), size: AtomicU64::new(0) }
     }
 
     /// An open and locked file with that many bytes, all of them on disk.
@@ -56,7 +56,7 @@ impl JournalFile {
         length: u64,
     ) -> Self {
         let open = OpenFile { file, _lock: lock, length, end: length, torn: false, fresh: None };
-        Self { path, files, state: Mutex::new(State::Open(open)), size: AtomicU64::new(length) }
+        Self { path, files, state: Mutex::new(FileState::Open(open)), size: AtomicU64::new(length) }
     }
 
     /// Its path.
@@ -75,12 +75,12 @@ impl JournalFile {
             return Ok(());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::New(header) = &*state {
+        if let FileState::New(header) = &*state {
             let made = make(&self.path, self.files.as_ref(), header, bytes)?;
-            *state = State::Open(made);
+            *state = FileState::Open(made);
             return Ok(());
         }
-        let State::Open(open) = &mut *state else { return Ok(()) };
+        let FileState::Open(open) = &mut *state else { return Ok(()) };
         open.cut().map_err(|error| StoreError::io("Cannot write", &self.path, error))?;
         match open.file.write_all_at(bytes, open.end) {
             Ok(()) => {
@@ -97,7 +97,7 @@ impl JournalFile {
     /// Syncs the written bytes to disk. Only then may they be acknowledged. A failed sync appends nothing.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State::Open(open) = &mut *state else { return Ok(()) };
+        let FileState::Open(open) = &mut *state else { return Ok(()) };
         let synced = open.file.sync().and_then(|()| match open.fresh {
             Some(_) => self.files.sync_folder(folder(&self.path)),
             None => Ok(()),
@@ -112,7 +112,7 @@ impl JournalFile {
             // A new session's file appears only once it is complete.
             Some(header) if open.length == 0 => {
                 let _ = self.files.remove(&self.path);
-                *state = State::New(header);
+                *state = FileState::New(header);
             }
             // Entries that were acknowledged without waiting for the disk stay.
             fresh => {
@@ -126,7 +126,7 @@ impl JournalFile {
     /// Accepts the written bytes without waiting for the disk.
     pub(super) fn take_as_good(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Open(open) = &mut *state {
+        if let FileState::Open(open) = &mut *state {
             open.length = open.end;
             self.size.store(open.length, Ordering::Relaxed);
         }

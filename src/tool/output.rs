@@ -7,6 +7,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::facts::OutputPart;
 use crate::limits::{KEPT_OUTPUT_BYTES, TOOL_EXCERPT_BYTES, TOOL_RESULT_BYTES};
 use crate::private;
 
@@ -14,17 +15,6 @@ use crate::private;
 #[derive(Debug, Clone)]
 pub struct Outputs {
     folder: PathBuf,
-}
-
-/// A part of a stored output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// The text from the offset.
-    pub text: String,
-    /// Its start, in bytes.
-    pub offset: u64,
-    /// The whole output's size in bytes.
-    pub size: u64,
 }
 
 impl Outputs {
@@ -66,7 +56,7 @@ impl Outputs {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn read(&self, handle: &str, offset: u64, limit: usize) -> io::Result<Option<Part>> {
+    pub fn read(&self, handle: &str, offset: u64, limit: usize) -> io::Result<Option<OutputPart>> {
         let Some(path) = self.path(handle) else { return Ok(None) };
         let mut file = match File::open(path) {
             Ok(file) => file,
@@ -91,7 +81,7 @@ impl Outputs {
                 String::from_utf8(bytes).unwrap_or_default()
             }
         };
-        Ok(Some(Part { text, offset, size }))
+        Ok(Some(OutputPart { text, offset, size }))
     }
 }
 

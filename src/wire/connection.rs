@@ -21,7 +21,7 @@ use crate::session::{Agreed, ApiError, Client, Clients, Peer, Pressure, Reply, S
 use crate::wire::encoder::Encoder;
 use crate::wire::lines::{Line, Splitter};
 use crate::wire::outbox::{Depth, Outbox};
-use crate::wire::transport::{Input, Kind, Transport};
+use crate::wire::transport::{Input, Transport, TransportKind};
 use crate::wire::unfinished::Share;
 
 /// Why a connection ended.
@@ -77,7 +77,7 @@ pub struct Connection<W: Wire> {
     api: Arc<W::Api>,
     wire: W,
     outbox: Outbox<W::Encoder>,
-    kind: Kind,
+    kind: TransportKind,
     /// When the client connected, RFC 3339 in UTC.
     since: Arc<str>,
     /// The ids of requests without an answer yet.
@@ -245,7 +245,7 @@ impl<W: Wire> Connection<W> {
                 }
             }
             // The editor's own lines are always taken.
-            if self.kind == Kind::Socket && !share.set(splitter.held()) {
+            if self.kind == TransportKind::Socket && !share.set(splitter.held()) {
                 splitter.skip();
                 share.set(0);
             }

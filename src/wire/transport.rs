@@ -41,7 +41,7 @@ pub trait Output: Send + Sync {
 
 /// The carrier of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TransportKind {
     /// The process's standard input and output.
     Stdio,
     /// A socket.
@@ -50,7 +50,7 @@ pub enum Kind {
     Memory,
 }
 
-impl Kind {
+impl TransportKind {
     /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Kind {
 /// Both halves of a transport.
 pub struct Transport {
     /// Its carrier.
-    pub kind: Kind,
+    pub kind: TransportKind,
     /// The source of requests.
     pub input: Box<dyn Input>,
     /// The destination of frames.
@@ -86,7 +86,7 @@ impl Transport {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         Ok(Self {
-            kind: Kind::Stdio,
+            kind: TransportKind::Stdio,
             input: Box::new(Waiting(input)),
             output: Box::new(Descriptor::new(output)),
         })
@@ -98,7 +98,11 @@ impl Transport {
     /// If the descriptor cannot be duplicated.
     pub fn socket(stream: UnixStream) -> io::Result<Self> {
         let input = stream.try_clone()?;
-        Ok(Self { kind: Kind::Socket, input: Box::new(Waiting(input)), output: Box::new(Socket(stream)) })
+        Ok(Self {
+            kind: TransportKind::Socket,
+            input: Box::new(Waiting(input)),
+            output: Box::new(Socket(stream)),
+        })
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::event::{Body, Cause, Event};
 use edn_bridge::facts::{
-    BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, ProviderName,
-    SessionFacts, SessionList, SessionStats, Slot,
+    BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
+    ProviderName, SessionFacts, SessionList, SessionStats, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
-    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, OutputPart, Page, Prompt,
-    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot,
-    SwitchTarget, Tally, Turns,
+    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
+    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot, SwitchTarget,
+    Tally, Turns,
 };
 use edn_bridge::value::{Map, Value};
 

@@ -314,8 +314,8 @@ impl<'model> Conversation<'model> {
     /// to tokens as plain text, so that no text can end its own message or open another's.
     fn prompt(&self, request: &Request) -> Result<Vec<LlamaToken>, ProviderError> {
         let window = index(self.context.n_ctx());
-        let said = said(request);
-        let bytes = said.iter().fold(0, |sum: usize, (_, text)| sum.saturating_add(text.len()));
+        let texts = texts(request);
+        let bytes = texts.iter().fold(0, |sum: usize, (_, text)| sum.saturating_add(text.len()));
         if bytes > window.saturating_mul(limits::EMBEDDED_BYTES_PER_TOKEN) {
             return Err(overflow(format!("{bytes} bytes"), window));
         }
@@ -323,7 +323,7 @@ impl<'model> Conversation<'model> {
         let unknown = |error: &dyn std::fmt::Display| {
             fatal(format!("the model's chat template is not one that llama.cpp knows ({error})"))
         };
-        let turns: Result<Vec<_>, _> = said
+        let turns: Result<Vec<_>, _> = texts
             .iter()
             .enumerate()
             .map(|(place, (role, _))| LlamaChatMessage::new(role.as_str().to_owned(), mark(place)))
@@ -337,7 +337,7 @@ impl<'model> Conversation<'model> {
         let mut tokens = Vec::new();
         let mut rest = frame.as_str();
         let mut first = true;
-        for (place, (_, text)) in said.iter().enumerate() {
+        for (place, (_, text)) in texts.iter().enumerate() {
             // A template may omit a message.
             let Some((before, after)) = rest.split_once(mark(place).as_str()) else { continue };
             tokens.extend(vocabulary.tokenize(before.as_bytes(), std::mem::take(&mut first), true));
@@ -489,7 +489,7 @@ fn sampler(model: &LlamaModel) -> LlamaSampler {
 }
 
 /// The messages for a model without tools and images, each with its role.
-fn said(request: &Request) -> Vec<(Role, String)> {
+fn texts(request: &Request) -> Vec<(Role, String)> {
     let system = (!request.system.is_empty()).then(|| (Role::System, request.system.clone()));
     let turns = request.messages.iter().filter_map(|message| {
         let text = spelled_out(message);

@@ -25,8 +25,8 @@ pub enum ModelFile {
 
 impl ModelFile {
     /// The file of `--model-file`, or else the default model of a state folder.
-    pub fn choose(given: Option<PathBuf>, state_dir: &Path) -> Self {
-        match given {
+    pub fn choose(chosen: Option<PathBuf>, state_dir: &Path) -> Self {
+        match chosen {
             Some(path) => Self::Given(path),
             None => Self::Known { model: &known::SMOLLM2, state_dir: state_dir.to_owned() },
         }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::Calls;
-use super::conversation::{self, Image, Part, Said};
+use super::conversation::{self, ContentPart, Image, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
 use super::sse::Event;
@@ -21,8 +21,8 @@ const LEAST_BUDGET: u32 = 1024;
 
 /// Writes a call.
 pub fn write(provider: &str, request: &Request) -> Outgoing {
-    let said = conversation::of(&request.messages, provider, &request.model);
-    let mut messages: Vec<Json> = said.iter().map(side).collect();
+    let utterances = conversation::of(&request.messages, provider, &request.model);
+    let mut messages: Vec<Json> = utterances.iter().map(side).collect();
     // The next call reads this prefix from the cache: tools, instructions and conversation.
     if let Some(last) =
         messages.last_mut().and_then(|last| last.pointer_mut("/content")?.as_array_mut()?.last_mut())
@@ -69,7 +69,7 @@ pub fn write(provider: &str, request: &Request) -> Outgoing {
             let most = limit.saturating_sub(LEAST_BUDGET);
             let budget = budget.min(most);
             // A model that did not think when it called a tool cannot start to while it waits for the result.
-            if budget >= LEAST_BUDGET && can_think(&said) {
+            if budget >= LEAST_BUDGET && can_think(&utterances) {
                 body.put("thinking", json!({"type": "enabled", "budget_tokens": budget}));
             }
         }
@@ -105,37 +105,38 @@ fn effort(level: ThinkingLevel) -> &'static str {
 }
 
 /// Whether the user's last results all belong to calls with preceding thinking.
-fn can_think(said: &[Said<'_>]) -> bool {
-    let answers =
-        |said: &&Said<'_>| said.by_model || said.parts.iter().any(|part| matches!(part, Part::Result { .. }));
-    let mut open = said.iter().rev().take_while(answers).filter(|said| said.by_model);
-    open.all(|said| {
-        let calls = said.parts.iter().any(|part| matches!(part, Part::Call { .. }));
-        !calls || matches!(said.parts.first(), Some(Part::Replay(_)))
+fn can_think(utterances: &[Utterance<'_>]) -> bool {
+    let answers = |utterance: &&Utterance<'_>| {
+        utterance.by_model || utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }))
+    };
+    let mut open = utterances.iter().rev().take_while(answers).filter(|utterance| utterance.by_model);
+    open.all(|utterance| {
+        let calls = utterance.parts.iter().any(|part| matches!(part, ContentPart::Call { .. }));
+        !calls || matches!(utterance.parts.first(), Some(ContentPart::Replay(_)))
     })
 }
 
-fn side(said: &Said<'_>) -> Json {
-    let role = if said.by_model { "assistant" } else { "user" };
-    let content: Vec<Json> = said.parts.iter().flat_map(part).collect();
+fn side(utterance: &Utterance<'_>) -> Json {
+    let role = if utterance.by_model { "assistant" } else { "user" };
+    let content: Vec<Json> = utterance.parts.iter().flat_map(part).collect();
     json!({"role": role, "content": content})
 }
 
-fn part(part: &Part<'_>) -> Vec<Json> {
+fn part(part: &ContentPart<'_>) -> Vec<Json> {
     vec![match part {
-        Part::Text(text) => json!({"type": "text", "text": text}),
+        ContentPart::Text(text) => json!({"type": "text", "text": text}),
         // The server refuses thinking without its signature; with it, the replay contains it.
-        Part::Thinking(_) => return Vec::new(),
-        Part::Image(image) => picture(image),
-        Part::Call { id, name, arguments } => {
+        ContentPart::Thinking(_) => return Vec::new(),
+        ContentPart::Image(image) => picture(image),
+        ContentPart::Call { id, name, arguments } => {
             json!({"type": "tool_use", "id": id, "name": name, "input": json::from_value(arguments)})
         }
-        Part::Result { id, failed, text, images, .. } => {
+        ContentPart::Result { id, failed, text, images, .. } => {
             let mut content = vec![json!({"type": "text", "text": text})];
             content.extend(images.iter().map(picture));
             json!({"type": "tool_result", "tool_use_id": id, "is_error": failed, "content": content})
         }
-        Part::Replay(data) => return replayed(data),
+        ContentPart::Replay(data) => return replayed(data),
     }]
 }
 
@@ -161,7 +162,7 @@ fn replayed(data: &Value<'_>) -> Vec<Json> {
 
 /// The decoder of one answer.
 #[derive(Default)]
-pub struct Answer {
+pub struct AnswerDecoder {
     usage: Usage,
     stop: Option<StopReason>,
     calls: Calls,
@@ -172,20 +173,20 @@ pub struct Answer {
     over: bool,
 }
 
-impl Answer {
+impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
     }
 
-    fn take(&mut self, told: Option<Tokens>) {
-        let Some(told) = told else { return };
+    fn take(&mut self, tokens: Option<Tokens>) {
+        let Some(tokens) = tokens else { return };
         // Each event contains the total so far, or nothing for that figure.
         let figure = |old: u64, new: Option<u64>| new.map_or(old, |new| new.max(old));
-        self.usage.input = figure(self.usage.input, told.input_tokens);
-        self.usage.output = figure(self.usage.output, told.output_tokens);
-        self.usage.cache_read = figure(self.usage.cache_read, told.cache_read_input_tokens);
-        self.usage.cache_write = figure(self.usage.cache_write, told.cache_creation_input_tokens);
+        self.usage.input = figure(self.usage.input, tokens.input_tokens);
+        self.usage.output = figure(self.usage.output, tokens.output_tokens);
+        self.usage.cache_read = figure(self.usage.cache_read, tokens.cache_read_input_tokens);
+        self.usage.cache_write = figure(self.usage.cache_write, tokens.cache_creation_input_tokens);
     }
 
     fn begin(&mut self, index: u64, block: Block, out: &mut Out) -> Result<(), Broken> {
@@ -249,27 +250,27 @@ impl Answer {
     }
 }
 
-impl Decoder for Answer {
+impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
         // A gateway may only name the event.
         if event.name == "error" {
-            return Err(Broken::Told(parse(event.data)?));
+            return Err(Broken::Reported(parse(event.data)?));
         }
-        let told: Told = parse(event.data)?;
-        let index = told.index.unwrap_or_default();
-        match told.kind.as_str() {
-            "content_block_delta" => self.more(index, told.delta.unwrap_or_default(), out)?,
-            "content_block_start" => self.begin(index, told.content_block.unwrap_or_default(), out)?,
+        let payload: Payload = parse(event.data)?;
+        let index = payload.index.unwrap_or_default();
+        match payload.kind.as_str() {
+            "content_block_delta" => self.more(index, payload.delta.unwrap_or_default(), out)?,
+            "content_block_start" => self.begin(index, payload.content_block.unwrap_or_default(), out)?,
             "content_block_stop" => self.finish(index, out),
-            "message_start" => self.take(told.message.and_then(|message| message.usage)),
+            "message_start" => self.take(payload.message.and_then(|message| message.usage)),
             "message_delta" => {
-                self.take(told.usage);
-                if let Some(reason) = told.delta.and_then(|delta| delta.stop_reason) {
+                self.take(payload.usage);
+                if let Some(reason) = payload.delta.and_then(|delta| delta.stop_reason) {
                     self.stop = Some(stop(&reason));
                 }
             }
             "message_stop" => return self.end(out),
-            "error" => return Err(Broken::Told(parse(event.data)?)),
+            "error" => return Err(Broken::Reported(parse(event.data)?)),
             // `ping`, and additions of a later version.
             _ => {}
         }
@@ -306,7 +307,7 @@ fn stop(reason: &str) -> StopReason {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Payload {
     #[serde(rename = "type", default)]
     kind: String,
     index: Option<u64>,

@@ -13,16 +13,16 @@ use crate::value::Value;
 
 /// A turn of one side.
 #[derive(Debug)]
-pub struct Said<'a> {
+pub struct Utterance<'a> {
     /// Whether it is the model's.
     pub by_model: bool,
     /// Its parts, in order.
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<ContentPart<'a>>,
 }
 
 /// One part of what was said.
 #[derive(Debug)]
-pub enum Part<'a> {
+pub enum ContentPart<'a> {
     /// Text that is not blank.
     Text(Cow<'a, str>),
     /// The model's thinking, as displayed.
@@ -78,30 +78,30 @@ const GO_ON: &str = "Go on.";
 const NOTHING: &str = "(no output)";
 
 /// The conversation for a provider's model.
-pub fn of<'a>(messages: &'a [Arc<Message>], provider: &str, model: &str) -> Vec<Said<'a>> {
-    let mut said: Vec<Said<'a>> = Vec::new();
+pub fn of<'a>(messages: &'a [Arc<Message>], provider: &str, model: &str) -> Vec<Utterance<'a>> {
+    let mut utterances: Vec<Utterance<'a>> = Vec::new();
     for message in messages {
         let by_model = message.role == Role::Assistant;
         let parts = parts(message, provider, model);
         if parts.is_empty() {
             continue;
         }
-        match said.last_mut() {
+        match utterances.last_mut() {
             Some(last) if last.by_model == by_model => last.parts.extend(parts),
-            _ => said.push(Said { by_model, parts }),
+            _ => utterances.push(Utterance { by_model, parts }),
         }
     }
-    if said.last().is_none_or(|last| last.by_model) {
-        said.push(Said { by_model: false, parts: vec![Part::Text(GO_ON.into())] });
+    if utterances.last().is_none_or(|last| last.by_model) {
+        utterances.push(Utterance { by_model: false, parts: vec![ContentPart::Text(GO_ON.into())] });
     }
-    said
+    utterances
 }
 
-fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<Part<'a>> {
+fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<ContentPart<'a>> {
     if message.role == Role::Tool {
         let images = message.content.iter().filter_map(image).collect();
         let text = message.text();
-        return vec![Part::Result {
+        return vec![ContentPart::Result {
             id: call_id(message.tool_call_id.as_deref().unwrap_or_default()),
             name: message.tool_name.as_deref().unwrap_or_default(),
             failed: message.is_error == Some(true),
@@ -115,21 +115,23 @@ fn parts<'a>(message: &'a Message, provider: &str, model: &str) -> Vec<Part<'a>>
         && replay.get("model").and_then(Value::as_str) == Some(model)
         && let Some(data) = replay.get("data")
     {
-        parts.push(Part::Replay(data));
+        parts.push(ContentPart::Replay(data));
     }
     for block in &message.content {
         match block {
-            Block::Text(text) if !text.trim().is_empty() => parts.push(Part::Text(Cow::Borrowed(text))),
-            Block::Thinking(text) if !text.trim().is_empty() => parts.push(Part::Thinking(text)),
+            Block::Text(text) if !text.trim().is_empty() => {
+                parts.push(ContentPart::Text(Cow::Borrowed(text)))
+            }
+            Block::Thinking(text) if !text.trim().is_empty() => parts.push(ContentPart::Thinking(text)),
             Block::Text(_) | Block::Thinking(_) => {}
             Block::ToolCall { id, name, arguments } => {
-                parts.push(Part::Call { id: call_id(id), name, arguments });
+                parts.push(ContentPart::Call { id: call_id(id), name, arguments });
             }
-            Block::Image { .. } => parts.extend(image(block).map(Part::Image)),
+            Block::Image { .. } => parts.extend(image(block).map(ContentPart::Image)),
         }
     }
     // A message with nothing but data to replay is dropped.
-    if parts.iter().all(|part| matches!(part, Part::Replay(_) | Part::Thinking(_))) {
+    if parts.iter().all(|part| matches!(part, ContentPart::Replay(_) | ContentPart::Thinking(_))) {
         parts.clear();
     }
     parts
@@ -169,22 +171,22 @@ mod tests {
         Arc::new(message(role, vec![Block::Text(text.into())]))
     }
 
-    fn shape(said: &[Said<'_>]) -> String {
-        let part = |part: &Part<'_>| match part {
-            Part::Text(text) => text.to_string(),
-            Part::Thinking(text) => format!("<{text}>"),
-            Part::Image(image) => image.mime_type.to_owned(),
-            Part::Call { id, name, .. } => format!("{name}#{id}"),
-            Part::Result { id, failed, text, images, .. } => {
+    fn shape(utterances: &[Utterance<'_>]) -> String {
+        let part = |part: &ContentPart<'_>| match part {
+            ContentPart::Text(text) => text.to_string(),
+            ContentPart::Thinking(text) => format!("<{text}>"),
+            ContentPart::Image(image) => image.mime_type.to_owned(),
+            ContentPart::Call { id, name, .. } => format!("{name}#{id}"),
+            ContentPart::Result { id, failed, text, images, .. } => {
                 format!("#{id}={text}{}{}", if *failed { "!" } else { "" }, "+".repeat(images.len()))
             }
-            Part::Replay(data) => format!("({data})"),
+            ContentPart::Replay(data) => format!("({data})"),
         };
-        let side = |said: &Said<'_>| {
-            let parts: Vec<String> = said.parts.iter().map(part).collect();
-            format!("{}: {}", if said.by_model { "model" } else { "user" }, parts.join(" "))
+        let side = |utterance: &Utterance<'_>| {
+            let parts: Vec<String> = utterance.parts.iter().map(part).collect();
+            format!("{}: {}", if utterance.by_model { "model" } else { "user" }, parts.join(" "))
         };
-        said.iter().map(side).collect::<Vec<_>>().join(" | ")
+        utterances.iter().map(side).collect::<Vec<_>>().join(" | ")
     }
 
     #[test]
@@ -223,10 +225,10 @@ mod tests {
 
     #[test]
     fn replay_data_returns_to_same_model_only() {
-        let mut said = message(Role::Assistant, vec![Block::Text("x".into())]);
-        said.replay =
+        let mut answer = message(Role::Assistant, vec![Block::Text("x".into())]);
+        answer.replay =
             Some(Value::from(Map::new().with("provider", "p").with("model", "m").with("data", "sig")));
-        let messages = [text(Role::User, "a"), Arc::new(said), text(Role::User, "b")];
+        let messages = [text(Role::User, "a"), Arc::new(answer), text(Role::User, "b")];
         assert_eq!(shape(&of(&messages, "p", "m")), "user: a | model: (\"sig\") x | user: b");
         for (provider, model) in [("q", "m"), ("p", "n")] {
             assert_eq!(shape(&of(&messages, provider, model)), "user: a | model: x | user: b");

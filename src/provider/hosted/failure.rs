@@ -16,7 +16,7 @@ const SHOWN: usize = 500;
 
 /// A server's report of a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct FailureReport {
     /// Its message; empty if it has none.
     pub message: String,
     /// Its codes and types, joined by blanks.
@@ -27,7 +27,7 @@ pub struct Told {
     pub wait: Option<Duration>,
 }
 
-impl Told {
+impl FailureReport {
     /// Reads a response's body. Text that is not JSON is kept if it is short, and dropped if it is a page.
     pub fn body(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
@@ -282,8 +282,12 @@ mod tests {
                 "Request exceeds the maximum size",
             ),
         ] {
-            let told = Told::body(body.as_bytes());
-            assert_eq!((told.kind(Some(status), None), told.message.as_str()), (expected, words), "{body}");
+            let report = FailureReport::body(body.as_bytes());
+            assert_eq!(
+                (report.kind(Some(status), None), report.message.as_str()),
+                (expected, words),
+                "{body}"
+            );
         }
     }
 

@@ -18,10 +18,10 @@ impl Protocol {
     /// The decoder for the answer to a call.
     pub fn decoder(self, request: &Request) -> Box<dyn Decoder> {
         match self {
-            Self::Anthropic => Box::new(anthropic::Answer::new(request)),
-            Self::OpenAi => Box::new(openai::Answer::new(request)),
-            Self::Responses => Box::new(responses::Answer::new(request)),
-            Self::Gemini => Box::new(gemini::Answer::new(request)),
+            Self::Anthropic => Box::new(anthropic::AnswerDecoder::new(request)),
+            Self::OpenAi => Box::new(openai::AnswerDecoder::new(request)),
+            Self::Responses => Box::new(responses::AnswerDecoder::new(request)),
+            Self::Gemini => Box::new(gemini::AnswerDecoder::new(request)),
         }
     }
 }

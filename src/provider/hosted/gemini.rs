@@ -4,7 +4,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value as Json, json};
 
 use super::calls::Calls;
-use super::conversation::{self, Image, Part, Said};
+use super::conversation::{self, ContentPart, Image, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, parse};
 use super::sse::Event;
@@ -19,9 +19,9 @@ const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// Writes a call.
 pub fn write(provider: &str, request: &Request) -> Outgoing {
-    let said = conversation::of(&request.messages, provider, &request.model);
+    let utterances = conversation::of(&request.messages, provider, &request.model);
     let by_effort = request.thinking_by == Some(ThinkingBy::Effort);
-    let contents: Vec<Json> = said.iter().map(|said| side(said, by_effort)).collect();
+    let contents: Vec<Json> = utterances.iter().map(|utterance| side(utterance, by_effort)).collect();
     let mut settings = json!({});
     if let Some(limit) = request.max_output_tokens {
         // Thinking counts as part of the answer here.
@@ -76,22 +76,22 @@ fn budget(level: ThinkingLevel) -> u32 {
     }
 }
 
-fn side(said: &Said<'_>, signed: bool) -> Json {
+fn side(utterance: &Utterance<'_>, signed: bool) -> Json {
     let mut parts = Vec::new();
     let mut signatures: Option<&Value<'_>> = None;
     let mut calls = 0;
     let picture =
         |image: &Image<'_>| json!({"inlineData": {"mimeType": image.mime_type, "data": image.data}});
-    for part in &said.parts {
+    for part in &utterance.parts {
         match part {
-            Part::Text(text) => parts.push(json!({"text": text})),
-            Part::Thinking(_) => {}
-            Part::Image(image) => parts.push(picture(image)),
-            Part::Replay(data) => {
+            ContentPart::Text(text) => parts.push(json!({"text": text})),
+            ContentPart::Thinking(_) => {}
+            ContentPart::Image(image) => parts.push(picture(image)),
+            ContentPart::Replay(data) => {
                 signatures = Some(data);
                 calls = 0;
             }
-            Part::Call { name, arguments, .. } => {
+            ContentPart::Call { name, arguments, .. } => {
                 let mut part = json!({"functionCall": {"name": name, "args": json::from_value(arguments)}});
                 let known = signatures.and_then(Value::as_slice).and_then(|known| known.get(calls));
                 if let Some(signature) = known.and_then(Value::as_str) {
@@ -102,19 +102,19 @@ fn side(said: &Said<'_>, signed: bool) -> Json {
                 calls += 1;
                 parts.push(part);
             }
-            Part::Result { name, failed, text, images, .. } => {
+            ContentPart::Result { name, failed, text, images, .. } => {
                 let key = if *failed { "error" } else { "result" };
                 parts.push(json!({"functionResponse": {"name": name, "response": {key: text}}}));
                 parts.extend(images.iter().map(picture));
             }
         }
     }
-    json!({"role": if said.by_model { "model" } else { "user" }, "parts": parts})
+    json!({"role": if utterance.by_model { "model" } else { "user" }, "parts": parts})
 }
 
 /// The decoder of one answer.
 #[derive(Default)]
-pub struct Answer {
+pub struct AnswerDecoder {
     calls: Calls,
     /// The signature of each call, nil without one.
     signatures: Vec<Value<'static>>,
@@ -123,7 +123,7 @@ pub struct Answer {
     over: bool,
 }
 
-impl Answer {
+impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
@@ -146,19 +146,21 @@ impl Answer {
     }
 }
 
-impl Decoder for Answer {
+impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
-        let told: Told = parse(event.data)?;
-        if told.error.is_some() {
-            return Err(Broken::Told(parse(event.data)?));
+        let payload: Payload = parse(event.data)?;
+        if payload.error.is_some() {
+            return Err(Broken::Reported(parse(event.data)?));
         }
-        if let Some(tokens) = told.usage_metadata {
+        if let Some(tokens) = payload.usage_metadata {
             self.usage = Some(tokens.read());
         }
-        if told.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+        if payload.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::Refusal);
         }
-        let Some(candidate) = told.candidates.unwrap_or_default().into_iter().next() else { return Ok(()) };
+        let Some(candidate) = payload.candidates.unwrap_or_default().into_iter().next() else {
+            return Ok(());
+        };
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.part(part, out)?;
         }
@@ -203,7 +205,7 @@ fn stop(reason: &str) -> StopReason {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct Payload {
     candidates: Option<Vec<Candidate>>,
     usage_metadata: Option<Tokens>,
     prompt_feedback: Option<Feedback>,

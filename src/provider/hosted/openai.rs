@@ -9,7 +9,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value as Json, json};
 
 use super::calls::Calls;
-use super::conversation::{self, Image, Part, Said};
+use super::conversation::{self, ContentPart, Image, Utterance};
 use super::json::{self, Object as _};
 use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
 use super::sse::Event;
@@ -20,20 +20,20 @@ use crate::value::Value;
 
 /// Writes a call.
 pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
-    let said = conversation::of(&request.messages, provider, &request.model);
+    let utterances = conversation::of(&request.messages, provider, &request.model);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
     // Thinking goes back to servers that need it, but only within its own turn.
-    let asked = said.iter().rposition(|said| {
-        !said.by_model && !said.parts.iter().any(|part| matches!(part, Part::Result { .. }))
+    let asked = utterances.iter().rposition(|utterance| {
+        !utterance.by_model && !utterance.parts.iter().any(|part| matches!(part, ContentPart::Result { .. }))
     });
-    for (place, said) in said.iter().enumerate() {
-        if said.by_model {
-            messages.push(model(said, asked.is_none_or(|asked| place > asked)));
+    for (place, utterance) in utterances.iter().enumerate() {
+        if utterance.by_model {
+            messages.push(model(utterance, asked.is_none_or(|asked| place > asked)));
         } else {
-            user(said, &mut messages);
+            user(utterance, &mut messages);
         }
     }
     let mut body = json!({
@@ -78,19 +78,19 @@ pub fn effort(level: ThinkingLevel) -> &'static str {
     }
 }
 
-fn model(said: &Said<'_>, with_thinking: bool) -> Json {
+fn model(utterance: &Utterance<'_>, with_thinking: bool) -> Json {
     let (mut text, mut thinking, mut calls, mut field) = (String::new(), String::new(), Vec::new(), None);
-    for part in &said.parts {
+    for part in &utterance.parts {
         match part {
-            Part::Text(part) => text.push_str(part),
-            Part::Thinking(part) => thinking.push_str(part),
-            Part::Call { id, name, arguments } => {
+            ContentPart::Text(part) => text.push_str(part),
+            ContentPart::Thinking(part) => thinking.push_str(part),
+            ContentPart::Call { id, name, arguments } => {
                 let written = json::from_value(arguments).to_string();
                 let function = json!({"name": name, "arguments": written});
                 calls.push(json!({"id": id, "type": "function", "function": function}));
             }
-            Part::Replay(data) => field = data.as_str(),
-            Part::Image(_) | Part::Result { .. } => {}
+            ContentPart::Replay(data) => field = data.as_str(),
+            ContentPart::Image(_) | ContentPart::Result { .. } => {}
         }
     }
     let mut message = json!({"role": "assistant", "content": text});
@@ -108,20 +108,20 @@ fn model(said: &Said<'_>, with_thinking: bool) -> Json {
     message
 }
 
-fn user(said: &Said<'_>, messages: &mut Vec<Json>) {
+fn user(utterance: &Utterance<'_>, messages: &mut Vec<Json>) {
     let mut content = Vec::new();
     let text = |text: &str| json!({"type": "text", "text": text});
     let picture = |image: &Image<'_>| json!({"type": "image_url", "image_url": {"url": image.url()}});
-    for part in &said.parts {
+    for part in &utterance.parts {
         match part {
-            Part::Text(part) => content.push(text(part)),
-            Part::Image(image) => content.push(picture(image)),
-            Part::Result { id, text: result, images, .. } => {
+            ContentPart::Text(part) => content.push(text(part)),
+            ContentPart::Image(image) => content.push(picture(image)),
+            ContentPart::Result { id, text: result, images, .. } => {
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
                 // A tool's message has only text here; its images follow in a user's message.
                 content.extend(images.iter().map(picture));
             }
-            Part::Thinking(_) | Part::Call { .. } | Part::Replay(_) => {}
+            ContentPart::Thinking(_) | ContentPart::Call { .. } | ContentPart::Replay(_) => {}
         }
     }
     if content.is_empty() {
@@ -136,7 +136,7 @@ fn user(said: &Said<'_>, messages: &mut Vec<Json>) {
 }
 
 /// The decoder of one answer.
-pub struct Answer {
+pub struct AnswerDecoder {
     calls: Calls,
     usage: Option<Usage>,
     stop: Option<StopReason>,
@@ -145,7 +145,7 @@ pub struct Answer {
     over: bool,
 }
 
-impl Answer {
+impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), usage: None, stop: None, thinking_in: None, over: false }
@@ -192,21 +192,21 @@ impl Answer {
     }
 }
 
-impl Decoder for Answer {
+impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
         if event.data.trim() == "[DONE]" {
             self.stop.get_or_insert(StopReason::EndTurn);
             return self.end(out);
         }
-        let told: Told = parse(event.data)?;
-        if told.error.is_some() {
-            return Err(Broken::Told(parse(event.data)?));
+        let payload: Payload = parse(event.data)?;
+        if payload.error.is_some() {
+            return Err(Broken::Reported(parse(event.data)?));
         }
-        let usage = told.usage.or_else(|| told.x_groq.and_then(|groq| groq.usage));
+        let usage = payload.usage.or_else(|| payload.x_groq.and_then(|groq| groq.usage));
         if let Some(usage) = usage {
             self.usage = Some(usage.read());
         }
-        let Some(choice) = told.choices.unwrap_or_default().into_iter().next() else { return Ok(()) };
+        let Some(choice) = payload.choices.unwrap_or_default().into_iter().next() else { return Ok(()) };
         if let Some(delta) = choice.delta {
             self.delta(delta, out)?;
         }
@@ -248,7 +248,7 @@ fn stop(reason: &str) -> StopReason {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Payload {
     choices: Option<Vec<Choice>>,
     usage: Option<Tokens>,
     x_groq: Option<Groq>,

@@ -57,7 +57,7 @@ pub trait Decoder: Send + Sync {
 #[derive(Debug, PartialEq)]
 pub enum Broken {
     /// The server reported an error.
-    Told(Json),
+    Reported(Json),
     /// An event has the wrong shape; contains the error.
     Malformed(String),
     /// The connection ended before the answer did.

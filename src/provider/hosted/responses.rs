@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::calls::Calls;
-use super::conversation::{self, Image, Part, Said};
+use super::conversation::{self, ContentPart, Image, Utterance};
 use super::json::{self, Object as _};
 use super::openai::effort;
 use super::protocol::{Broken, Decoder, Out, Outgoing, Quirks, parse};
@@ -19,8 +19,8 @@ use crate::value::Value;
 
 /// Writes a call.
 pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
-    let said = conversation::of(&request.messages, provider, &request.model);
-    let input: Vec<Json> = said.iter().flat_map(items).collect();
+    let utterances = conversation::of(&request.messages, provider, &request.model);
+    let input: Vec<Json> = utterances.iter().flat_map(items).collect();
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
     if !request.system.is_empty() {
         body.put("instructions", Json::from(request.system.as_str()));
@@ -59,36 +59,36 @@ pub fn write(provider: &str, request: &Request, quirks: Quirks) -> Outgoing {
     Outgoing { path: "responses".to_owned(), body }
 }
 
-fn items(said: &Said<'_>) -> Vec<Json> {
+fn items(utterance: &Utterance<'_>) -> Vec<Json> {
     let mut items = Vec::new();
     let mut content: Vec<Json> = Vec::new();
-    let role = if said.by_model { "assistant" } else { "user" };
+    let role = if utterance.by_model { "assistant" } else { "user" };
     let flush = |content: &mut Vec<Json>, items: &mut Vec<Json>| {
         if !content.is_empty() {
             items.push(json!({"type": "message", "role": role, "content": std::mem::take(content)}));
         }
     };
     let picture = |image: &Image<'_>| json!({"type": "input_image", "image_url": image.url()});
-    for part in &said.parts {
+    for part in &utterance.parts {
         match part {
-            Part::Text(text) => {
-                let kind = if said.by_model { "output_text" } else { "input_text" };
+            ContentPart::Text(text) => {
+                let kind = if utterance.by_model { "output_text" } else { "input_text" };
                 content.push(json!({"type": kind, "text": text}));
             }
-            Part::Image(image) => content.push(picture(image)),
-            Part::Thinking(_) => {}
-            Part::Replay(data) => {
+            ContentPart::Image(image) => content.push(picture(image)),
+            ContentPart::Thinking(_) => {}
+            ContentPart::Replay(data) => {
                 let kept = data.as_slice().unwrap_or_default().iter().filter_map(Value::as_str);
                 items.extend(kept.filter_map(|item| serde_json::from_str::<Json>(item).ok()));
             }
-            Part::Call { id, name, arguments } => {
+            ContentPart::Call { id, name, arguments } => {
                 flush(&mut content, &mut items);
                 let written = json::from_value(arguments).to_string();
                 items.push(
                     json!({"type": "function_call", "call_id": id, "name": name, "arguments": written}),
                 );
             }
-            Part::Result { id, text, images, .. } => {
+            ContentPart::Result { id, text, images, .. } => {
                 flush(&mut content, &mut items);
                 let output = match images.as_slice() {
                     [] => Json::from(text.as_str()),
@@ -108,7 +108,7 @@ fn items(said: &Said<'_>) -> Vec<Json> {
 
 /// The decoder of one answer.
 #[derive(Default)]
-pub struct Answer {
+pub struct AnswerDecoder {
     calls: Calls,
     replay: Vec<Value<'static>>,
     /// Whether a part of the thinking was shown, so that the next one starts a paragraph.
@@ -116,7 +116,7 @@ pub struct Answer {
     over: bool,
 }
 
-impl Answer {
+impl AnswerDecoder {
     /// The decoder for the answer to a call.
     pub fn new(request: &Request) -> Self {
         Self { calls: Calls::new(&request.messages), ..Self::default() }
@@ -150,34 +150,38 @@ impl Answer {
     }
 }
 
-impl Decoder for Answer {
+impl Decoder for AnswerDecoder {
     fn event(&mut self, event: &Event<'_>, out: &mut Out) -> Result<(), Broken> {
-        let told: Told = parse(event.data)?;
-        let key = told.output_index.unwrap_or_default();
-        match told.kind.as_str() {
+        let payload: Payload = parse(event.data)?;
+        let key = payload.output_index.unwrap_or_default();
+        match payload.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                out.extend(told.delta.filter(|text| !text.is_empty()).map(Chunk::Text));
+                out.extend(payload.delta.filter(|text| !text.is_empty()).map(Chunk::Text));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thought = true;
-                out.extend(told.delta.filter(|text| !text.is_empty()).map(Chunk::Thinking));
+                out.extend(payload.delta.filter(|text| !text.is_empty()).map(Chunk::Thinking));
             }
             "response.reasoning_summary_part.added" if self.thought => {
                 out.push_back(Chunk::Thinking("\n\n".to_owned()));
             }
             "response.output_item.added" => {
-                let item: Item =
-                    told.item.map(serde_json::from_value).transpose().map_err(malformed)?.unwrap_or_default();
+                let item: Item = payload
+                    .item
+                    .map(serde_json::from_value)
+                    .transpose()
+                    .map_err(malformed)?
+                    .unwrap_or_default();
                 if item.kind == "function_call" {
                     let id = item.call_id.unwrap_or_default();
                     self.calls.begin(key, &id, &item.name.unwrap_or_default(), out)?;
                 }
             }
             "response.function_call_arguments.delta" => {
-                self.calls.more(key, &told.delta.unwrap_or_default(), out)?;
+                self.calls.more(key, &payload.delta.unwrap_or_default(), out)?;
             }
             "response.output_item.done" => {
-                let Some(item) = told.item else { return Ok(()) };
+                let Some(item) = payload.item else { return Ok(()) };
                 match item.text("type") {
                     Some("reasoning") if item.text("encrypted_content").is_some() => {
                         self.replay.push(Value::from(item.to_string()));
@@ -187,9 +191,9 @@ impl Decoder for Answer {
                 }
             }
             "response.completed" | "response.incomplete" => {
-                self.completed(told.response.unwrap_or_default(), out);
+                self.completed(payload.response.unwrap_or_default(), out);
             }
-            "response.failed" | "error" => return Err(Broken::Told(parse(event.data)?)),
+            "response.failed" | "error" => return Err(Broken::Reported(parse(event.data)?)),
             _ => {}
         }
         Ok(())
@@ -209,7 +213,7 @@ fn malformed(error: serde_json::Error) -> Broken {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Payload {
     #[serde(rename = "type", default)]
     kind: String,
     output_index: Option<u64>,

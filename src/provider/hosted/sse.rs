@@ -75,8 +75,8 @@ impl Events {
             let unseen = self.bytes.get(self.seen..).unwrap_or_default();
             let Some(found) = memchr2(b'\n', b'\r', unseen) else {
                 self.seen = self.bytes.len();
-                let held = self.bytes.len().saturating_sub(self.start).saturating_add(self.data.len());
-                return if held > SSE_EVENT_BYTES { Err(StreamError::TooLong) } else { Ok(None) };
+                let waiting = self.bytes.len().saturating_sub(self.start).saturating_add(self.data.len());
+                return if waiting > SSE_EVENT_BYTES { Err(StreamError::TooLong) } else { Ok(None) };
             };
             let end = self.seen.saturating_add(found);
             let line = self.start..end;

@@ -9,7 +9,7 @@ use crate::catalogue::{
 };
 use crate::edn;
 use crate::message::count;
-use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::table::{join, out, rest, table, text, texts};
 use crate::query::world::Failure;
 use crate::session::OpCounts;
@@ -151,7 +151,7 @@ pub(super) const PART: &[Resolver] = &[
 ];
 
 /// The table lists obligations by check; here the order is reversed.
-fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn obligations(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     static TABLE: LazyLock<Result<Vec<(String, Shown)>, String>> = LazyLock::new(|| {
         let table = edn::read_one(OBLIGATIONS.as_bytes()).map_err(|error| error.to_string())?;
         let mut all: BTreeMap<String, Shown> = BTreeMap::new();

@@ -17,7 +17,7 @@ table! {
         "psi.prompt-part/source" "Its source: a file's path, or `edn-bridge`." => |part| text(&part.source);
         "psi.prompt-part/bytes" "Its size in bytes." => |part| part.text.len();
         "psi.prompt-part/tokens" "Its size in tokens, by the rule of thumb that a token is four bytes."
-            => |part| count(part.tokens);
+            => |part| count(u64::try_from(part.text.len().div_ceil(4)).unwrap_or(u64::MAX));
         "psi.prompt-part/cut" "Whether it was cut for lack of room." => |part| part.cut;
         "psi.prompt-part/text" "Its text in the prompt." => |part| text(&part.text);
     }

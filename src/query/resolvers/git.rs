@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::git::{self, Head};
-use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, table, text};
 use crate::query::world::Failure;
@@ -82,7 +82,7 @@ struct Worktree {
     is_current: bool,
 }
 
-fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> Found {
+fn worktrees(_: &Env<'_>, inputs: &Inputs<'_>) -> ResolverResult {
     let shared = PathBuf::from(inputs.text("git.repo/git-dir").unwrap_or_default());
     let current = inputs.text("git.worktree/root");
     let main = shared.parent().map(|root| (root.to_owned(), shared.clone(), true));

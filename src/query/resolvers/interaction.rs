@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::limits::AUDIT_RECORDS;
 use crate::message::TurnId;
-use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, rest, table, text};
 use crate::query::world::QuestionFacts;
@@ -107,7 +107,7 @@ fn of_kind(env: &Env<'_>) -> Vec<QuestionFacts> {
 }
 
 /// Goes through the questions once for all requested sessions.
-fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
+fn of_sessions(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
     let questions = of_kind(env);
     let mut by_session: HashMap<&str, Vec<&QuestionFacts>> = HashMap::new();
     for question in &questions {

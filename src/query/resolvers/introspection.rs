@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::query::ast::{Ask, Key, Query, Sub};
-use crate::query::graph::{Env, Found, Graph, Input, Inputs, Resolver, Run};
+use crate::query::graph::{Env, Graph, Input, Inputs, Resolver, ResolverResult, Run};
 use crate::query::number::{Attr, Bits};
 use crate::query::table::{join, out, rest, table};
 use crate::value::{Map, Text, Value};
@@ -96,7 +96,7 @@ fn symbols<'n>(names: impl IntoIterator<Item = &'n str>) -> Value<'static> {
     Value::vector(names.into_iter().map(|name| Value::symbol(name.to_owned())))
 }
 
-fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn counts(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let resolvers: Vec<_> = env.graph.resolvers().map(|(_, node)| node.spec.name).collect();
     let mutations: Vec<_> = env.graph.mutations().iter().map(|mutation| mutation.name).collect();
     Ok(vec![
@@ -108,7 +108,7 @@ fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Found {
     ])
 }
 
-fn roots(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn roots(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let plan = env.graph.plan(&Bits::default());
     let seeds = env.graph.resolvers().filter(|(_, node)| node.input.is_empty());
     let seeds: BTreeSet<_> = seeds.flat_map(|(_, node)| node.spec.output).map(|output| output.name).collect();
@@ -136,7 +136,7 @@ struct Capability {
     mutations: BTreeSet<&'static str>,
 }
 
-fn structure(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn structure(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let mut capabilities: BTreeMap<&'static str, Capability> = BTreeMap::new();
     for (_, name, _) in env.graph.attributes() {
         capabilities.entry(namespace(name)).or_default().attributes.insert(name);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::message::{Block, EntryId, Message, TurnId, count};
 use crate::query::datum::{Datum, Handle, MESSAGE};
-use crate::query::graph::{Answer, Env, Found, Input, Inputs, Resolver, Run};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, ResolverResult, Run};
 use crate::query::table::{out, table, text};
 use crate::value::{Map, Value};
 
@@ -51,8 +51,8 @@ pub(super) const PART: &[Resolver] = &[
 ];
 
 /// Searches in the query's session first, then in the other live ones.
-fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
-    let mut found: Vec<Answer> = inputs.iter().map(|_| Vec::new()).collect();
+fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
+    let mut found: Vec<ResolverOutput> = inputs.iter().map(|_| Vec::new()).collect();
     let focus = env.world.session(env.world.focus().as_str());
     let others = env.world.live().into_iter().filter(|session| session.id() != env.world.focus());
     for session in focus.into_iter().chain(others) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::facts::{ModelFacts, ProviderFacts};
 use crate::message::count;
 use crate::projection;
-use crate::query::graph::{Answer, Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, rest, table, text, texts};
 use crate::value::Value;
@@ -108,7 +108,11 @@ fn shown(model: &ModelFacts) -> Value<'static> {
 }
 
 /// Goes through the catalogue once for all requested models.
-fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>], answer: fn(&ModelFacts) -> Answer) -> Vec<Found> {
+fn by_id(
+    env: &Env<'_>,
+    inputs: &[Inputs<'_>],
+    answer: fn(&ModelFacts) -> ResolverOutput,
+) -> Vec<ResolverResult> {
     let models = env.world.models();
     let find = |inputs: &Inputs<'_>| {
         let (provider, id) = (inputs.text("psi.model/provider")?, inputs.text("psi.model/id")?);
@@ -117,7 +121,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>], answer: fn(&ModelFacts) -> Answer
     inputs.iter().map(|inputs| Ok(find(inputs).map(answer).unwrap_or_default())).collect()
 }
 
-fn providers(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn providers(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let usable = env.world.providers();
     let mut counts: BTreeMap<String, usize> = usable.iter().map(|name| (name.clone(), 0)).collect();
     for model in env.world.models() {

@@ -1,7 +1,7 @@
 //! `:psi.process/*` and `:psi.query/*`: the process itself, and the query engine.
 
 use crate::message::count;
-use crate::query::graph::{Env, Found, Inputs, Resolver};
+use crate::query::graph::{Env, Inputs, Resolver, ResolverResult};
 use crate::query::kept::{self, Counters};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, table, text};
@@ -88,7 +88,7 @@ pub(super) const PART: &[Resolver] = &[
 ];
 
 /// The requested ops and the error codes of answers lead to their counts by name.
-fn counts(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn counts(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let counts = env.world.counts();
     let sum = |figures: &mut dyn Iterator<Item = u64>| figures.fold(0u64, u64::saturating_add);
     let responses = sum(&mut counts.ops.iter().map(|op| op.answered.saturating_sub(op.failed)));
@@ -132,7 +132,7 @@ impl Usage {
 }
 
 /// Without `:query`, explains the query for the attribute itself.
-fn plan(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn plan(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let text = match env.params.get_keyword("query") {
         None => "[:psi.query/plan]".to_owned(),
         Some(Value::Str(text)) => text.to_string(),

@@ -6,7 +6,7 @@ use crate::facts::Phase;
 use crate::message::{SessionId, count};
 use crate::projection;
 use crate::query::datum::{Datum, ENTRY, Handle, MESSAGE, SESSION};
-use crate::query::graph::{Env, Found, Input, Inputs, Resolver, Run};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult, Run};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, table, text, texts};
 use crate::query::world::SessionView;
@@ -175,7 +175,7 @@ fn newest<T>(newest_first: impl Iterator<Item = T>, limit: Option<usize>) -> Vec
 }
 
 /// Goes through the live sessions once for all requested ones.
-fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
+fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
     let mut below: HashMap<String, Vec<Handle>> = HashMap::new();
     for session in env.world.live() {
         if let Some(parent) = &session.facts().parent {
@@ -189,7 +189,7 @@ fn children(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
     inputs.iter().map(answer).collect()
 }
 
-fn message_counts(_: &Env<'_>, inputs: &Inputs<'_>) -> Found {
+fn message_counts(_: &Env<'_>, inputs: &Inputs<'_>) -> ResolverResult {
     let messages = inputs.value("psi.agent-session/messages").and_then(Value::as_slice).unwrap_or_default();
     let counts = ["user", "assistant", "tool", "system"].map(|role| {
         let of_role =

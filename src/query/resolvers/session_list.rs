@@ -2,7 +2,7 @@
 
 use crate::limits::QUERY_SESSIONS;
 use crate::query::datum::{Datum, Handle, SESSION};
-use crate::query::graph::{Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, rest, table, text};
 use crate::query::world::{Failure, SessionInfo};
@@ -68,7 +68,7 @@ pub(super) const PART: &[Resolver] = &[
 
 const ID: &[Input] = &[Input::Required("psi.session-info/id")];
 
-fn list(env: &Env<'_>, _: &Inputs<'_>) -> Found {
+fn list(env: &Env<'_>, _: &Inputs<'_>) -> ResolverResult {
     let limit = env.count("limit")?.unwrap_or(QUERY_SESSIONS);
     let all = match env.text("scope") {
         None | Some("project") => false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::message::{Message, Role, TurnId, Usage, count, per_second};
-use crate::query::graph::{Answer, Env, Found, Input, Inputs, Resolver};
+use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverOutput, ResolverResult};
 use crate::query::resolvers::tool::{CallFacts, Now, SUMMARY, calls, last_turn};
 use crate::query::table::{join, rest, table, text};
 use crate::query::world::SessionView;
@@ -71,7 +71,7 @@ pub(super) const PART: &[Resolver] = &[
     Resolver::batch("psi.turn/by-id", &[Input::Required("psi.turn/id")], rest(TURN.outputs), by_id),
 ];
 
-fn of_session(env: &Env<'_>, session: &Arc<dyn SessionView>) -> Found {
+fn of_session(env: &Env<'_>, session: &Arc<dyn SessionView>) -> ResolverResult {
     let limit = env.count("limit")?.unwrap_or(usize::MAX);
     // The messages of one turn are adjacent. Goes from the newest on, to visit no more than requested.
     let mut turns: Vec<Vec<Arc<Message>>> = Vec::new();
@@ -98,7 +98,7 @@ fn of_session(env: &Env<'_>, session: &Arc<dyn SessionView>) -> Found {
 }
 
 /// Searches in the query's session, once for all requested turns.
-fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
+fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<ResolverResult> {
     let Some(session) = env.world.session(env.world.focus().as_str()) else {
         return inputs.iter().map(|_| Ok(Vec::new())).collect();
     };
@@ -113,7 +113,7 @@ fn by_id(env: &Env<'_>, inputs: &[Inputs<'_>]) -> Vec<Found> {
     // Many items of a list may belong to one turn, which is returned once.
     turns.retain(|_, messages| !messages.is_empty());
     let answer = |messages| TURN.answer(&TurnFacts::new(&now, messages));
-    let turns: HashMap<&str, Answer> =
+    let turns: HashMap<&str, ResolverOutput> =
         turns.into_iter().map(|(id, messages)| (id, answer(messages))).collect();
     let answer = |inputs: &Inputs<'_>| inputs.text("psi.turn/id").and_then(|id| turns.get(id));
     inputs.iter().map(|inputs| Ok(answer(inputs).cloned().unwrap_or_default())).collect()

@@ -4,16 +4,16 @@
 
 use super::bounds::Stop;
 use super::entity::{Entity, Span, spread};
-use super::state::{Running, Via};
+use super::state::{RunningQuery, Via};
 use crate::query::compile::{Level, Name};
 use crate::query::datum::Datum;
-use crate::query::graph::{Answer, Env, Given, Graph, Inputs, Node, NodeInput, Run};
+use crate::query::graph::{Env, Graph, InputValue, Inputs, Node, NodeInput, ResolverOutput, Run};
 use crate::query::number::{Attr, Bits, ResolverId};
 use crate::query::plan::Plan;
 use crate::query::world::Failure;
 use crate::value::{Map, Value};
 
-impl Running<'_> {
+impl RunningQuery<'_> {
     /// The attribute of each entity, and a record for each entity without it.
     pub(super) fn find(
         &mut self,
@@ -137,7 +137,7 @@ impl Running<'_> {
         params: &Map<'static>,
         group: &mut [Entity],
         which: &[usize],
-    ) -> Result<Vec<Result<Answer, Failure>>, Stop> {
+    ) -> Result<Vec<Result<ResolverOutput, Failure>>, Stop> {
         if which.is_empty() {
             return Ok(Vec::new());
         }
@@ -166,7 +166,7 @@ impl Running<'_> {
             Run::Session(run) => {
                 let answer = |inputs: &Inputs<'_>| match inputs.session() {
                     Some(session) => run(&env, session),
-                    None => Ok(Answer::new()),
+                    None => Ok(ResolverOutput::new()),
                 };
                 inputs.iter().map(answer).collect()
             }
@@ -288,7 +288,7 @@ fn inputs_of<'e>(
     nested: Vec<(&'static str, Value<'static>)>,
 ) -> Inputs<'e> {
     let plain = input.iter().filter(|input| input.nested.is_none());
-    let plain = plain.filter_map(|input| Some((input.name, Given::Datum(entity.get(input.attr)?))));
-    let nested = nested.into_iter().map(|(name, value)| (name, Given::Nested(value)));
+    let plain = plain.filter_map(|input| Some((input.name, InputValue::Datum(entity.get(input.attr)?))));
+    let nested = nested.into_iter().map(|(name, value)| (name, InputValue::Nested(value)));
     Inputs { values: plain.chain(nested).collect() }
 }

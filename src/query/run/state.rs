@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::bounds::{Bounds, Stop};
-use super::held::Held;
+use super::memory::AnswerMemory;
 use crate::limits::QUERY_FAILURES;
 use crate::query::compile::{Level, Name};
 use crate::query::graph::Graph;
@@ -16,7 +16,7 @@ use crate::value::{Map, Text, Value};
 pub type Outcomes = Vec<(usize, Result<Map<'static>, ApiError>)>;
 
 /// A running query.
-pub(super) struct Running<'a> {
+pub(super) struct RunningQuery<'a> {
     pub(super) graph: &'a Graph,
     pub(super) world: &'a dyn World,
     pub(super) root: Map<'static>,
@@ -29,7 +29,7 @@ pub(super) struct Running<'a> {
     pub(super) demanding: Bits,
     pub(super) values: usize,
     pub(super) ticks: u32,
-    pub(super) held: Held,
+    pub(super) memory: AnswerMemory,
     pub(super) bounds: Bounds,
 }
 
@@ -49,7 +49,7 @@ pub(super) type Column = Vec<Option<Value<'static>>>;
 /// The answers of a level, one per entity of the group.
 pub(super) type Row = Vec<Value<'static>>;
 
-impl Running<'_> {
+impl RunningQuery<'_> {
     pub(super) fn tick(&mut self, values: usize) -> Result<(), Stop> {
         self.values = self.values.saturating_add(values);
         if self.values > self.bounds.values {

@@ -80,20 +80,20 @@ impl SessionActor {
         let Ok((attachments, editor)) = looked.await else {
             return Gathered { bodies: self.with_adopted(vec![message]), failures: Vec::new() };
         };
-        let mut told = Context { text: reference::shown(&attachments), ..Context::default() };
-        told.images = reference::images(&attachments).collect();
-        told.files = attachments
+        let mut context = Context { text: reference::shown(&attachments), ..Context::default() };
+        context.images = reference::images(&attachments).collect();
+        context.files = attachments
             .iter()
             .map(|one| ContextFile { path: one.name.clone(), failed: one.failed })
             .collect();
         if let Some((editor, shown)) = editor {
-            told.text.push_str(&shown);
-            told.editor = Some(editor);
+            context.text.push_str(&shown);
+            context.editor = Some(editor);
         }
-        let bodies = if told.text.is_empty() {
+        let bodies = if context.text.is_empty() {
             vec![message]
         } else {
-            vec![EntryBody::Context(Box::new(told)), message]
+            vec![EntryBody::Context(Box::new(context)), message]
         };
         Gathered { bodies: self.with_adopted(bodies), failures: reference::failures(&attachments) }
     }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::event::{Body, ToolCall, ToolOutput};
-use crate::interaction::Kind;
+use crate::interaction::QuestionKind;
 use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;
@@ -401,7 +401,7 @@ impl Batch<'_> {
     }
 
     /// Ends the turn because a decision is needed that nobody is there for.
-    pub(super) fn halt_for(&self, kind: Kind, what: &str) -> Outcome {
+    pub(super) fn halt_for(&self, kind: QuestionKind, what: &str) -> Outcome {
         let message = format!(
             "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
              frontend that answers interactions, add a rule that allows it, or run with --yolo.",

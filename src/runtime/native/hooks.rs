@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
 use crate::event::{Body, Diagnostic};
-use crate::hook::{self, Failure, Hook, Kind};
+use crate::hook::{self, Failure, Hook, HookKind};
 use crate::runtime::native::turn::Turn;
 use crate::runtime::stage::{self, Point, Stage};
 use crate::value::{Map, Value};
@@ -78,7 +78,7 @@ impl Boundaries<'_> {
         payload: &Map<'static>,
     ) -> Result<(), Denied> {
         let tool = call.map(|call| &*call.name);
-        for hook in self.0.manifest().hooks.at(stage, Point::Pre, Kind::Guard, tool) {
+        for hook in self.0.manifest().hooks.at(stage, Point::Pre, HookKind::Guard, tool) {
             let answer = hook::call(&hook, &self.folder(), &self.input(&hook, payload), &self.0.stop).await;
             let reason = match answer {
                 Ok(answer) => match decision(&answer) {
@@ -132,7 +132,7 @@ impl Boundaries<'_> {
         mut payload: Map<'static>,
     ) -> Map<'static> {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
-        for hook in self.0.manifest().hooks.at(stage, point, Kind::Transform, tool) {
+        for hook in self.0.manifest().hooks.at(stage, point, HookKind::Transform, tool) {
             let answer = hook::call(&hook, &self.folder(), &self.input(&hook, &payload), &self.0.stop).await;
             let changed = match answer {
                 Ok(answer) => changed(&payload, &answer, stage.rewritable(point)),
@@ -165,16 +165,17 @@ impl Boundaries<'_> {
     ) {
         let (tool, id) = (call.map(|call| &*call.name), call.map(|call| &*call.id));
         let folder = self.folder();
-        let told = self.0.manifest().hooks.at(stage, point, Kind::Observer, tool).into_iter().map(|hook| {
-            let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
-            async move {
-                let told = hook::command::tell(&hook, &folder, &input, stop).await;
-                (hook, told)
-            }
-        });
-        let mut told: FuturesUnordered<_> = told.collect();
-        while let Some((hook, told)) = told.next().await {
-            let outcome = match told {
+        let observing =
+            self.0.manifest().hooks.at(stage, point, HookKind::Observer, tool).into_iter().map(|hook| {
+                let (input, folder, stop) = (self.input(&hook, payload), folder.clone(), &self.0.stop);
+                async move {
+                    let observed = hook::command::tell(&hook, &folder, &input, stop).await;
+                    (hook, observed)
+                }
+            });
+        let mut observing: FuturesUnordered<_> = observing.collect();
+        while let Some((hook, observed)) = observing.next().await {
+            let outcome = match observed {
                 Ok(()) => "observed",
                 Err(Failure::Stopped) => continue,
                 Err(failure) => {
@@ -209,9 +210,9 @@ impl Boundaries<'_> {
     /// Reports a hook's failure.
     async fn report(&self, hook: &Hook, wrong: &str) {
         let what = match hook.kind {
-            Kind::Guard => "it denies",
-            Kind::Transform => "it is skipped",
-            Kind::Observer => "it is ignored",
+            HookKind::Guard => "it denies",
+            HookKind::Transform => "it is skipped",
+            HookKind::Observer => "it is ignored",
         };
         let failed = Diagnostic::HookFailed {
             hook: hook.id.clone(),

@@ -67,16 +67,18 @@ impl Rounds<'_> {
     async fn receive(&self) -> Result<(), ModelAnswer> {
         let snapshot = self.0.session.snapshot();
         let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.0.id);
-        let said = snapshot.messages().rev().take_while(of_turn).find(|said| said.role == Role::User);
-        let text = said.map(|said| said.text()).unwrap_or_default();
+        let message =
+            snapshot.messages().rev().take_while(of_turn).find(|message| message.role == Role::User);
+        let text = message.map(|message| message.text()).unwrap_or_default();
         let payload = || Map::new().with("message", text.clone());
         let changed = Boundaries(self.0)
             .enter(Stage::ReceiveInput, payload)
             .await
             .map_err(|denied| self.blocked(&denied))?;
         let new = changed.as_ref().and_then(|payload| text_of(payload, "message"));
-        if let (Some(new), Some(said)) = (new.filter(|new| **new != *text), said) {
-            let entry = EntryBody::Rewritten(Rewritten { entry_id: said.id.clone(), text: new.to_owned() });
+        if let (Some(new), Some(message)) = (new.filter(|new| **new != *text), message) {
+            let entry =
+                EntryBody::Rewritten(Rewritten { entry_id: message.id.clone(), text: new.to_owned() });
             self.0.write(vec![entry]).await.map_err(ModelAnswer::failed)?;
         }
         self.look_around().await;

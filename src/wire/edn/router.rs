@@ -132,7 +132,7 @@ pub(super) fn list_sessions(Ask { api, call, p, reply }: Ask<'_>) {
 pub(super) fn read_output(Ask { api, call, p, reply }: Ask<'_>) {
     let offset = p.count("offset").unwrap_or(0);
     let limit = p.count("limit").unwrap_or(OUTPUT_PART_BYTES).min(OUTPUT_PART_BYTES);
-    let reply = shape(reply, |part: crate::session::OutputPart| {
+    let reply = shape(reply, |part: crate::facts::OutputPart| {
         let mut data = one("text", Value::from(part.text));
         data.put("offset", crate::message::count(part.offset));
         data.put("size", crate::message::count(part.size));

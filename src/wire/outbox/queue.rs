@@ -102,7 +102,7 @@ struct Coalesced {
     /// Snapshots that a newer one replaced.
     replaced: u64,
     /// When the last report was sent, in milliseconds.
-    told: Option<i64>,
+    reported: Option<i64>,
 }
 
 impl<E: Encoder> Queue<E> {
@@ -331,7 +331,7 @@ impl<E: Encoder> Queue<E> {
     /// Forgets merges and replacements: next to skipped events they are not worth a report.
     fn forget_coalesced(&mut self) {
         if let Some(coalesced) = &mut self.coalesced {
-            *coalesced = Coalesced { told: coalesced.told, ..Coalesced::default() };
+            *coalesced = Coalesced { reported: coalesced.reported, ..Coalesced::default() };
         }
     }
 
@@ -424,17 +424,18 @@ impl<E: Encoder> Queue<E> {
     /// down.
     fn report(&mut self) {
         let Some(coalesced) = self.coalesced else { return };
-        let Coalesced { joined, replaced, told } = coalesced;
+        let Coalesced { joined, replaced, reported } = coalesced;
         if (joined == 0 && replaced == 0) || self.behind.is_some() {
             return;
         }
         let now = crate::clock::epoch_millis(self.clock.now());
         // Setting the clock back must not silence the reports.
-        let just_told = told.is_some_and(|told| (0..COALESCED_PAUSE_MS).contains(&now.saturating_sub(told)));
+        let just_told =
+            reported.is_some_and(|reported| (0..COALESCED_PAUSE_MS).contains(&now.saturating_sub(reported)));
         if just_told && !self.closing {
             return;
         }
-        self.coalesced = Some(Coalesced { told: Some(now), ..Coalesced::default() });
+        self.coalesced = Some(Coalesced { reported: Some(now), ..Coalesced::default() });
         let body = Body::Diagnostic(Arc::new(Diagnostic::Coalesced { joined, replaced }));
         let event = Event { session: None, offset: 0, turn: None, entry: None, cause: None, body };
         self.encode(&event, None);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Input, Kind, Output, Transport};
+use super::{Input, Output, Transport, TransportKind};
 
 /// The client's half.
 #[derive(Debug)]
@@ -22,8 +22,11 @@ pub struct Far {
 pub fn pair(capacity: usize) -> (Transport, Far) {
     let (input, from_client) = pipe(capacity);
     let (to_client, output) = pipe(capacity);
-    let near =
-        Transport { kind: Kind::Memory, input: Box::new(from_client), output: Box::new(Near(to_client)) };
+    let near = Transport {
+        kind: TransportKind::Memory,
+        input: Box::new(from_client),
+        output: Box::new(Near(to_client)),
+    };
     (near, Far { input, output })
 }
 
@@ -34,13 +37,13 @@ fn pipe(capacity: usize) -> (Writer, Reader) {
 
 #[derive(Debug)]
 struct Pipe {
-    state: Mutex<State>,
+    state: Mutex<PipeState>,
     changed: Condvar,
     capacity: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PipeState {
     bytes: VecDeque<u8>,
     /// No more bytes will follow.
     ended: bool,
@@ -49,7 +52,7 @@ struct State {
 }
 
 impl Pipe {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +60,7 @@ impl Pipe {
     fn write(&self, bytes: &[u8], wait: bool) -> io::Result<usize> {
         let mut state = self.lock();
         if wait {
-            let full = |state: &mut State| state.bytes.len() >= self.capacity && !state.abandoned;
+            let full = |state: &mut PipeState| state.bytes.len() >= self.capacity && !state.abandoned;
             state = self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
         }
         if state.abandoned {
@@ -99,7 +102,7 @@ pub struct Reader(Arc<Pipe>);
 impl Reader {
     /// Waits until `count` bytes are readable or no more will come; returns the number of readable bytes.
     pub fn wait_for(&self, count: usize) -> usize {
-        let few = |state: &mut State| state.bytes.len() < count && !state.ended;
+        let few = |state: &mut PipeState| state.bytes.len() < count && !state.ended;
         let state = self.0.changed.wait_while(self.0.lock(), few);
         state.unwrap_or_else(PoisonError::into_inner).bytes.len()
     }

@@ -124,7 +124,7 @@ impl Listener {
     /// # Errors
     /// Where the socket is closed.
     pub fn accept(&self, pause: Duration) -> io::Result<Client> {
-        let mut told = false;
+        let mut reported = false;
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => match is_ours(&stream) {
@@ -139,7 +139,7 @@ impl Listener {
                     After::End => return Err(error),
                     After::Next => {}
                     After::Pause => {
-                        if !std::mem::replace(&mut told, true) {
+                        if !std::mem::replace(&mut reported, true) {
                             tracing::warn!(%error, "no further client can be taken for now");
                         }
                         std::thread::sleep(pause);

@@ -8,10 +8,10 @@ use tokio::sync::MutexGuard;
 use super::{Batch, Place, denied};
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
-use crate::interaction::{Kind, Origin, Question, Resolution, warning};
+use crate::interaction::{Origin, Question, QuestionKind, Resolution, warning};
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
-use crate::runtime::execution::{Execution, Given};
+use crate::runtime::execution::{Execution, GrantAnswer};
 use crate::runtime::rules;
 use crate::secret;
 use crate::tool::output::Outputs;
@@ -64,7 +64,7 @@ impl Batch<'_> {
             plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
         warnings.extend(warning::of("An argument of the call", &call.parsed));
         warning::put(&mut payload, warnings);
-        let (outcome, note) = match self.ask(Kind::GrantStageTool, payload).await {
+        let (outcome, note) = match self.ask(QuestionKind::GrantStageTool, payload).await {
             Resolution::Accepted { value, note } => {
                 let outcome = value.get_keyword("outcome").and_then(Value::as_str).unwrap_or("deny");
                 (outcome.to_owned(), note)
@@ -74,7 +74,7 @@ impl Batch<'_> {
             Resolution::Headless => ("deny".to_owned(), Some("Nobody is there to grant it.".to_owned())),
             Resolution::Withdrawn => return Err(self.not_run()),
         };
-        stage.answered(Given { binding, outcome: outcome.clone(), note: note.clone() });
+        stage.answered(GrantAnswer { binding, outcome: outcome.clone(), note: note.clone() });
         match outcome.as_str() {
             "approve" => Ok(Some(proposal)),
             _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
@@ -131,7 +131,7 @@ impl Batch<'_> {
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
-        match self.ask(Kind::Approve, self.approval(call, plan, suggested.as_ref()).await).await {
+        match self.ask(QuestionKind::Approve, self.approval(call, plan, suggested.as_ref()).await).await {
             Resolution::Accepted { value, note } => {
                 let text = |key| value.get_keyword(key).and_then(Value::as_str);
                 if text("outcome") != Some("approve") {
@@ -145,7 +145,7 @@ impl Batch<'_> {
             }
             Resolution::TimedOut => Err(denied("Nobody answered in time.")),
             Resolution::Withdrawn => Err(self.not_run()),
-            Resolution::Headless => Err(self.halt_for(Kind::Approve, &call.summary)),
+            Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
         }
     }
 
@@ -245,9 +245,9 @@ impl Batch<'_> {
     /// Keeps permissions from an answer that go beyond this call.
     fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
         let scope = answer.get_keyword("scope").and_then(Value::as_str);
-        let given = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
+        let rule = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
         let rule = match scope {
-            Some("session" | "rule") => given.or(suggested).or_else(|| exact(call, plan)),
+            Some("session" | "rule") => rule.or(suggested).or_else(|| exact(call, plan)),
             _ => None,
         };
         let Some(rule) = rule else { return };
@@ -260,7 +260,7 @@ impl Batch<'_> {
     }
 
     /// Asks the person, until the turn ends.
-    pub(super) async fn ask(&self, kind: Kind, payload: Map<'static>) -> Resolution {
+    pub(super) async fn ask(&self, kind: QuestionKind, payload: Map<'static>) -> Resolution {
         let snapshot = self.turn.session.snapshot();
         let question = Question {
             kind,
@@ -282,7 +282,7 @@ impl Batch<'_> {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => Resolution::Withdrawn,
-                _asking = asking => self.turn.shared.board.ask(question, &ended).await,
+                _asking = asking => self.turn.shared.questions.ask(question, &ended).await,
             }
         };
         tokio::pin!(asked);
@@ -308,8 +308,8 @@ impl Batch<'_> {
             .map(|options| options.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default();
         let mut payload = Map::new().with("prompt", question.to_owned());
-        let kind = if options.is_empty() { Kind::Ask } else { Kind::Select };
-        if kind == Kind::Select {
+        let kind = if options.is_empty() { QuestionKind::Ask } else { QuestionKind::Select };
+        if kind == QuestionKind::Select {
             let option = |option: &&str| {
                 Value::from(
                     Map::new().with("label", (*option).to_owned()).with("value", (*option).to_owned()),

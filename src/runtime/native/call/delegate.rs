@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Batch, Place, RunningTool, denied};
 use crate::event::{Body, ToolCall};
-use crate::interaction::{Kind, Resolution, warning};
+use crate::interaction::{QuestionKind, Resolution, warning};
 use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::SessionId;
 use crate::runtime::control::TurnEnd;
@@ -52,7 +52,7 @@ impl Batch<'_> {
             payload.put("model", Value::from(model));
             // The summary may be shorter than the task.
             warning::put(&mut payload, warning::of("The task", &Value::from(wanted.task.as_str())));
-            let reason = match self.ask(Kind::ApproveSubagentEnvelope, payload).await {
+            let reason = match self.ask(QuestionKind::ApproveSubagentEnvelope, payload).await {
                 Resolution::Accepted { value, note } => {
                     match value.get_keyword("outcome").and_then(Value::as_str) {
                         Some("approve") => None,
@@ -64,7 +64,9 @@ impl Batch<'_> {
                 }
                 Resolution::TimedOut => Some("Nobody answered in time.".to_owned()),
                 Resolution::Withdrawn => return self.not_run(),
-                Resolution::Headless => return self.halt_for(Kind::ApproveSubagentEnvelope, &call.summary),
+                Resolution::Headless => {
+                    return self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary);
+                }
             };
             if let Some(reason) = reason {
                 let mut outcome = denied(&format!("{ENVELOPE_DENIED}: {reason}"));

@@ -1,4 +1,4 @@
-//! The board: the open questions, who sees which, and whose answer counts.
+//! The open questions: who sees which, and whose answer counts.
 //!
 //! Every interactor gets a question at once. The first valid answer wins, and the others are notified. Each
 //! interactor has a queue and sees the next question only after the previous one has ended. One lock covers
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
 use super::dialog;
-use super::kind::Kind;
+use super::kind::QuestionKind;
 use super::warning;
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
@@ -68,7 +68,7 @@ pub struct Origin {
 #[derive(Debug, Clone)]
 pub struct Question {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: QuestionKind,
     /// Its content, in the shape of its kind.
     pub payload: Map<'static>,
     /// Its origin.
@@ -103,7 +103,7 @@ pub enum Resolution {
 }
 
 /// The open questions of a process.
-pub struct Board {
+pub struct PendingQuestions {
     audience: Arc<dyn Audience>,
     audit: Audit,
     clock: Arc<dyn Clock>,
@@ -134,8 +134,8 @@ struct Queue {
     questions: VecDeque<Arc<str>>,
 }
 
-impl Board {
-    /// An empty board.
+impl PendingQuestions {
+    /// No question yet.
     pub fn new(audience: Arc<dyn Audience>, audit: Audit, clock: Arc<dyn Clock>) -> Self {
         Self { audience, audit, clock, grace: AtomicU64::new(0), state: Mutex::default() }
     }
@@ -224,7 +224,7 @@ impl Board {
     }
 
     /// The kind of an open question.
-    pub fn kind(&self, id: &str) -> Option<Kind> {
+    pub fn kind(&self, id: &str) -> Option<QuestionKind> {
         self.state().open.get(id).map(|open| open.question.kind)
     }
 
@@ -371,12 +371,12 @@ impl Board {
         if let Resolution::Accepted { value, .. } = resolution {
             record.put_some("scope", value.get_keyword("scope").cloned());
         }
-        if *kind == Kind::ApproveSubagentEnvelope {
+        if *kind == QuestionKind::ApproveSubagentEnvelope {
             record.put_some("child-session-id", payload.get_keyword("subagent-id").cloned());
             record.put_some("tools", payload.get_keyword("requested-envelope").cloned());
             record.put_some("model", payload.get_keyword("model").cloned());
         }
-        if *kind == Kind::ApproveSubagentEnvelope
+        if *kind == QuestionKind::ApproveSubagentEnvelope
             && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =
                 resolution
         {
@@ -484,7 +484,7 @@ impl State {
 
 /// Whether a connection answers questions and supports this one.
 fn can_show(client: &dyn Client, question: &Question) -> bool {
-    client.is_interactor() && !(client.dialogs_only() && question.kind == Kind::Password)
+    client.is_interactor() && !(client.dialogs_only() && question.kind == QuestionKind::Password)
 }
 
 fn event(question: &Question, body: Body) -> Event {
@@ -555,10 +555,10 @@ fn outcome(resolution: &Resolution) -> String {
     }
 }
 
-fn record_name(kind: Kind, resolution: &Resolution) -> &'static str {
+fn record_name(kind: QuestionKind, resolution: &Resolution) -> &'static str {
     match (kind, outcome(resolution).as_str()) {
-        (Kind::ApproveSubagentEnvelope, "approve") => "SubagentEnvelopeApproved",
-        (Kind::ApproveSubagentEnvelope, _) => "SubagentEnvelopeDenied",
+        (QuestionKind::ApproveSubagentEnvelope, "approve") => "SubagentEnvelopeApproved",
+        (QuestionKind::ApproveSubagentEnvelope, _) => "SubagentEnvelopeDenied",
         _ => "Interaction",
     }
 }

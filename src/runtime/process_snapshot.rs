@@ -26,15 +26,15 @@ use crate::query::world::{
     ConnectionFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading, SessionInfo,
     SessionView, Setting, Shown, StoreFacts, Walk, World,
 };
+use crate::runtime::commands;
 use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
 use crate::runtime::listing::Listed;
-use crate::runtime::prompt::{self, Part};
+use crate::runtime::prompt;
 use crate::runtime::queue::Waiting;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::services::Services;
 use crate::runtime::snapshot::Snapshot;
-use crate::runtime::{commands, conversation};
 use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
 use crate::store::Entry;
 use crate::tool::permission::Rule;
@@ -45,7 +45,7 @@ use crate::workflow::Workflow;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// See the module.
-pub(super) struct Moment {
+pub(super) struct ProcessSnapshot {
     runtime: Runtime,
     call: Call,
     taken: RefCell<HashMap<SessionId, Arc<View>>>,
@@ -62,7 +62,7 @@ struct View {
     shared: Arc<Services>,
 }
 
-impl Moment {
+impl ProcessSnapshot {
     pub(super) fn new(runtime: Runtime, call: Call) -> Self {
         let (questions, counts) = (OnceCell::new(), OnceCell::new());
         Self { runtime, call, taken: RefCell::default(), questions, counts }
@@ -98,7 +98,7 @@ impl Moment {
     }
 }
 
-impl World for Moment {
+impl World for ProcessSnapshot {
     fn focus(&self) -> &SessionId {
         &self.call.session
     }
@@ -241,7 +241,7 @@ impl World for Moment {
 
     fn questions(&self) -> Vec<QuestionFacts> {
         let open = || {
-            let open = self.runtime.shared.board.open().into_iter();
+            let open = self.runtime.shared.questions.open().into_iter();
             let facts = open.map(|(asked_at, id, question, shown_to)| QuestionFacts {
                 id: id.to_string(),
                 kind: question.kind.as_str(),
@@ -346,14 +346,7 @@ impl SessionView for View {
     }
 
     fn prompt_parts(&self) -> Vec<PromptPart> {
-        let part = |part: Part| PromptPart {
-            tokens: conversation::text_tokens(&part.text),
-            kind: part.kind,
-            source: part.source,
-            text: part.text,
-            cut: part.cut,
-        };
-        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts).into_iter().map(part).collect()
+        self.shared.prompt_parts(&self.manifest, &self.snapshot.facts)
     }
 
     fn system_prompt(&self) -> String {
@@ -477,7 +470,7 @@ mod tests {
         let id = handle.id.clone();
         let names = || {
             let call = Call { connection: 1, request: "r".into(), session: id.clone() };
-            let tools = Moment::new(runtime.clone(), call).tools();
+            let tools = ProcessSnapshot::new(runtime.clone(), call).tools();
             tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
         };
         assert!(names().contains(&"bash".to_owned()) && !names().contains(&"own".to_owned()));

@@ -16,12 +16,12 @@ const PART: usize = 256 * 1024;
 
 /// The memory of one answer, until this is dropped.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct AnswerMemory {
     used: usize,
     taken: usize,
 }
 
-impl Held {
+impl AnswerMemory {
     /// Counts a gathered value with its key.
     pub(super) fn take(&mut self, value: &Value<'_>) -> Result<(), Stop> {
         self.used = self.used.saturating_add(size(value).saturating_add(size_of::<Value<'_>>()));
@@ -39,7 +39,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for AnswerMemory {
     fn drop(&mut self) {
         ALL.fetch_sub(self.taken, Ordering::Relaxed);
     }
@@ -71,20 +71,20 @@ mod tests {
     #[test]
     fn answers_are_bounded_alone_and_together() {
         let text = Value::from("x".repeat(1024 * 1024));
-        let fill = |held: &mut Held, times: usize| (0..times).try_for_each(|_| held.take(&text));
-        let mut one = Held::default();
+        let fill = |memory: &mut AnswerMemory, times: usize| (0..times).try_for_each(|_| memory.take(&text));
+        let mut one = AnswerMemory::default();
         assert_eq!(fill(&mut one, QUERY_BYTES / (1024 * 1024) + 1), Err(Stop::TooLarge));
-        let mut others: Vec<Held> = Vec::new();
+        let mut others: Vec<AnswerMemory> = Vec::new();
         let crowded = std::iter::repeat_with(|| {
-            let mut held = Held::default();
-            let filled = fill(&mut held, QUERY_BYTES / (1024 * 1024) - 1);
-            others.push(held);
+            let mut memory = AnswerMemory::default();
+            let filled = fill(&mut memory, QUERY_BYTES / (1024 * 1024) - 1);
+            others.push(memory);
             filled
         });
         let ends: Vec<_> = crowded.take(QUERIES_BYTES / QUERY_BYTES + 1).collect();
         assert_eq!(ends.last(), Some(&Err(Stop::Crowded)), "{ends:?}");
         drop((one, others));
         assert_eq!(ALL.load(Ordering::Relaxed), 0);
-        assert_eq!(Held::default().take(&text), Ok(()));
+        assert_eq!(AnswerMemory::default().take(&text), Ok(()));
     }
 }
