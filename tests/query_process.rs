@@ -287,7 +287,8 @@ fn config_revision_grows_with_each_successful_reload() {
         (revisions, time("psi.config/read-at"), time("psi.process/started-at"))
     };
     let (revisions, first, started) = read(&mut bridge);
-    assert_eq!((revisions, &first), ([1, 1], &started));
+    assert_eq!(revisions, [1, 1]);
+    assert!(first >= started, "read {first}, started {started}");
     let reload = |bridge: &mut Bridge, expected: &str| {
         bridge.ask("r", "command", "{:text \"/reload\"}");
         let told = bridge.event("command-result").to_string();
