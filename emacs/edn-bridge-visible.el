@@ -37,7 +37,7 @@
     #x2800 #x3164
     (#xE000 . #xF8FF)                   ; private use
     (#xFE00 . #xFE0F)                   ; variation selectors
-    #xFEFF #xFFA0 (#xFFF0 . #xFFFB)
+    #xFEFF #xFFA0 (#xFFF0 . #xFFFC)
     (#x1BCA0 . #x1BCA3) (#x1D173 . #x1D17A)
     (#xE0000 . #xE0FFF)                 ; tags, variation selectors
     (#xF0000 . #x10FFFF))               ; private use
@@ -77,6 +77,10 @@ Control characters are not among them: Emacs shows those by itself.")
        text t t)
     text))
 
+(defconst edn-bridge-visible--piled-regexp "\\c^\\{9\\}"
+  "Matches more marks on a letter than any script needs.
+A pile of them is drawn over what stands beside it.")
+
 (defconst edn-bridge-visible--limit 200
   "How many codes are shown of one piece of text.
 The piece ends there, and its rest is shown as a note: what has more of
@@ -110,6 +114,15 @@ where a person is asked to allow something, every character counts."
              (format "[%d more characters, many of which cannot be seen]"
                      (- end place)))
             (goto-char end)))))
+    (goto-char start)
+    (while (and (not (edn-bridge-visible--ascii-p (point) end))
+                (re-search-forward edn-bridge-visible--piled-regexp end t))
+      (let ((place (1- (point))))
+        ;; In pieces: one match of many thousands is too much for Emacs.
+        (while (and (< (point) end) (looking-at "\\c^\\{1,500\\}"))
+          (goto-char (min end (match-end 0))))
+        (edn-bridge-visible--put place (point)
+                                 (format "[%d more marks]" (- (point) place)))))
     (goto-char before)))
 
 (defun edn-bridge-visible--put (start end text)

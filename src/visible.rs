@@ -20,22 +20,35 @@ pub enum Hidden {
     Invisible,
     /// Each font draws it differently.
     Private,
+    /// One more mark on a letter that has as many as any script needs: the pile is drawn over its neighbours.
+    Piled,
 }
+
+/// The marks on one letter that are shown. Sacred texts in Hebrew and Tibetan have the most, some six.
+const MARKS: u8 = 8;
 
 /// Classifies the characters of one text in order. For some, the preceding character decides.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scan {
     before: Option<char>,
+    /// The marks since the last letter.
+    marks: u8,
 }
 
 impl Scan {
     /// Why the next character is hidden, if it is. A line feed and a tab are not.
     pub fn look(&mut self, c: char) -> Option<Hidden> {
         let before = self.before.replace(c);
+        let marks = std::mem::take(&mut self.marks);
         if matches!(c, '\n' | '\t' | ' '..='~') {
             return None;
         }
-        let hidden = class(c)?;
+        let Some(hidden) = class(c) else {
+            if is_mark(c) {
+                self.marks = marks.saturating_add(1);
+            }
+            return (self.marks > MARKS).then_some(Hidden::Piled);
+        };
         if hidden == Hidden::Invisible && before.is_some_and(|before| belongs(before, c)) {
             return None;
         }
@@ -63,6 +76,8 @@ fn class(c: char) -> Option<Hidden> {
         | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}'
         | '\u{ffa0}'
+        // It stands for an object that is not there.
+        | '\u{fffc}'
         | '\u{e0100}'..='\u{e01ef}' => Some(Hidden::Invisible),
         c if c.is_whitespace() || is_printable(c) => None,
         _ => Some(Hidden::Invisible),
@@ -79,11 +94,21 @@ fn is_printable(c: char) -> bool {
     text.escape_debug().nth(1) == Some(c)
 }
 
+/// Whether a character is drawn onto the one before it. The escapes of `Debug` are those of such characters, too,
+/// where they begin a text.
+fn is_mark(c: char) -> bool {
+    c >= '\u{300}' && c.escape_debug().next() == Some('\\')
+}
+
 /// Whether an invisible character is part of the notation of the one before it: a variation selector, or a
 /// joiner in an emoji or a script that needs it.
 fn belongs(before: char, c: char) -> bool {
     match c {
-        '\u{fe00}'..='\u{fe0f}' => !before.is_ascii() && class(before).is_none(),
+        // After signs, and after the letters that have variants.
+        '\u{fe00}'..='\u{fe0f}' => {
+            let has_variants = matches!(before, '\u{1000}'..='\u{109f}' | '\u{2100}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{10000}'..);
+            !before.is_ascii() && class(before).is_none() && (has_variants || !before.is_alphanumeric())
+        }
         '\u{e0100}'..='\u{e01ef}' => matches!(before, '\u{3400}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}'),
         // From Arabic to the scripts of India and their neighbours.
         '\u{200c}' | '\u{200d}' if matches!(before, '\u{620}'..='\u{1cff}') => {
@@ -269,11 +294,29 @@ mod tests {
             ("⚠\u{fe0f} 👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم e\u{301}", None),
             ("ls\u{fe0f} a\u{200d}b ⚠\u{fe0f}\u{fe0f}", Some("ls\\u{FE0F} a\\u{200D}b ⚠\u{fe0f}\\u{FE0F}")),
             ("no\u{a0}break\u{3000}wide", None),
+            (
+                "an object \u{fffc}, a letter \u{e9}\u{fe0f}",
+                Some("an object \\u{FFFC}, a letter \u{e9}\\u{FE0F}"),
+            ),
+            ("ℹ\u{fe0f} Ⓜ\u{fe0f} ©\u{fe0f} 日\u{fe00} က\u{fe00}", None),
+            ("שָׁ֖לוֹם བསྒྲུབས་ ก้ำ e\u{301}\u{323}\u{308}", None),
         ] {
             assert_eq!(text(given), expected.unwrap_or(given), "{given:?}");
             assert_eq!(matches!(text(given), Cow::Borrowed(_)), expected.is_none(), "{given:?}");
         }
         assert_eq!(line("a\n[Allow]\tb\r\n\u{202e}"), "a\\u{A}[Allow]\\u{9}b\\u{D}\\u{A}\\u{202E}");
+    }
+
+    #[test]
+    fn marks_piled_on_a_letter_are_shown_as_codes() {
+        for mark in ['\u{301}', '\u{e49}', '\u{f90}', '\u{64b}', '\u{20dd}'] {
+            let most = format!("a{} b", String::from(mark).repeat(8));
+            assert_eq!(text(&most), most);
+            let piled = format!("a{} b{mark}", String::from(mark).repeat(300));
+            let code = format!("\\u{{{:X}}}", u32::from(mark));
+            let expected = format!("a{}{} b{mark}", String::from(mark).repeat(8), code.repeat(292));
+            assert_eq!(text(&piled), expected);
+        }
     }
 
     #[test]

@@ -338,7 +338,7 @@
 
 (ert-deftest edn-bridge-interact-question-shows-what-is-hidden ()
   (dolist (char '(#x202E #x2066 #x2069 #x200B #x200D #x200F #xFE0F #xE000
-                  #xE0041 #x3164 #x2028 #xAD))
+                  #xE0041 #x3164 #x2028 #xAD #xFFFC))
     (let ((hidden (format "a%cb" char))
           (code (format "a\\u{%X}b" char)))
       (pcase-dolist

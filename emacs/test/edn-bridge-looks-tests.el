@@ -207,6 +207,21 @@
       (should (<= (apply #'max (mapcar #'length lines)) (cdr case)))
       (should (equal (apply #'concat lines) text)))))
 
+(ert-deftest edn-bridge-looks-piled-marks-are-counted ()
+  (dolist (mark '(#x301 #xE49 #xF90 #x64B #x20DD))
+    (dolist (count '(8 9 300 30000))
+      (with-temp-buffer
+        (insert "é " (string ?a) (make-string count mark) "b é")
+        (edn-bridge-visible-region (point-min) (point-max))
+        (let* ((first (+ 4 8))
+               (shown (get-text-property first 'display)))
+          (ert-info ((format "%d times %x" count mark))
+            (should (equal (and shown (substring-no-properties shown))
+                           (and (> count 8)
+                                (format "[%d more marks]" (- count 8)))))
+            (should-not (get-text-property (1- first) 'display))
+            (should-not (get-text-property (- (point-max) 3) 'display))))))))
+
 (provide 'edn-bridge-looks-tests)
 
 ;;; edn-bridge-looks-tests.el ends here

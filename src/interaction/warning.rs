@@ -17,6 +17,12 @@ pub const KEY: &str = "warnings";
 const FAR: usize = 100;
 const LOW: usize = 20;
 
+/// The longest line that every frontend shows whole. A longer one may be cut, or its end may be out of view.
+const LONG: usize = 1000;
+
+/// The columns of a tab, at most.
+const TAB: usize = 8;
+
 /// Distinct characters that one warning names; further ones are counted.
 const NAMED: usize = 4;
 
@@ -27,6 +33,7 @@ enum Wrong {
     Blank,
     LineBreak,
     OutOfView,
+    LongLine,
 }
 
 /// The reader of a text: a trick for one is ordinary for the other.
@@ -116,6 +123,9 @@ fn look(value: &Value<'_>, reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
         if reader == Reader::Program && is_out_of_view(text) {
             note(Wrong::OutOfView, ' ');
         }
+        if reader == Reader::Program && text.split('\n').any(|line| line.chars().nth(LONG).is_some()) {
+            note(Wrong::LongLine, ' ');
+        }
         if reader == Reader::Paths && text.contains(['\n', '\r']) {
             note(Wrong::LineBreak, '\n');
         }
@@ -130,6 +140,7 @@ fn is_out_of_view(text: &str) -> bool {
     text.chars().any(|c| {
         match c {
             '\n' => (blanks, ends) = (0, ends.saturating_add(1)),
+            '\t' => blanks = blanks.saturating_add(TAB),
             c if c.is_whitespace() => blanks = blanks.saturating_add(1),
             // A diff marks its lines.
             '+' | '-' if blanks == 0 && ends > 0 => {}
@@ -174,9 +185,15 @@ fn sentence(what: &str, wrong: Wrong, found: &BTreeSet<char>) -> String {
         Wrong::Hidden(Hidden::Private) => {
             format!("{what} holds characters for private use ({codes}), which each font draws otherwise.")
         }
+        Wrong::Hidden(Hidden::Piled) => {
+            format!("{what} holds marks that are piled up on a letter ({codes}) and drawn over others.")
+        }
         Wrong::Blank => format!("{what} holds characters that look like a space and are none ({codes})."),
         Wrong::LineBreak => format!("{what} holds a line break."),
         Wrong::OutOfView => format!("{what} goes on after many blanks or empty lines."),
+        Wrong::LongLine => {
+            format!("{what} has a line of more than {LONG} characters: its end may be out of view.")
+        }
     }
 }
 
@@ -222,6 +239,27 @@ mod tests {
                 "command",
                 Value::from(format!("ls{}touch X", "\n".repeat(21))),
                 vec!["The command goes on after many blanks or empty lines."],
+            ),
+            (
+                "command",
+                Value::from(format!("ls{}; touch X", "\t".repeat(13))),
+                vec!["The command goes on after many blanks or empty lines."],
+            ),
+            (
+                "command",
+                Value::from(format!("ls{}; touch X", "x".repeat(1000))),
+                vec!["The command has a line of more than 1000 characters: its end may be out of view."],
+            ),
+            ("command", Value::from(format!("ls{}\nls", "x".repeat(998))), vec![]),
+            (
+                "command",
+                Value::from(format!("rm a{}b", "\u{336}".repeat(40))),
+                vec!["The command holds marks that are piled up on a letter (U+0336) and drawn over others."],
+            ),
+            (
+                "command",
+                Value::from("ls \u{fffc}"),
+                vec!["The command holds characters that are not seen (U+FFFC)."],
             ),
             (
                 "diff",
