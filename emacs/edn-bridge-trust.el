@@ -15,30 +15,37 @@
 (require 'edn-bridge-input)
 
 (defconst edn-bridge-trust--limit 100000
-  "How many characters of a file are shown at most.")
+  "How many bytes of a file are shown at most.")
 
 (defconst edn-bridge-trust--count 100
   "How many files of a project are shown at most.")
 
 (defvar-local edn-bridge-trust--shown nil
-  "What this buffer shows: pairs of a file and its text.")
+  "What this buffer shows: a list of files, texts and digests.")
 
 (defun edn-bridge-trust--files ()
-  "Return pairs of the files that this chat's project configures, and their texts."
+  "Return what this chat's project configures: lists of file, text, digest.
+The digest is nil where the text is not the whole file."
   (let ((folder (expand-file-name ".edn-bridge/" default-directory)))
-    (mapcar (lambda (file)
-              (cons file (with-temp-buffer
-                           (insert-file-contents file nil 0
-                                                 edn-bridge-trust--limit)
-                           (buffer-string))))
+    (mapcar #'edn-bridge-trust--file
             (seq-take
              (seq-filter
               #'file-regular-p
               (append (list (expand-file-name "config.edn" folder))
                       (let ((workflows (expand-file-name "workflows" folder)))
                         (and (file-directory-p workflows)
-                             (directory-files workflows t "\\`[^.]")))))
+                             (directory-files workflows t "\\.edn\\'")))))
              edn-bridge-trust--count))))
+
+(defun edn-bridge-trust--file (file)
+  "Return FILE, its text, and its digest if that is the whole text."
+  (with-temp-buffer
+    (set-buffer-multibyte nil)
+    (insert-file-contents-literally file nil 0 (1+ edn-bridge-trust--limit))
+    (let ((whole (<= (buffer-size) edn-bridge-trust--limit)))
+      (list file
+            (decode-coding-string (buffer-string) 'utf-8)
+            (and whole (secure-hash 'sha256 (buffer-string)))))))
 
 (defun edn-bridge-trust ()
   "Show what this chat's project configures, with a button that trusts it."
@@ -46,7 +53,8 @@
   (edn-bridge-chat-current)
   (let ((chat (current-buffer))
         (files (edn-bridge-trust--files))
-        (folder default-directory))
+        (folder default-directory)
+        (whole t))
     (unless files
       (user-error "This project has no configuration that could be trusted"))
     (with-current-buffer (get-buffer-create "*edn-bridge trust*")
@@ -59,7 +67,7 @@
         (insert "Once this is trusted, it can widen permissions, and its hooks and"
                 " workflows run\ncommands.  The files that its hooks name are"
                 " trusted with it.\n")
-        (pcase-dolist (`(,file . ,text) files)
+        (pcase-dolist (`(,file ,text ,digest) files)
           (insert "\n" (propertize (edn-bridge-visible-label
                                     (file-relative-name file folder))
                                    'face 'bold)
@@ -70,12 +78,19 @@
             (edn-bridge-visible-region from (point) 'strict)
             ;; No text of a file can look like the buttons below it.
             (add-text-properties from (point) '(line-prefix "│ "
-                                                wrap-prefix "│ "))))
+                                                wrap-prefix "│ ")))
+          (unless digest
+            (setq whole nil)
+            (insert (propertize "The rest of this file is not shown.\n"
+                                'face 'warning))))
         (insert "\n")
-        (insert-text-button "[Trust this]" 'follow-link t
-                            'action (lambda (_button)
-                                      (edn-bridge-trust--agree chat)))
-        (insert " ")
+        (if (not whole)
+            (insert (propertize "What is not shown whole cannot be trusted here.\n"
+                                'face 'warning))
+          (insert-text-button "[Trust this]" 'follow-link t
+                              'action (lambda (_button)
+                                        (edn-bridge-trust--agree chat)))
+          (insert " "))
         (insert-text-button "[Leave it]" 'follow-link t
                             'action (lambda (_button) (quit-window)))
         (insert "\n")
@@ -92,11 +107,20 @@
         (user-error "The configuration was changed meanwhile; write /trust again"))
       (let ((conn (edn-bridge-chat-current)))
         (edn-bridge-rpc-request
-         conn "trust_project" '(:trusted t)
+         ;; It could be changed on the way to the bridge.
+         conn "trust_project"
+         (list :trusted t :files (edn-bridge-trust--digests shown))
          :on-success (lambda (_data)
                        (edn-bridge-chat-with-buffer conn
                          (edn-bridge-chat-notice "This project is trusted.")))))))
   (quit-window))
+
+(defun edn-bridge-trust--digests (shown)
+  "Return a table of the digests of SHOWN, by path from the project's folder."
+  (let ((digests (make-hash-table :test #'equal)))
+    (pcase-dolist (`(,file ,_ ,digest) shown)
+      (puthash (file-relative-name file default-directory) digest digests))
+    digests))
 
 (edn-bridge-input-handle "trust" #'edn-bridge-trust)
 

@@ -4,6 +4,7 @@
 //! the command line. A project's file that the user has not trusted may narrow what is allowed, and nothing
 //! else. Knows files and plain data; does not know the users of the values.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -363,8 +364,12 @@ impl Files {
     /// Trusts the project with its current content, or ends the trust.
     ///
     /// # Errors
-    /// When it cannot be written down, or what stands there cannot be read whole.
-    pub fn set_trusted(&self, yes: bool) -> Result<(), ConfigError> {
+    /// When it cannot be written down, or what stands there cannot be read whole, or is not what was `shown`.
+    pub fn set_trusted(
+        &self,
+        yes: bool,
+        shown: Option<&BTreeMap<String, String>>,
+    ) -> Result<(), ConfigError> {
         let (Some(folder), Some(root), Some(list)) = (self.folder(), self.root(), &self.trust) else {
             return Ok(());
         };
@@ -373,7 +378,8 @@ impl Files {
         if yes {
             let bytes = self.project.as_deref().and_then(|path| contents(path).ok());
             let sealed = Sealed::of(&root, bytes.as_deref());
-            if let Some(wrong) = sealed.wrong() {
+            let wrong = sealed.wrong().or_else(|| sealed.differs(shown?));
+            if let Some(wrong) = wrong {
                 let source = std::io::Error::other(format!("it cannot be trusted: {wrong}"));
                 return Err(ConfigError::Io { path: root, source });
             }
@@ -621,11 +627,11 @@ mod tests {
         assert_eq!((layers.rules.len(), layers.writable.len(), layers.models.len()), (2, 0, 0));
         assert_eq!(layers.passed_over.len(), 6, "{:?}", layers.passed_over);
         assert!(layers.providers.is_empty());
-        it.files.set_trusted(true).unwrap();
+        it.files.set_trusted(true, None).unwrap();
         let layers = it.files.read().unwrap();
         assert_eq!((layers.mode, layers.provider.as_deref()), (Some(Mode::Yolo), Some("evil")));
         assert_eq!((layers.rules.len(), layers.writable.len(), layers.models.len()), (3, 1, 1));
-        it.files.set_trusted(false).unwrap();
+        it.files.set_trusted(false, None).unwrap();
         assert!(!it.files.is_trusted());
         let narrow = project("{:mode :yolo}", "{:mode :read-only}");
         assert_eq!(narrow.files.read().unwrap().mode, Some(Mode::ReadOnly));
@@ -643,7 +649,7 @@ mod tests {
         assert_eq!(read().0, "u");
         it.files.choose_model(false, "cu", "cum").unwrap();
         assert_eq!(read(), ("cu".to_owned(), "cum".to_owned(), chosen.clone()));
-        it.files.set_trusted(true).unwrap();
+        it.files.set_trusted(true, None).unwrap();
         assert_eq!(read().0, "p");
         it.files.choose_model(true, "cp", "cpm").unwrap();
         assert_eq!(read(), ("cp".to_owned(), "cpm".to_owned(), chosen));
@@ -661,7 +667,7 @@ mod tests {
             layers
         };
         for trusted in [false, true] {
-            it.files.set_trusted(trusted).unwrap();
+            it.files.set_trusted(trusted, None).unwrap();
             std::fs::remove_file(&path).unwrap();
             assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
             told("no regular file");

@@ -38,7 +38,7 @@ pub use jobs::Jobs;
 pub use logins::Logins;
 pub use questions::{Questions, Response};
 pub use sessions::{Opened, Page, Scope, Sessions, SwitchTarget};
-pub use settings::{Reach, Settings};
+pub use settings::{Reach, Settings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
 pub use turns::{ActionResult, ActionStatus, Prompt, Prompted, Turns};
 

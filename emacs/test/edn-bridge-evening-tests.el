@@ -172,6 +172,19 @@
             (with-current-buffer "*edn-bridge trust*"
               (edn-bridge-test-push "Trust this")))
           (should (equal (plist-get (car sent) :op) "trust_project"))
+          ;; The bridge trusts what was shown, and nothing that came later.
+          (let ((files (plist-get (plist-get (car sent) :params) :files)))
+            (should (= (hash-table-count files) 2))
+            (should (equal (gethash ".edn-bridge/config.edn" files)
+                           (secure-hash 'sha256 "{:hooks [\"evil\"]}"))))
+          ;; Nor does it trust what is too long to be shown.
+          (with-temp-file ".edn-bridge/config.edn"
+            (insert (make-string edn-bridge-trust--limit ?\;) "\n{:hooks []}"))
+          (save-window-excursion
+            (edn-bridge-trust)
+            (with-current-buffer "*edn-bridge trust*"
+              (should (string-search "is not shown" (buffer-string)))
+              (should-not (string-search "[Trust this]" (buffer-string)))))
           (kill-buffer "*edn-bridge trust*"))
       (delete-directory default-directory t))))
 

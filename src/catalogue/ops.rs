@@ -154,8 +154,10 @@ macro_rules! each_op {
                 "Turns automatic retries on or off.";
             Compact compact Write true { "custom-instructions" Shape::Text ;? } ["compacted" "summary?"] [SessionNotIdle]
                 "Replaces the older part of the conversation by a summary for the model; the journal keeps that part.";
-            TrustProject trust_project Write true { "trusted" Shape::Flag } ["trusted"] []
-                "Trusts the project or not. The configuration of a trusted project may widen permissions and name commands.";
+            TrustProject trust_project Write true { "trusted" Shape::Flag, "files" Shape::Map ;? } ["trusted"] []
+                "Trusts the project or not. The configuration of a trusted project may widen permissions and name commands. \
+                 With `:files`, the paths from the project's folder and the SHA-256 digests of what the person was shown, \
+                 only that is trusted: it is an error if the project has another configuration or workflow by then.";
             ResolveDialog resolve_dialog Urgent true { "dialog-id" Shape::Filled, "result" Shape::DialogResult }
                 ["accepted"] [NoActiveDialog DialogIdMismatch InteractionAlreadyAnswered]
                 "Answers the open dialog.";

@@ -65,6 +65,20 @@ impl Sealed {
             .map(|(path, _)| format!("{path} cannot be read, or is larger than {TRUSTED_FILE_BYTES} bytes"))
     }
 
+    /// How it differs from what a person was shown, if it does: paths and digests. The programs of hooks need not
+    /// have been shown.
+    pub fn differs(&self, shown: &BTreeMap<String, String>) -> Option<String> {
+        let is_program = |path: &str| !path.starts_with(".edn-bridge/");
+        let other = self.0.iter().find_map(|(path, digest)| match shown.get(path) {
+            Some(seen) if seen == digest => None,
+            Some(_) => Some(format!("{path} has changed since it was shown")),
+            None if is_program(path) => None,
+            None => Some(format!("{path} was not shown")),
+        });
+        let gone = || shown.keys().find(|path| !self.0.contains_key(*path));
+        other.or_else(|| gone().map(|path| format!("{path} was shown and is gone")))
+    }
+
     /// Whether a file was there with this content.
     pub fn holds(&self, inside: &Path, bytes: &[u8]) -> bool {
         self.0.get(&*inside.to_string_lossy()).is_some_and(|digest| *digest == files::digest(bytes))
@@ -169,6 +183,33 @@ fn named(root: &Path, configuration: &[u8]) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_was_shown_is_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::create_dir_all(root.join(".edn-bridge/workflows")).unwrap();
+        std::fs::write(root.join(".edn-bridge/workflows/w.edn"), "w").unwrap();
+        std::fs::write(root.join("check.sh"), "1").unwrap();
+        let configuration = br#"{:hooks [{:command ["./check.sh"]}]}"#;
+        let sealed = Sealed::of(root, Some(configuration));
+        let paths = [".edn-bridge/config.edn", ".edn-bridge/workflows/w.edn", "check.sh"];
+        let contents: [&[u8]; 3] = [configuration, b"w", b"1"];
+        let shown = |of: &[usize]| -> BTreeMap<String, String> {
+            of.iter().map(|at| (paths[*at].to_owned(), files::digest(contents[*at]))).collect()
+        };
+        assert_eq!(sealed.differs(&shown(&[0, 1])), None);
+        assert_eq!(sealed.differs(&shown(&[0, 1, 2])), None);
+        assert!(sealed.differs(&shown(&[0])).unwrap().contains("w.edn was not shown"));
+        for path in paths {
+            let mut other = shown(&[0, 1, 2]);
+            other.insert(path.to_owned(), files::digest(b"other"));
+            assert!(sealed.differs(&other).unwrap().contains("has changed"), "{path}");
+        }
+        let mut more = shown(&[0, 1]);
+        more.insert(".edn-bridge/workflows/v.edn".to_owned(), String::new());
+        assert!(sealed.differs(&more).unwrap().contains("is gone"));
+    }
 
     #[test]
     fn a_file_that_a_word_of_a_hook_contains_is_sealed() {

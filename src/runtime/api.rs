@@ -23,8 +23,8 @@ use crate::runtime::queue::Until;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
-    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot as Shown,
-    SwitchTarget, Tally, Turns,
+    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles,
+    Snapshot as Shown, SwitchTarget, Tally, Turns,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -467,11 +467,11 @@ impl Settings for Runtime {
         });
     }
 
-    fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>) {
+    fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>) {
         let shared = self.shared.clone();
         self.with(&call, reply, |handle, reply| {
             let cwd = handle.snapshot().facts.cwd.clone();
-            let trust = move || reply.send(shared.trust(&cwd, trusted).map(|()| trusted));
+            let trust = move || reply.send(shared.trust(&cwd, trusted, shown.as_ref()).map(|()| trusted));
             self.shared.tasks.spawn_blocking(trust);
         });
     }

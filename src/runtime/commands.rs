@@ -129,7 +129,7 @@ impl Commands<'_> {
             }
             Command::Trust => {
                 let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
-                self.0.trust_project(call.clone(), true, reply);
+                self.0.trust_project(call.clone(), true, None, reply);
             }
             Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
             Command::Reload => self.reload(call, handle),

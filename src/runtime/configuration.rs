@@ -13,7 +13,7 @@ use crate::context::Places;
 use crate::message::Mode;
 use crate::runtime::providers::Providers;
 use crate::runtime::revision::ConfigRevision;
-use crate::session::{ApiError, Reach};
+use crate::session::{ApiError, Reach, ShownFiles};
 use crate::tool::permission::Ground;
 
 /// The configuration of the process.
@@ -151,14 +151,14 @@ impl Configuration {
         Ok((manifest, problems))
     }
 
-    /// Trusts the current configuration of a folder, or stops trusting it.
+    /// Trusts the current configuration of a folder, or stops trusting it. With `shown`, trusts it only if it is that.
     ///
     /// # Errors
-    /// If the choice cannot be stored, or the project's file cannot be read.
-    pub fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
+    /// If the choice cannot be stored, the project's file cannot be read, or it is not what was shown.
+    pub fn trust(&self, cwd: &str, yes: bool, shown: Option<&ShownFiles>) -> Result<(), ApiError> {
         let failed = |error: ConfigError| ApiError::failed(error.to_string());
         let files = self.files_of(cwd);
-        files.set_trusted(yes).map_err(failed)?;
+        files.set_trusted(yes, shown).map_err(failed)?;
         files.read().map(drop).map_err(failed)
     }
 

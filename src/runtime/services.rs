@@ -24,7 +24,7 @@ use crate::runtime::hub::Hub;
 use crate::runtime::prompt;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::session_tree::SessionTree;
-use crate::session::{ApiError, Call, Tally};
+use crate::session::{ApiError, Call, ShownFiles, Tally};
 use crate::store::{Journals, StoreError};
 use crate::tool::glob;
 use crate::tool::permission::{Decision, Rule};
@@ -130,9 +130,9 @@ impl Services {
     /// Trusts the current configuration of a session's folder, or stops trusting it, from the next stage on.
     ///
     /// # Errors
-    /// If the choice cannot be stored, or the project's file cannot be read.
-    pub fn trust(&self, cwd: &str, yes: bool) -> Result<(), ApiError> {
-        self.configuration.trust(cwd, yes)?;
+    /// See [`Configuration::trust`].
+    pub fn trust(&self, cwd: &str, yes: bool, shown: Option<&ShownFiles>) -> Result<(), ApiError> {
+        self.configuration.trust(cwd, yes, shown)?;
         self.reload().map(drop)
     }
 

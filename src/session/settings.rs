@@ -1,5 +1,7 @@
 //! Settings: how a session's turns run.
 
+use std::collections::BTreeMap;
+
 use crate::facts::ModelFacts;
 use crate::message::{Mode, ThinkingLevel};
 use crate::session::call::{Call, Reply};
@@ -34,9 +36,12 @@ pub trait Settings: Send + Sync {
     /// Turns automatic retries on or off.
     fn set_auto_retry(&self, call: Call, enabled: bool, reply: Reply<bool>);
 
-    /// Trusts the project's configuration, or not.
-    fn trust_project(&self, call: Call, trusted: bool, reply: Reply<bool>);
+    /// Trusts the project's configuration, or not; with `shown`, only what these paths and digests say.
+    fn trust_project(&self, call: Call, trusted: bool, shown: Option<ShownFiles>, reply: Reply<bool>);
 }
+
+/// The files that a person was shown: the SHA-256 digest of each, by its path from the project's folder.
+pub type ShownFiles = BTreeMap<String, String>;
 
 /// The scope of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

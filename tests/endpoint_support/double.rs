@@ -12,8 +12,8 @@ use edn_bridge::facts::{
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
     ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
-    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, Snapshot, SwitchTarget,
-    Tally, Turns,
+    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles, Snapshot,
+    SwitchTarget, Tally, Turns,
 };
 use edn_bridge::value::{Map, Value};
 
@@ -309,7 +309,7 @@ impl Settings for Double {
         set_mode(mode: Mode) -> Mode = Mode::default();
         set_auto_compaction(enabled: bool) -> bool = true;
         set_auto_retry(enabled: bool) -> bool = true;
-        trust_project(trusted: bool) -> bool = true;
+        trust_project(trusted: bool, shown: Option<ShownFiles>) -> bool = true;
     }
 }
 

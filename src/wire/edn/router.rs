@@ -298,7 +298,15 @@ pub(super) fn compact(Ask { api, call, p, reply }: Ask<'_>) {
 
 pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
     let trusted = p.flag("trusted").unwrap_or(false);
-    api.trust_project(call, trusted, shape(reply, |trusted| one("trusted", trusted)));
+    let text = |value: &Value<'_>| value.as_str().map(str::to_owned);
+    let files = p.value("files").as_map().map(|files| {
+        // A digest that is no text fits no content.
+        files
+            .iter()
+            .map(|(path, digest)| (text(path).unwrap_or_default(), text(digest).unwrap_or_default()))
+            .collect()
+    });
+    api.trust_project(call, trusted, files, shape(reply, |trusted| one("trusted", trusted)));
 }
 
 pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
