@@ -5,7 +5,7 @@
 ;;; Commentary:
 
 ;; A buffer in three parts: the transcript, which is read-only and grows at
-;; its end; the footer, which is shown between and is no text; the draft,
+;; its end; the footer, which is read-only and is not copied; the draft,
 ;; which the user edits.  This file knows nothing of sessions.
 ;;
 ;;   transcript ...
@@ -29,7 +29,7 @@
   "Marker at the start of the draft.")
 
 (defvar-local edn-bridge-transcript--footer nil
-  "Overlay on the newline between transcript and draft.")
+  "The text between transcript and draft, with its properties.")
 
 (defface edn-bridge-transcript-footer
   '((t :inherit shadow))
@@ -48,16 +48,11 @@
   (let ((inhibit-read-only t))
     (erase-buffer)
     (remove-overlays)
-    (insert "\n")
-    (add-text-properties (point-min) (point-max)
-                         '(read-only t
-                           front-sticky (read-only)
-                           rear-nonsticky t
-                           field edn-bridge-transcript))
+    (setq edn-bridge-transcript--footer
+          (edn-bridge-transcript--protected-footer "\n"))
+    (insert edn-bridge-transcript--footer)
     (setq edn-bridge-transcript--output (copy-marker (point-min) t)
-          edn-bridge-transcript--draft (copy-marker (point-max) nil)
-          edn-bridge-transcript--footer
-          (make-overlay (point-min) (point-max) nil t nil))
+          edn-bridge-transcript--draft (copy-marker (point-max) nil))
     (setq buffer-undo-list nil)
     (set-buffer-modified-p nil)
     (edn-bridge-transcript-set-footer nil)))
@@ -135,18 +130,65 @@ With BLANK, an empty line comes before, except at the start of the buffer."
 A rule comes after them."
   (let ((text (mapconcat (lambda (line)
                            (concat (edn-bridge-visible-label line) "\n"))
-                         lines ""))
-        (graphic (display-graphic-p)))
+                         lines "")))
     (add-face-text-property 0 (length text) 'edn-bridge-transcript-footer
                             t text)
-    (overlay-put edn-bridge-transcript--footer 'before-string
-                 ;; The transcript's last line may not be complete.
-                 (concat "\n" text
-                         (unless graphic
-                           (propertize (make-string 40 ?─) 'face
-                                       'edn-bridge-transcript-footer))))
-    (overlay-put edn-bridge-transcript--footer 'face
-                 (and graphic 'edn-bridge-transcript-rule))))
+    (edn-bridge-transcript--replace-footer
+     (edn-bridge-transcript--protected-footer
+      ;; The transcript's last line may not be complete.
+      (concat "\n" text
+              (if (display-graphic-p)
+                  (propertize "\n" 'face 'edn-bridge-transcript-rule)
+                (concat (propertize (make-string 40 ?─) 'face
+                                    'edn-bridge-transcript-footer)
+                        "\n")))))))
+
+(defun edn-bridge-transcript--protected-footer (text)
+  "Return TEXT, which ends with a newline, read-only and left out of copies.
+What is copied has the newline."
+  (add-text-properties 0 (length text)
+                       '(read-only t
+                         front-sticky (read-only)
+                         rear-nonsticky t
+                         field edn-bridge-transcript)
+                       text)
+  (put-text-property 0 (1- (length text)) 'edn-bridge-visible-break t text)
+  text)
+
+(defun edn-bridge-transcript--replace-footer (new)
+  "Put NEW in the place of the footer, as far as they differ.
+Both end with a newline, which stays: points at the start of the draft do."
+  (let* ((old edn-bridge-transcript--footer)
+         (size (min (length old) (length new)))
+         (same (compare-strings old nil nil new nil nil))
+         (head (if (eq same t) size (min (1- (abs same)) (1- size))))
+         (tail 1))
+    (unless (and (eq same t) (equal-including-properties old new))
+      (when (eq same t)
+        (setq head 0))
+      (while (and (< tail (- size head))
+                  (eq (aref old (- (length old) tail 1))
+                      (aref new (- (length new) tail 1))))
+        (setq tail (1+ tail)))
+      (when (eq same t)
+        (setq tail 1))
+      (setq edn-bridge-transcript--footer new)
+      (edn-bridge-transcript-edit
+        (let ((start (marker-position edn-bridge-transcript--output))
+              (end (marker-position edn-bridge-transcript--draft)))
+          (goto-char (+ start head))
+          (delete-region (point) (- end tail))
+          (insert (substring new head (- (length new) tail)))
+          (set-marker edn-bridge-transcript--output start)
+          ;; The last newline may be the rule now.
+          (set-text-properties (1- edn-bridge-transcript--draft)
+                               edn-bridge-transcript--draft
+                               (text-properties-at (1- (length new)) new)))))))
+
+(defun edn-bridge-transcript-footer ()
+  "Return what stands between the transcript and the draft."
+  (buffer-substring-no-properties edn-bridge-transcript--output
+                                  edn-bridge-transcript--draft))
 
 (defun edn-bridge-transcript-fill-windows (&optional window)
   "Have no window at the draft be empty at its end while there is text above.

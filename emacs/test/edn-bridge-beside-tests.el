@@ -121,8 +121,7 @@
 
 (ert-deftest edn-bridge-jobs-are-told-of-in-the-chat ()
   (edn-bridge-test-with-chat (conn _sent)
-    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
-                                     'before-string))
+    (cl-flet ((above () (edn-bridge-transcript-footer))
               (job (id status &rest more)
                 (edn-bridge-test-event
                  conn "job/updated" :session-id "s1"
@@ -141,8 +140,7 @@
 
 (ert-deftest edn-bridge-jobs-show-widgets-and-statuses-above-the-footer ()
   (edn-bridge-test-with-chat (conn _sent)
-    (cl-flet ((shown () (overlay-get edn-bridge-transcript--footer
-                                     'before-string)))
+    (cl-flet ((shown () (edn-bridge-transcript-footer)))
       (edn-bridge-test-event
        conn "ui/widgets-updated"
        :widgets [(:placement "footer" :extension-id "workflow" :widget-id "w1"
@@ -399,8 +397,7 @@ The last is what the bridge answers.")
 
 (defun edn-bridge-beside-tests-footer-p (regexp)
   "Return non-nil if what stands above the draft has what REGEXP matches."
-  (string-match-p regexp (overlay-get edn-bridge-transcript--footer
-                                      'before-string)))
+  (string-match-p regexp (edn-bridge-transcript-footer)))
 
 (ert-deftest edn-bridge-ask-takes-what-is-dropped ()
   (edn-bridge-test-with-chat (conn sent)
@@ -490,8 +487,48 @@ The last is what the bridge answers.")
                                      (:widget-id "session-tree"
                                       :content-lines ["no"])])
     (should (string-match-p
-             "\\`\nstage 2/3\n~/x (main)\n↑1 ↓2\n─+\\'"
-             (overlay-get edn-bridge-transcript--footer 'before-string)))))
+             "\\`\nstage 2/3\n~/x (main)\n↑1 ↓2\n─+\n\\'"
+             (edn-bridge-transcript-footer)))))
+
+(ert-deftest edn-bridge-footer-changes-leave-everything-where-it-is ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "abc")
+    (goto-char (point-max))
+    (insert "one")
+    (undo-boundary)
+    (insert " two")
+    (undo-boundary)
+    (dolist (lines '(("a" "b") ("a" "c" "b") ("x") nil ("aa") ("a")))
+      (let ((point (set-marker (make-marker)
+                               (edn-bridge-transcript-draft-start))))
+        (save-excursion
+          (goto-char point)
+          (edn-bridge-transcript-set-footer lines)
+          (should (= (point) point (edn-bridge-transcript-draft-start))))
+        (should (equal (edn-bridge-transcript-footer)
+                       (concat "\n" (mapconcat (lambda (line)
+                                                 (concat line "\n"))
+                                               lines "")
+                               (make-string 40 ?─) "\n")))
+        (should (equal (edn-bridge-test-transcript) "Assistant\nabc"))
+        (should (equal (edn-bridge-transcript-draft) "one two"))))
+    (edn-bridge-test-event conn "assistant/delta" :session-id "s1" :text "def")
+    (should (equal (edn-bridge-test-transcript) "Assistant\nabcdef"))
+    (goto-char (edn-bridge-transcript-end))
+    (should-error (insert "x") :type 'text-read-only)
+    (goto-char (1- (edn-bridge-transcript-draft-start)))
+    (should-error (insert "x") :type 'text-read-only)
+    (should-error (delete-char 1) :type 'text-read-only)
+    ;; A copy has none of it.
+    (should (equal (substring-no-properties
+                    (filter-buffer-substring (point-min) (point-max)))
+                   "Assistant\nabcdef\none two"))
+    (goto-char (point-max))
+    (let ((last-command nil)
+          (inhibit-message t))
+      (undo)
+      (undo-boundary)
+      (should (equal (edn-bridge-transcript-draft) "one")))))
 
 (provide 'edn-bridge-beside-tests)
 

@@ -125,8 +125,7 @@
 
 (ert-deftest edn-bridge-interact-says-above-the-draft-that-questions-wait ()
   (edn-bridge-test-with-chat (conn _sent)
-    (cl-flet ((above () (overlay-get edn-bridge-transcript--footer
-                                     'before-string)))
+    (cl-flet ((above () (edn-bridge-transcript-footer)))
       (edn-bridge-test-ask conn "confirm" '(:prompt "Sure?"))
       (should (string-match-p "A question waits; C-c C-a goes there" (above)))
       (should (string-match-p " · asks" (edn-bridge-chat--header-line)))
@@ -437,8 +436,7 @@
       (edn-bridge-test-event conn "footer/updated" :session-id "s1"
                              :path-line hidden)
       (dolist (text (list (edn-bridge-chat--header-line)
-                          (overlay-get edn-bridge-transcript--footer
-                                       'before-string)
+                          (edn-bridge-transcript-footer)
                           (edn-bridge-sessions-label (list :name hidden))
                           (edn-bridge-complete--note hidden)))
         (should (string-search "a\\u{202E}b" text))

@@ -247,8 +247,7 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
                         (set-window-buffer nil chat)
                         (run-hook-with-args 'window-selection-change-functions
                                             (selected-window)))
-                      (overlay-get edn-bridge-transcript--footer
-                                   'before-string)))
+                      (edn-bridge-transcript-footer)))
             (should (string-match-p "^The agent is told of a.txt\n" (shown)))
             (with-current-buffer buffer
               (push-mark 1 t t)

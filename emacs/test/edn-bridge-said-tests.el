@@ -7,11 +7,6 @@
 (require 'edn-bridge-test-support)
 (require 'edn-bridge-live-tests)
 
-(defun edn-bridge-said-tests-above ()
-  "Return what stands above the draft."
-  (substring-no-properties
-   (overlay-get edn-bridge-transcript--footer 'before-string)))
-
 (defun edn-bridge-said-tests-say (text command)
   "Say TEXT by COMMAND."
   (edn-bridge-transcript-set-draft text)
@@ -167,7 +162,7 @@
         (say "now" #'edn-bridge-input-send)
         (should (string-search
                  "For after the turn: later\nFor the running turn: now\n"
-                 (edn-bridge-said-tests-above)))
+                 (edn-bridge-transcript-footer)))
         (edn-bridge-test-answer conn sent "steer" :accepted t)
         (edn-bridge-said-tests-session conn t 2)
         (should (equal (edn-bridge-test-transcript) "Assistant\nfir"))
@@ -180,7 +175,7 @@
         (edn-bridge-said-tests-session conn t 0)
         (answer "third")
         (edn-bridge-said-tests-session conn nil 0)
-        (should-not (string-match-p "later\\|now" (edn-bridge-said-tests-above)))
+        (should-not (string-match-p "later\\|now" (edn-bridge-transcript-footer)))
         (should (equal (edn-bridge-test-transcript)
                        (concat "Assistant\nfirst\n\nYou\nnow\n\nAssistant\n"
                                "second\n\nYou\nlater\n\nAssistant\nthird\n")))
@@ -196,14 +191,14 @@
     (edn-bridge-rpc--dispatch-frame
      conn (list :kind :error :id (edn-bridge-said-tests-id sent) :op "steer"
                 :error-code "request/failed" :error-message "No"))
-    (should-not (string-match-p "now" (edn-bridge-said-tests-above)))
+    (should-not (string-match-p "now" (edn-bridge-transcript-footer)))
     (should (equal (edn-bridge-transcript-draft) "now"))
     ;; What the bridge gives back comes back as the draft alone.
     (edn-bridge-input-send)
     (edn-bridge-test-answer conn sent "steer" :accepted t)
     (edn-bridge-input-interrupt)
     (edn-bridge-test-answer conn sent "interrupt" :dropped-steering-text "now")
-    (should-not (string-match-p "now" (edn-bridge-said-tests-above)))
+    (should-not (string-match-p "now" (edn-bridge-transcript-footer)))
     (should (equal (edn-bridge-transcript-draft) "now"))
     (should (equal (edn-bridge-test-transcript) "No\n"))))
 
@@ -211,16 +206,16 @@
   (edn-bridge-test-with-chat (conn sent)
     (edn-bridge-said-tests-session conn t 2)
     (should (string-search "2 messages from elsewhere wait"
-                           (edn-bridge-said-tests-above)))
+                           (edn-bridge-transcript-footer)))
     (edn-bridge-said-tests-say "mine" #'edn-bridge-input-queue)
     (edn-bridge-test-answer conn sent "follow_up" :accepted t)
     (edn-bridge-said-tests-session conn t 2)
-    (let ((above (edn-bridge-said-tests-above)))
+    (let ((above (edn-bridge-transcript-footer)))
       (should (string-search "For after the turn: mine" above))
       (should (string-search "1 message from elsewhere waits" above)))
     ;; Another client takes back what steers.
     (edn-bridge-said-tests-session conn t 0)
-    (should-not (string-match-p "wait\\|mine" (edn-bridge-said-tests-above)))))
+    (should-not (string-match-p "wait\\|mine" (edn-bridge-transcript-footer)))))
 
 (ert-deftest edn-bridge-said-what-waits-stays-over-a-rebuild ()
   (edn-bridge-test-with-chat (conn sent)
@@ -229,11 +224,11 @@
     (edn-bridge-test-answer conn sent "follow_up" :accepted t)
     (edn-bridge-test-event conn "session/rehydrated" :session-id "s1"
                            :messages [])
-    (should (string-search "later" (edn-bridge-said-tests-above)))
+    (should (string-search "later" (edn-bridge-transcript-footer)))
     (apply #'edn-bridge-test-event conn "user/message"
            (edn-bridge-said-tests-message "e1" "later"
                                           :from '(:kind "earlier")))
-    (should-not (string-search "later" (edn-bridge-said-tests-above)))
+    (should-not (string-search "later" (edn-bridge-transcript-footer)))
     (should (equal (edn-bridge-test-transcript) "You\nlater\n"))
     ;; What the journal had already is not shown again.
     (edn-bridge-test-event
@@ -252,7 +247,7 @@
     (edn-bridge-chat-turn-to "s2")
     (edn-bridge-test-event conn "session/rehydrated" :session-id "s2"
                            :messages [])
-    (should-not (string-search "for s1" (edn-bridge-said-tests-above)))))
+    (should-not (string-search "for s1" (edn-bridge-transcript-footer)))))
 
 ;;;; Random conversations with a bridge that is played
 
@@ -423,7 +418,7 @@
 (defun edn-bridge-said-tests--waiting ()
   "Return what waits of this chat, as the lines above the draft tell it."
   (let ((lines nil))
-    (dolist (line (split-string (edn-bridge-said-tests-above) "\n"))
+    (dolist (line (split-string (edn-bridge-transcript-footer) "\n"))
       (when (string-match "\\`For \\(?:after the\\|the running\\) turn: \\(.*\\)"
                           line)
         (push (match-string 1 line) lines)))
