@@ -15,6 +15,7 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'iso8601)
 (require 'subr-x)
 (require 'text-property-search)
 (require 'edn-bridge-edn)
@@ -153,6 +154,8 @@ The transcript is above, the draft below the line.
 
 \\{edn-bridge-chat-mode-map}"
   :group 'edn-bridge
+  ;; It erases the buffer.
+  :interactive nil
   (setq-local truncate-lines nil
               ;; The chat has other windows next to it: its lines are wrapped
               ;; however narrow it is, between Chinese characters too, and
@@ -163,6 +166,8 @@ The transcript is above, the draft below the line.
               fringe-indicator-alist (cons '(continuation nil nil)
                                            fringe-indicator-alist)
               scroll-conservatively 101
+              ;; Nobody saves a draft to a file.
+              mode-line-modified ""
               header-line-format '(:eval (edn-bridge-chat--header-line))
               ;; Every line has its own direction: a heading in English
               ;; must not decide how the Hebrew below it is laid out.
@@ -184,15 +189,40 @@ The transcript is above, the draft below the line.
   (edn-bridge-chat--set-evil-state)
   (goto-char (point-max)))
 
+(declare-function evil-define-key* "ext:evil-core")
 (declare-function evil-initial-state "ext:evil-core")
+(declare-function evil-insert-state "ext:evil-states")
 (declare-function evil-set-initial-state "ext:evil-core")
 
 (defun edn-bridge-chat--set-evil-state ()
   "Have chats begin in Evil's insert state, where one writes the draft.
-Not where the user has chosen another state for them."
-  (when (and (fboundp 'evil-set-initial-state)
-             (not (evil-initial-state 'edn-bridge-chat-mode)))
-    (evil-set-initial-state 'edn-bridge-chat-mode 'insert)))
+Not where the user has chosen another state for them.  In normal state RET
+and TAB do what they do elsewhere, as Evil does not see keys of the text."
+  (when (fboundp 'evil-set-initial-state)
+    (unless (evil-initial-state 'edn-bridge-chat-mode)
+      (evil-set-initial-state 'edn-bridge-chat-mode 'insert))
+    (evil-define-key* '(normal motion) edn-bridge-chat-mode-map
+      (kbd "RET") #'edn-bridge-chat-act
+      (kbd "TAB") #'edn-bridge-chat-act)))
+
+(defun edn-bridge-chat-act ()
+  "Do what this key does on the text at point, where it has keys of its own.
+For packages whose keys come before those of the text."
+  (interactive nil edn-bridge-chat-mode)
+  (let* ((keys (this-command-keys-vector))
+         (map (get-char-property (point) 'keymap))
+         (command (or (and (keymapp map) (lookup-key map keys))
+                      (lookup-key edn-bridge-chat-mode-map keys))))
+    (cond ((commandp command) (call-interactively command))
+          ((button-at (point)) (push-button))
+          (t (user-error "There is nothing to do here")))))
+
+(defvar evil-state)
+
+(defun edn-bridge-chat-take-keys ()
+  "Have the single keys of the text at point work, with Evil too."
+  (when (memq (bound-and-true-p evil-state) '(normal motion))
+    (evil-insert-state)))
 
 (defun edn-bridge-chat-complete-or-next ()
   "Complete what is before point in the draft; above it, go to the next button."
@@ -369,6 +399,13 @@ The keys of questions, buttons and tool calls are other commands."
     (with-current-buffer buffer
       (edn-bridge-chat--run-clock)
       (force-mode-line-update))))
+
+(defun edn-bridge-chat-time (text)
+  "Return the time TEXT, in the form of ISO 8601, for people, or nil."
+  (and (stringp text)
+       (condition-case nil
+           (format-time-string "%F %R" (encode-time (iso8601-parse text)))
+         (error text))))
 
 (defun edn-bridge-chat-word (value)
   "Return VALUE, a keyword, a symbol or a string, as a string, or nil."

@@ -90,6 +90,19 @@ Nothing is asked of a remote host: that could take a while."
 
 ;;;; What the user sees of it
 
+(defconst edn-bridge-context--hint
+  (propertize "  (C-c C-d: not)" 'face 'shadow)
+  "What follows the line above the draft.")
+
+(defun edn-bridge-context-toggle ()
+  "Have the agent told of your file and selection in this chat, or not."
+  (interactive nil edn-bridge-chat-mode)
+  (setq-local edn-bridge-context-share (not edn-bridge-context-share))
+  (edn-bridge-context--show)
+  (message (if edn-bridge-context-share
+               "The agent is told of your file and selection"
+             "The agent is not told of your file and selection")))
+
 (defun edn-bridge-context--label ()
   "Return the editor context of this chat as a line, or nil."
   (let ((folder default-directory)
@@ -99,7 +112,8 @@ Nothing is asked of a remote host: that could take a while."
         (concat "The agent is told of "
                 (edn-bridge-visible-label
                  (string-remove-prefix folder buffer-file-name))
-                (edn-bridge-context--selection-label))))))
+                (edn-bridge-context--selection-label)
+                edn-bridge-context--hint)))))
 
 (defun edn-bridge-context--selection-label ()
   "Return the description of this buffer's selection."
@@ -148,6 +162,8 @@ Nothing is asked of a remote host: that could take a while."
         ;; A bridge that does not know this is no worse off.
         (edn-bridge-rpc-request conn "context_update" context
                                 :on-success #'ignore :on-error #'ignore)))))
+
+(define-key edn-bridge-chat-mode-map (kbd "C-c C-d") #'edn-bridge-context-toggle)
 
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge-context--tell)
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-context--setup)

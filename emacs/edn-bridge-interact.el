@@ -64,7 +64,6 @@ settled.")
   agent                       ; label of the asking session, unless it is this one
   start end                   ; markers around its text
   chosen                      ; label of the answer that was sent, or nil
-  decided                     ; non-nil if that decides about a call
   answer)                     ; function of status, value and note
 
 (defvar-local edn-bridge-interact--questions nil
@@ -202,8 +201,7 @@ A refusal is shown; where the answer came too late, that is all."
    (lambda (frame)
      (edn-bridge-chat-with-buffer conn
        (when-let ((question (edn-bridge-interact--find id)))
-         (setf (edn-bridge-interact--question-chosen question) nil
-               (edn-bridge-interact--question-decided question) nil))
+         (setf (edn-bridge-interact--question-chosen question) nil))
        (if (member (plist-get frame :error-code)
                    '("request/interaction-already-answered"
                      "request/no-active-dialog" "request/not-found"))
@@ -407,19 +405,16 @@ model is seen as it comes."
 
 (defun edn-bridge-interact--settle (id outcome)
   "Show OUTCOME in the place of the buttons of question ID, if it waits.
-Of a call that was decided about, whose own line shows what it does, only
-the title stays."
+Of a call, whose own line shows what it does, only the title stays."
   (when-let ((question (edn-bridge-interact--find id)))
     (setq edn-bridge-interact--questions
           (delq question edn-bridge-interact--questions))
     (let* ((start (edn-bridge-interact--question-start question))
            (end (edn-bridge-interact--question-end question))
            (top (edn-bridge-interact--beginning (marker-position start)))
-           (short (and (edn-bridge-interact--question-decided question)
-                       (edn-bridge-tools-shown-p
-                        (plist-get (edn-bridge-interact--question-payload
-                                    question)
-                                   :tool-id)))))
+           (short (edn-bridge-tools-shown-p
+                   (plist-get (edn-bridge-interact--question-payload question)
+                              :tool-id))))
       (edn-bridge-transcript-edit
         ;; Its keys would answer another question now.
         (remove-list-of-text-properties
@@ -449,9 +444,7 @@ the title stays."
         (concat (or edn-bridge-interact--label "answered")
                 (if (member note '(nil ""))
                     ""
-                  (concat ": " note)))
-        (edn-bridge-interact--question-decided question)
-        (and (plist-get value :outcome) t))
+                  (concat ": " note))))
   (funcall (edn-bridge-interact--question-answer question)
            "accepted" value
            (and note (not (equal note "")) note)))
@@ -552,11 +545,31 @@ A row is a list of a key and its description for the user."
       (insert (propertize
                (format "  always: %s"
                        (edn-bridge-visible-label
-                        (if (stringp rule)
-                            rule
-                          (edn-bridge-edn-print-string rule))))
+                        (edn-bridge-interact--rule-label rule command)))
                'face 'edn-bridge-chat-notice)
               "\n"))))
+
+(defun edn-bridge-interact--rule-label (rule command)
+  "Return in words what RULE permits, where COMMAND, or nil, is asked about.
+A rule that says more than there are words for is shown as it is."
+  (let ((tool (and (consp rule) (plist-get rule :tool)))
+        (path (and (consp rule) (plist-get rule :path)))
+        (words (and (consp rule) (plist-get rule :command))))
+    (cond
+     ((stringp rule) rule)
+     ((or (not (stringp tool))
+          (not (eq (plist-get rule :decision) :allow))
+          (cl-loop for (key _value) on rule by #'cddr
+                   thereis (not (memq key '(:decision :tool :command :path
+                                                      :exact))))
+          (and path words))
+      (edn-bridge-edn-print-string rule))
+     ((stringp path) (format "%s of %s" tool path))
+     ((not (stringp words)) (edn-bridge-edn-print-string rule))
+     ((not (edn-bridge-edn-true-p (plist-get rule :exact)))
+      (format "each command that begins with: %s" words))
+     ((equal words command) "this command, word for word")
+     (t (format "this command, word for word: %s" words)))))
 
 (defun edn-bridge-interact--insert-diff-button (payload)
   "Insert a button for the whole diff of PAYLOAD, where that was cut."
@@ -864,7 +877,8 @@ Interactively, that is the digit that was typed."
     (unless starts
       (user-error "No question is waiting"))
     (goto-char (or (seq-find (lambda (start) (> start (point))) starts)
-                   (car starts)))))
+                   (car starts)))
+    (edn-bridge-chat-take-keys)))
 
 (edn-bridge-chat-handle "interaction/requested"
                         #'edn-bridge-interact--on-requested)

@@ -91,6 +91,7 @@ The tree of sessions has a buffer of its own."
 
 \\{edn-bridge-jobs-mode-map}"
   :group 'edn-bridge
+  :interactive nil
   (setq tabulated-list-format [("Status" 10 t) ("What" 56 t) ("Job" 0 t)]
         tabulated-list-padding 1)
   (setq-local revert-buffer-function #'edn-bridge-jobs--revert)
@@ -175,11 +176,12 @@ FUNCTION is called in this buffer."
   "Major mode of what is known of a background job.
 It follows the job while it is seen."
   :group 'edn-bridge
+  :interactive nil
   (edn-bridge-visible-setup)
   (setq-local revert-buffer-function #'edn-bridge-jobs--revert-view))
 
 (defun edn-bridge-jobs-inspect ()
-  "Show the job at point in another window: what it does, and its output."
+  "Show the job at point in this window: what it does, and its output."
   (interactive nil edn-bridge-jobs-mode)
   (let ((id (or (tabulated-list-get-id) (user-error "No job here")))
         (chat edn-bridge-jobs--chat)
@@ -189,7 +191,7 @@ It follows the job while it is seen."
       (setq edn-bridge-jobs--chat chat
             edn-bridge-jobs--id id)
       (edn-bridge-jobs--revert-view))
-    (display-buffer buffer)))
+    (pop-to-buffer-same-window buffer)))
 
 (defun edn-bridge-jobs--revert-view (&rest _)
   "Ask for the job of this buffer again and show it."
@@ -214,8 +216,10 @@ Windows at the end stay there, others where they are."
     (insert (propertize (edn-bridge-jobs--what job) 'face 'bold) "\n")
     (pcase-dolist (`(,name ,value)
                    (list (list "status" (edn-bridge-jobs--status job))
-                         (list "started" (plist-get job :started-at))
-                         (list "ended" (plist-get job :ended-at))
+                         (list "started" (edn-bridge-chat-time
+                                          (plist-get job :started-at)))
+                         (list "ended" (edn-bridge-chat-time
+                                        (plist-get job :ended-at)))
                          (list "job" (edn-bridge-jobs--id job))))
       (when (and (stringp value) (not (equal value "")))
         (insert (propertize (format "%-8s" name) 'face 'shadow)

@@ -142,10 +142,13 @@ INSTRUCTIONS say what the summary should keep; they may be empty."
                 (models (append (plist-get data :models) nil)))
            (edn-bridge-complete-choose
             "Log in to: " 'edn-bridge-provider
-            (seq-uniq (mapcar (lambda (model)
-                                (edn-bridge-chat-word
-                                 (plist-get model :provider)))
-                              models))
+            (seq-difference
+             (seq-uniq (mapcar (lambda (model)
+                                 (edn-bridge-chat-word
+                                  (plist-get model :provider)))
+                               models))
+             ;; This one runs in the program itself.
+             '("embedded"))
             #'identity
             (lambda (provider)
               (and (seq-some

@@ -153,6 +153,7 @@ The difference is shown when it has come, and can be accepted then."
 
 (define-minor-mode edn-bridge-rewrite--mode
   "Keys of a difference that can be accepted."
+  :interactive nil
   :keymap edn-bridge-rewrite-map)
 
 (defvar edn-bridge-rewrite-edit-map
@@ -164,6 +165,7 @@ The difference is shown when it has come, and can be accepted then."
 
 (define-minor-mode edn-bridge-rewrite--edit-mode
   "Keys of a proposed text."
+  :interactive nil
   :keymap edn-bridge-rewrite-edit-map)
 
 (defun edn-bridge-rewrite--proposal ()

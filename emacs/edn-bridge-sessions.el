@@ -10,7 +10,6 @@
 ;;; Code:
 
 (require 'cl-lib)
-(require 'iso8601)
 (require 'edn-bridge-chat)
 (require 'edn-bridge-messages)
 (require 'edn-bridge-complete)
@@ -30,11 +29,12 @@
          60 nil nil "…")
       (format "session %s" id))))
 
-(defun edn-bridge-sessions--annotate (slot)
-  "Return the annotation of SLOT."
+(defun edn-bridge-sessions--annotate (slot &optional slots)
+  "Return the annotation of SLOT, which is listed with SLOTS."
   (string-join
    (delq nil
          (list (and (edn-bridge-edn-true-p (plist-get slot :is-active)) "here")
+               (and (edn-bridge-sessions-fork-p slot slots) "fork")
                (and (edn-bridge-edn-true-p (plist-get slot :is-streaming))
                     "running")
                (let ((count (plist-get slot :message-count)))
@@ -42,13 +42,20 @@
                (edn-bridge-sessions-time slot)))
    ", "))
 
+(defun edn-bridge-sessions-fork-p (slot slots)
+  "Return non-nil if SLOT is called like the one of SLOTS that it comes from."
+  (let ((parent (plist-get slot :parent-session-id)))
+    (and parent
+         (seq-some (lambda (other)
+                     (and (equal parent (plist-get other :id))
+                          (equal (edn-bridge-sessions-label slot)
+                                 (edn-bridge-sessions-label other))))
+                   slots))))
+
 (defun edn-bridge-sessions-time (slot)
   "Return when SLOT was used last, as far as that is known, or nil."
-  (let ((text (or (plist-get slot :modified) (plist-get slot :created-at))))
-    (and (stringp text)
-         (condition-case nil
-             (format-time-string "%F %R" (encode-time (iso8601-parse text)))
-           (error text)))))
+  (edn-bridge-chat-time
+   (or (plist-get slot :modified) (plist-get slot :created-at))))
 
 ;;;; Commands
 
@@ -146,7 +153,7 @@ Interactively, choose it."
     (plist-get (edn-bridge-complete-choose
                 "Session: " 'edn-bridge-session slots
                 #'edn-bridge-sessions-label
-                #'edn-bridge-sessions--annotate)
+                (lambda (slot) (edn-bridge-sessions--annotate slot slots)))
                :id)))
 
 (defun edn-bridge-sessions-switch (session-id)

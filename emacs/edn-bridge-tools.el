@@ -182,6 +182,20 @@ The output of others is shown on demand."
         (edn-bridge-tools--insert call))
       (edn-bridge-tools--settle call))))
 
+(defun edn-bridge-tools--on-message (data)
+  "Note the arguments of the calls in DATA of `assistant/message'.
+A call is told of as soon as the model begins to write it, and what it is
+asked about may stand in its arguments alone."
+  (let ((content (plist-get data :content)))
+    (when (and (vectorp content) (edn-bridge-chat-mine-p data))
+      (seq-do (lambda (block)
+                (when (eq (plist-get block :type) :tool-call)
+                  (let ((call (edn-bridge-tools--get (plist-get block :id))))
+                    (when (and call (edn-bridge-tools--call-marker call))
+                      (setf (edn-bridge-tools--call-arguments call)
+                            (plist-get block :arguments))))))
+              content))))
+
 (defun edn-bridge-tools--settle (call)
   "Let go of the marker of CALL, whose line will not change by itself.
 A marker that is kept would make every later insertion slower."
@@ -758,6 +772,7 @@ Return how many that were."
 ;;;; Registering
 
 (edn-bridge-chat-handle "tool/start" #'edn-bridge-tools--on-start)
+(edn-bridge-chat-handle "assistant/message" #'edn-bridge-tools--on-message)
 (edn-bridge-chat-handle "tool/executing" #'edn-bridge-tools--on-executing)
 (edn-bridge-chat-handle "tool/update" #'edn-bridge-tools--on-update)
 (edn-bridge-chat-handle "tool/result" #'edn-bridge-tools--on-result)

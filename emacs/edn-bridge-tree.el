@@ -32,6 +32,7 @@
 
 \\{edn-bridge-tree-mode-map}"
   :group 'edn-bridge
+  :interactive nil
   (setq-local truncate-lines t
               revert-buffer-function #'edn-bridge-tree--revert))
 
@@ -45,6 +46,9 @@
     (with-current-buffer buffer
       (edn-bridge-tree-mode)
       (setq edn-bridge-tree--chat chat)
+      ;; Then it begins at the session of the chat.
+      (let ((inhibit-read-only t))
+        (erase-buffer))
       (edn-bridge-tree--revert))
     (pop-to-buffer buffer)))
 
@@ -78,7 +82,9 @@
                     ;; A journal may name anything as its parent.
                     (unless (gethash id shown)
                       (puthash id t shown)
-                      (edn-bridge-tree--insert slot depth (equal id active))
+                      (edn-bridge-tree--insert
+                       slot depth (equal id active)
+                       (edn-bridge-sessions-fork-p slot slots))
                       (dolist (child (reverse (gethash id children)))
                         (show child (1+ depth)))))))
       (dolist (slot (reverse (gethash nil children)))
@@ -97,8 +103,9 @@
     (dolist (window (get-buffer-window-list nil nil t))
       (set-window-point window (point)))))
 
-(defun edn-bridge-tree--insert (slot depth active)
-  "Insert the line of SLOT at DEPTH; with ACTIVE, as the chat's session."
+(defun edn-bridge-tree--insert (slot depth active fork)
+  "Insert the line of SLOT at DEPTH; with ACTIVE, as the chat's session.
+FORK non-nil means that it is a fork."
   (let ((start (point)))
     (insert (make-string (* 2 depth) ?\s)
             (if active "● " "○ ")
@@ -107,7 +114,8 @@
             (if (edn-bridge-edn-true-p (plist-get slot :is-streaming))
                 (propertize "  running" 'face 'warning)
               "")
-            (propertize (concat "  " (or (edn-bridge-sessions-time slot) ""))
+            (propertize (concat (if fork "  fork" "")
+                                "  " (or (edn-bridge-sessions-time slot) ""))
                         'face 'shadow)
             "\n")
     (add-text-properties start (1- (point))

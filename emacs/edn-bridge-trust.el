@@ -112,6 +112,7 @@ The digest is nil where the text is not the whole file."
          (list :trusted t :files (edn-bridge-trust--digests shown))
          :on-success (lambda (_data)
                        (edn-bridge-chat-with-buffer conn
+                         (edn-bridge-chat-set-status 'edn-bridge-trust nil)
                          (edn-bridge-chat-notice "This project is trusted.")))))))
   (quit-window))
 
@@ -122,6 +123,35 @@ The digest is nil where the text is not the whole file."
       (puthash (file-relative-name file default-directory) digest digests))
     digests))
 
+(defun edn-bridge-trust--show-state ()
+  "Where this chat's project has a configuration that is not trusted, say so."
+  (let ((conn edn-bridge-chat--conn))
+    (edn-bridge-chat-set-status 'edn-bridge-trust nil)
+    ;; To look for a file on another host could take a while.
+    (when (and (not (file-remote-p default-directory))
+               (file-exists-p (expand-file-name ".edn-bridge/config.edn"
+                                                default-directory)))
+      (edn-bridge-rpc-request
+       conn "query_eql"
+       '(:query "[{:psi.config/settings [:psi.config/key :psi.config/value]}]")
+       :on-success
+       (lambda (data)
+         (edn-bridge-chat-with-buffer conn
+           (when (edn-bridge-trust--denied-p (plist-get data :result))
+             (edn-bridge-chat-set-status
+              'edn-bridge-trust
+              '("This project's configuration is not trusted and may only narrow what is allowed; /trust shows it")))))
+       :on-error #'ignore))))
+
+(defun edn-bridge-trust--denied-p (result)
+  "Return non-nil if RESULT of a query says that the project is not trusted."
+  (seq-some (lambda (setting)
+              (and (eq (plist-get setting :psi.config/key) :trusted)
+                   (not (edn-bridge-edn-true-p
+                         (plist-get setting :psi.config/value)))))
+            (plist-get result :psi.config/settings)))
+
+(add-hook 'edn-bridge-chat-ready-hook #'edn-bridge-trust--show-state)
 (edn-bridge-input-handle "trust" #'edn-bridge-trust)
 
 (provide 'edn-bridge-trust)

@@ -194,7 +194,8 @@ It is on no key by itself: bind it to one that you like.")
      ("a" edn-bridge-interact-next "go to the next question")
      ("y" edn-bridge-interact-accept "say yes to it")
      ("h" edn-bridge-input-search "what was sent before")
-     ("I" edn-bridge-add-image "send an image with it"))
+     ("I" edn-bridge-add-image "send an image with it")
+     ("D" edn-bridge-context-toggle "tell of your file, or not"))
     ("Session"
      ("s" edn-bridge-sessions-switch "switch")
      ("w" edn-bridge-tree "tree")
@@ -267,7 +268,12 @@ It is on no key by itself: bind it to one that you like.")
 
 (let ((map edn-bridge-chat-mode-map))
   (define-key map (kbd "C-c ?") #'edn-bridge-menu)
-  (define-key map (kbd "C-c C-l") #'edn-bridge-log))
+  (define-key map (kbd "C-c C-l") #'edn-bridge-log)
+  ;; Labels, for packages that show what may follow a key.
+  (pcase-dolist (`(,_title . ,rows) edn-bridge--menu)
+    (pcase-dolist (`(,_key ,command ,text) rows)
+      (dolist (key (where-is-internal command (list map)))
+        (define-key map key (cons text command))))))
 
 (provide 'edn-bridge)
 

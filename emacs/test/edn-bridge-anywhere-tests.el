@@ -269,6 +269,7 @@ The buffer with the difference is bound to `diff'."
   (let ((states nil))
     (cl-letf (((symbol-function 'evil-initial-state)
                (lambda (mode) (cdr (assq mode states))))
+              ((symbol-function 'evil-define-key*) #'ignore)
               ((symbol-function 'evil-set-initial-state)
                (lambda (mode state) (push (cons mode state) states))))
       (with-temp-buffer (edn-bridge-chat-mode))
@@ -276,6 +277,50 @@ The buffer with the difference is bound to `diff'."
       (setq states '((edn-bridge-chat-mode . emacs)))
       (with-temp-buffer (edn-bridge-chat-mode))
       (should (equal states '((edn-bridge-chat-mode . emacs)))))))
+
+(ert-deftest edn-bridge-chat-act-uses-the-keys-of-the-text ()
+  (edn-bridge-test-with-chat (conn _sent)
+    (edn-bridge-test-event conn "tool/result" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "x"
+                           :is-error :false :result-text "out")
+    (edn-bridge-chat-notice "Notice" nil '("Go" edn-bridge-chat-previous-button))
+    (cl-flet ((act (key)
+                (cl-letf (((symbol-function 'this-command-keys-vector)
+                           (lambda () (kbd key))))
+                  (call-interactively #'edn-bridge-chat-act))))
+      (goto-char (point-min))
+      (act "RET")
+      (should (string-search "▾ bash" (edn-bridge-test-transcript)))
+      (act "TAB")
+      (should (string-search "▸ bash" (edn-bridge-test-transcript)))
+      (search-forward "[G")
+      (should-not (bobp))
+      (goto-char (point-max))
+      (should-error (act "RET") :type 'user-error))))
+
+(ert-deftest edn-bridge-chat-keys-have-labels ()
+  (let ((unlabelled nil))
+    (map-keymap (lambda (event definition)
+                  (when (and (symbolp definition)
+                             (eq (lookup-key edn-bridge-chat-mode-map
+                                             (vector ?\C-c event))
+                                 definition)
+                             (rassq definition
+                                    (mapcar (lambda (row)
+                                              (cons t (nth 1 row)))
+                                            (mapcan (lambda (group)
+                                                      (copy-sequence
+                                                       (cdr group)))
+                                                    edn-bridge--menu))))
+                    (push definition unlabelled)))
+                (lookup-key edn-bridge-chat-mode-map (kbd "C-c")))
+    (should-not unlabelled)))
+
+(ert-deftest edn-bridge-modes-that-erase-are-no-commands ()
+  (dolist (mode '(edn-bridge-chat-mode edn-bridge-tree-mode
+                  edn-bridge-jobs-mode edn-bridge-jobs-view-mode
+                  edn-bridge-rewrite--mode edn-bridge-rewrite--edit-mode))
+    (should-not (commandp mode))))
 
 (ert-deftest edn-bridge-command-map-is-on-no-key ()
   (should-not (where-is-internal 'edn-bridge-command-map))

@@ -33,9 +33,7 @@
                        (concat
                         "Assistant\nHello, **world**!\n\n"
                         "▸ bash     touch one done\n\n"
-                        "Allow bash?\ntouch one\n"
-                        "  always: {:decision :allow :tool \"bash\""
-                        " :command \"touch one\"}\n→ accepted\n\n"
+                        "Allow bash? → accepted\n\n"
                         "Assistant\nRan one.\n")))
         (should (equal (edn-bridge-transcript-draft) "draft"))
         (should-not (edn-bridge-chat-running-p))))))

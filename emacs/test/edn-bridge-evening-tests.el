@@ -143,6 +143,36 @@
           (edn-bridge-jobs--show-job '(:id "j1" :status "done" :output "ab"))
           (should-not edn-bridge-jobs--timer))))))
 
+(ert-deftest edn-bridge-trust-is-told-where-it-is-missing ()
+  (let ((default-directory (file-name-as-directory
+                            (make-temp-file "edn-bridge" t))))
+    (unwind-protect
+        (edn-bridge-test-with-chat (conn sent)
+          (cl-flet ((told (trusted)
+                      (setq sent nil)
+                      (edn-bridge-test-event conn "session/rehydrated"
+                                             :session-id "s1" :messages [])
+                      (when (cl-find "query_eql" sent :test #'equal
+                                     :key (lambda (frame)
+                                            (plist-get frame :op)))
+                        (edn-bridge-test-answer
+                         conn sent "query_eql" :result
+                         (list :psi.config/settings
+                               (vector '(:psi.config/key :mode
+                                         :psi.config/value "ask")
+                                       (list :psi.config/key :trusted
+                                             :psi.config/value trusted)))))
+                      (and (string-search "/trust shows it"
+                                          (edn-bridge-transcript-footer))
+                           t)))
+            ;; There is nothing to trust.
+            (should-not (told :false))
+            (make-directory ".edn-bridge")
+            (write-region "{}" nil ".edn-bridge/config.edn" nil 'quiet)
+            (should (told :false))
+            (should-not (told t))))
+      (delete-directory default-directory t))))
+
 (ert-deftest edn-bridge-trust-is-asked-for-what-is-shown ()
   (let ((default-directory (file-name-as-directory
                             (make-temp-file "edn-bridge" t))))

@@ -106,7 +106,7 @@
       (`(,button ,shown)
        '(("Allow once" "▸ bash     rm x …\n\nAllow bash? → Allow once\n")
          ("Reject" "▸ bash     rm x …\n\nAllow bash? → Reject: no\n")
-         ("Cancel" "▸ bash     rm x …\n\nAllow bash?\nrm x\n→ cancelled\n")))
+         ("Cancel" "▸ bash     rm x …\n\nAllow bash? → cancelled\n")))
     (edn-bridge-test-with-chat (conn sent)
       (edn-bridge-transcript-set-draft "draft")
       (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
@@ -122,6 +122,41 @@
       (should (equal (edn-bridge-transcript-draft) "draft"))
       (goto-char (edn-bridge-transcript-draft-start))
       (insert "my "))))
+
+(ert-deftest edn-bridge-interact-says-rules-in-words ()
+  (pcase-dolist
+      (`(,rule ,words)
+       '(((:decision :allow :tool "bash" :command "ls -l" :exact t)
+          "this command, word for word")
+         ((:decision :allow :tool "bash" :command "ls" :exact t)
+          "this command, word for word: ls")
+         ((:decision :allow :tool "bash" :command "git log")
+          "each command that begins with: git log")
+         ((:decision :allow :tool "edit" :path "src/*") "edit of src/*")
+         ;; For these there are no words.
+         ((:decision :allow :tool "edit" :path "a" :mode "x")
+          "{:decision :allow :tool \"edit\" :path \"a\" :mode \"x\"}")
+         ((:decision :deny :tool "edit" :path "a")
+          "{:decision :deny :tool \"edit\" :path \"a\"}")
+         ((:decision :allow :tool "edit") "{:decision :allow :tool \"edit\"}")
+         ("any text" "any text")))
+    (should (equal (edn-bridge-interact--rule-label rule "ls -l") words))))
+
+(ert-deftest edn-bridge-interact-knows-arguments-of-a-streamed-call ()
+  (edn-bridge-test-with-chat (conn _sent)
+    ;; As the program tells: the call before its arguments.
+    (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id "c1"
+                           :tool-name "bash" :call-summary "bash {}")
+    (edn-bridge-test-event
+     conn "assistant/message" :session-id "s1" :role "assistant"
+     :content [(:type :tool-call :id "c1" :name "bash"
+                      :arguments (:command "make" :background t
+                                           :timeout-seconds 60))])
+    (edn-bridge-test-ask conn "approve" '(:tool "bash" :tool-id "c1"
+                                                :command "make"))
+    (let ((text (edn-bridge-test-transcript)))
+      (should (string-search "In the background" text))
+      (should (string-search "At most 60 seconds" text)))))
 
 (ert-deftest edn-bridge-interact-says-above-the-draft-that-questions-wait ()
   (edn-bridge-test-with-chat (conn _sent)

@@ -248,7 +248,12 @@ Emacs 30 takes no name for remote that is not of a method it knows.")
                         (run-hook-with-args 'window-selection-change-functions
                                             (selected-window)))
                       (edn-bridge-transcript-footer)))
-            (should (string-match-p "^The agent is told of a.txt\n" (shown)))
+            (should (string-match-p "^The agent is told of a.txt  (C-c C-d: not)\n"
+                                    (shown)))
+            (let ((inhibit-message t))
+              (edn-bridge-context-toggle)
+              (should-not (string-search "told" (shown)))
+              (edn-bridge-context-toggle))
             (with-current-buffer buffer
               (push-mark 1 t t)
               (goto-char 9)

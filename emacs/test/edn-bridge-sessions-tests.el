@@ -135,6 +135,20 @@ Return what stands above the draft of the last session."
       (edn-bridge-test-wait (equal (edn-bridge-transcript-draft) "One."))
       (edn-bridge-test-wait (equal (edn-bridge-test-transcript) "")))))
 
+(ert-deftest edn-bridge-sessions-forks-are-told-from-their-source ()
+  (let ((slots '((:id "a" :display-name "A")
+                 (:id "b" :display-name "A" :parent-session-id "a")
+                 (:id "c" :display-name "Task" :parent-session-id "a"))))
+    (should (equal (mapcar (lambda (slot)
+                             (edn-bridge-sessions--annotate slot slots))
+                           slots)
+                   '("" "fork" "")))
+    (with-temp-buffer
+      (edn-bridge-tree-mode)
+      (edn-bridge-tree--show slots "a")
+      (should (string-match-p "● A  \n.*○ A  fork  \n.*○ Task  \n"
+                              (buffer-string))))))
+
 (ert-deftest edn-bridge-tree-begins-at-the-current-session ()
   (with-temp-buffer
     (edn-bridge-tree-mode)

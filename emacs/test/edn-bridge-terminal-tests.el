@@ -352,7 +352,8 @@ Those with two hyphens, which are private, and those of tests are left out."
   (edn-bridge-terminal-tests-do
    "Allow once (y)" '("C-c" "C-a" "y") "Ran six\\."
    '("C-c" "C-j") "running *sleep 600"
-   '("Enter") "^status  running" '("C-x" "1" "k") "cancelled")
+   '("Enter") "^status  running" '("q") "running *sleep 600" '("k")
+   "cancelled")
   (edn-bridge-terminal-tests-chat)
   (edn-bridge-terminal-tests-say "slowly")
   (edn-bridge-terminal-tests-do
@@ -417,7 +418,12 @@ Those with two hyphens, which are private, and those of tests are left out."
    '("M-<") "Earlier messages" '("Tab" "M->" "BTab")
    '("M->" "C-c" "Up" "C-c" "Down"))
   (edn-bridge-terminal-tests-command "edn-bridge-messages-show-earlier"
-                                     '("M-<") "You\nwhich"))
+                                     '("M-<") "You\nwhich")
+  (edn-bridge-terminal-tests-chat)
+  (edn-bridge-terminal-tests-do
+   '("C-c" "C-d") "^The agent is not told" '("C-c" "C-d") "^The agent is told")
+  (edn-bridge-terminal-tests-do '("M-<") "Earlier messages")
+  (edn-bridge-terminal-tests-command "edn-bridge-chat-act" "Ran four"))
 
 (defun edn-bridge-terminal-tests-beside ()
   "Use what stands beside the chat."
@@ -528,7 +534,7 @@ Those with two hyphens, which are private, and those of tests are left out."
   (pcase-dolist
       (`(,key . ,steps)
        '(("h" "^Input:" ("Hi" "Tab" "Enter") "^Hi\nthere")
-         ("k") ("i") ("v" "^Model: ") ("C" "^The transcript is on")
+         ("k") ("i") ("D" "^The agent is not told") ("v" "^Model: ") ("C" "^The transcript is on")
          ("I" "^Image:" ("dot.png" "Enter") "goes with the next message")
          ("E" "^This is the fork\\|The draft is not empty")
          ("t" "▾ bash") ("M") ("b" "No session is offered")
