@@ -3,6 +3,7 @@
 //! The runtime makes events, and wires lay them out. An event knows its delivery class and which older event it
 //! continues. It knows no wire's topics and keys, no seq numbers and no bytes.
 
+pub mod question;
 pub mod stage;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::delivery::Class;
 use crate::facts::{JobFacts, SessionFacts, SessionList};
 use crate::message::{Block, EntryId, Message, SessionId, StopReason, ThinkingLevel, TurnId, Usage};
 use crate::value::{Map, Value};
+use question::{Answer, QuestionContent};
 use stage::{Point, Stage};
 
 /// The request that caused an event: its connection and its id.
@@ -388,12 +390,12 @@ pub struct About {
 pub struct QuestionAsked {
     /// The question's id.
     pub id: Arc<str>,
-    /// Its kind, as the catalogue of interactions names it.
-    pub kind: &'static str,
     /// The id that links its events and its audit record.
     pub correlation: Arc<str>,
-    /// Its content, in the shape of its kind.
-    pub payload: Map<'static>,
+    /// Its content.
+    pub content: Arc<QuestionContent>,
+    /// The risks in its texts.
+    pub warnings: Arc<[String]>,
     /// The parent session and the subagent's name, for a subagent's question.
     pub child_of: Option<(SessionId, Arc<str>)>,
 }
@@ -409,8 +411,6 @@ pub struct Dialog {
     pub title: String,
     /// Text to read before answering.
     pub message: Option<String>,
-    /// The placeholder of an empty text field.
-    pub placeholder: Option<String>,
 }
 
 /// The shape of a dialog.
@@ -430,13 +430,11 @@ pub struct DialogOption {
     /// The value for the answer.
     pub value: String,
     /// Its text for the person.
-    pub label: Value<'static>,
-    /// Its meaning, if given.
-    pub description: Option<Value<'static>>,
+    pub label: String,
 }
 
 /// The end of a question.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct QuestionEnded {
     /// The question's id.
     pub id: Arc<str>,
@@ -447,7 +445,7 @@ pub struct QuestionEnded {
     /// Who ended it.
     pub by: Arc<str>,
     /// The answer, unless it is a secret.
-    pub value: Option<Map<'static>>,
+    pub answer: Option<Answer>,
 }
 
 /// The content of a widget.
@@ -737,11 +735,11 @@ impl Body {
             Self::JobUpdated(job) => job.command.len().saturating_add(job.output.len()),
             Self::CommandResult(outcome) => outcome.message.len(),
             Self::ChoiceRequested(choice) => choice.items.len().saturating_mul(SNAPSHOT_WEIGHT),
-            Self::QuestionAsked(asked) => map_weight(&asked.payload),
+            Self::QuestionAsked(asked) => asked.content.weight(),
             Self::DialogRequested(dialog) => {
                 dialog.title.len().saturating_add(dialog.message.as_ref().map_or(0, String::len))
             }
-            Self::QuestionEnded(ended) => ended.value.as_ref().map_or(VALUE_WEIGHT, map_weight),
+            Self::QuestionEnded(ended) => ended.answer.as_ref().map_or(VALUE_WEIGHT, Answer::weight),
             Self::WidgetsUpdated(widgets) => widgets
                 .iter()
                 .flat_map(|widget| &widget.lines)

@@ -2,13 +2,16 @@
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 
+pub mod editor;
+pub mod rule;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Mode, Role, SessionId, ThinkingLevel, TurnId, Usage};
-use crate::value::Value;
+use editor::Editor;
 
 /// The facts about a session at one moment.
 #[derive(Debug, Clone)]
@@ -44,7 +47,7 @@ pub struct SessionFacts {
     /// Its prompt templates.
     pub prompt_templates: Arc<[TemplateFacts]>,
     /// What the editor shows, if it reported that.
-    pub editor: Option<Arc<Value<'static>>>,
+    pub editor: Option<Arc<Editor>>,
     /// The provider's name.
     pub model_provider: Arc<str>,
     /// The model's id at the provider.

@@ -1,17 +1,16 @@
 //! Typed questions to people. Every interactor gets a question at once; the first answer wins.
 //!
-//! [`pending`] holds the open questions and each interactor's queue. [`kind`] defines the content of each
-//! kind of question and its valid answers. [`dialog`] converts questions for connections that support only
+//! [`pending`] holds the open questions and each interactor's queue. [`answers`] defines the valid answers
+//! of each kind of question. [`dialog`] converts questions for connections that support only
 //! plain dialogs. [`audit`] records how each ended. [`warning`] lists the risks in a question's text. [`grant`]
 //! keeps single permissions. Knows connections as [`crate::session::Client`]s. Does not know the purpose of a
 //! question; its asker does.
 
+mod answers;
 pub mod audit;
 mod dialog;
 pub mod grant;
-mod kind;
 mod pending;
 pub mod warning;
 
-pub use kind::QuestionKind;
 pub use pending::{Audience, Origin, PendingQuestions, Question, Resolution};

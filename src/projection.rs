@@ -5,13 +5,108 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::event::question::{Answer, QuestionContent};
 use crate::event::{StatusText, Widget, WidgetSpec};
+use crate::facts::rule::Rule;
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, Phase, Price,
     ProviderName, SessionFacts, SessionList, SessionStats, Slot, TemplateFacts,
 };
 use crate::message::{SessionId, TurnId, count};
 use crate::value::{Map, Value};
+
+/// What a question asks, with the risks in its texts.
+pub fn question<'q>(content: &'q QuestionContent, warnings: &'q [String]) -> Map<'q> {
+    let mut map = Map::new();
+    match content {
+        QuestionContent::Ask { prompt } | QuestionContent::Password { prompt } => {
+            map.put("prompt", prompt.as_str());
+        }
+        QuestionContent::Confirm { prompt, default } => {
+            map.put("prompt", prompt.as_str());
+            map.put("default", *default);
+        }
+        QuestionContent::Select { prompt, options } => {
+            let option = |option: &'q String| {
+                Value::from(Map::new().with("label", option.as_str()).with("value", option.as_str()))
+            };
+            map.put("prompt", prompt.as_str());
+            map.put("options", Value::vector(options.iter().map(option)));
+        }
+        QuestionContent::DeviceCode { provider, url, code, expires_at } => {
+            map.put("provider", provider.as_str());
+            map.put("url", url.as_str());
+            map.put("code", code.as_str());
+            map.put("expires-at", expires_at.as_ref());
+        }
+        QuestionContent::Approve(approval) => {
+            map.put("tool", approval.tool.as_ref());
+            map.put("tool-id", approval.call.as_ref());
+            map.put("call-summary", approval.summary.as_ref());
+            map.put_some("command", approval.command.as_deref());
+            map.put_some("paths", approval.path.as_deref().map(|path| Value::vector([Value::from(path)])));
+            if let Some(diff) = &approval.diff {
+                map.put("diff", diff.text.as_str());
+                if let Some(cut) = &diff.cut {
+                    map.put("diff-size", Value::from(cut.size));
+                    map.put_some("diff-handle", cut.handle.as_deref());
+                }
+            }
+            map.put_some("suggested-rule", approval.suggested_rule.as_ref().map(Rule::to_value));
+        }
+        QuestionContent::GrantStageTool(request) => {
+            map.put("stage-execution-id", request.stage_execution.as_str());
+            map.put("attempt", i64::from(request.attempt));
+            map.put("proposal-id", request.proposal.as_str());
+            map.put("tool", request.tool.as_ref());
+            map.put("args-digest", request.args_digest.as_str());
+            map.put("args-summary", request.args_summary.as_str());
+            map.put("reason", request.reason.as_str());
+        }
+        QuestionContent::ApproveSubagentEnvelope(request) => {
+            let (provider, id) = &request.model;
+            map.put("subagent-id", request.subagent.as_str());
+            map.put("parent-session-id", request.parent.as_str());
+            map.put("depth", i64::from(request.depth));
+            map.put("requested-envelope", Value::vector(request.tools.iter().map(String::as_str)));
+            map.put("prompt-summary", request.task_summary.as_str());
+            map.put(
+                "model",
+                Value::from(Map::new().with("provider", provider.as_ref()).with("id", id.as_ref())),
+            );
+        }
+    }
+    if !warnings.is_empty() {
+        map.put("warnings", Value::vector(warnings.iter().map(String::as_str)));
+    }
+    map
+}
+
+/// An answer that is no secret.
+pub fn answer(answer: &Answer) -> Map<'_> {
+    let mut map = Map::new();
+    match answer {
+        Answer::Text(text) => {
+            map.put("text", text.as_str());
+        }
+        Answer::Option(place) => {
+            map.put("index", *place);
+        }
+        Answer::Confirm(ok) => {
+            map.put("ok", *ok);
+        }
+        Answer::Approve { scope, rule } => {
+            map.put("outcome", "approve");
+            map.put_some("scope", scope.map(|scope| scope.as_str()));
+            map.put_some("rule", rule.as_ref().map(Rule::to_value));
+        }
+        Answer::Deny | Answer::Defer => {
+            map.put_some("outcome", answer.outcome());
+        }
+        Answer::Secret(_) | Answer::Done(_) => {}
+    }
+    map
+}
 
 /// The payload of `session/updated`, and the `:state` of `get_state`.
 pub fn session_state(facts: &SessionFacts) -> Map<'_> {

@@ -36,7 +36,7 @@ pub use control::Control;
 pub use graph::{Graph, Query, QueryAnswer};
 pub use jobs::Jobs;
 pub use logins::Logins;
-pub use questions::{Questions, Response};
+pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use sessions::{Opened, Page, Scope, Sessions, SwitchTarget};
 pub use settings::{Reach, Settings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};

@@ -8,12 +8,12 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use edn_bridge::catalogue::{ErrorCode, Topic};
 use edn_bridge::clock::SystemClock;
+use edn_bridge::event::question::{Answer, QuestionContent};
 use edn_bridge::event::{Body, Event};
 use edn_bridge::interaction::audit::{self, Audit};
-use edn_bridge::interaction::{Audience, Origin, PendingQuestions, Question, QuestionKind, Resolution};
+use edn_bridge::interaction::{Audience, Origin, PendingQuestions, Question, Resolution};
 use edn_bridge::message::SessionId;
-use edn_bridge::session::{Client, Pressure, Reply, Response};
-use edn_bridge::value::{Map, Value};
+use edn_bridge::session::{AnswerFields, Client, Pressure, Reply, Response};
 use edn_bridge::wire::edn::layout::topic;
 use tokio_util::sync::CancellationToken;
 
@@ -88,8 +88,8 @@ fn people(count: usize) -> Arc<People> {
 
 fn question() -> Question {
     Question {
-        kind: QuestionKind::Confirm,
-        payload: Map::new().with("prompt", "?").with("default", false),
+        content: Arc::new(QuestionContent::Confirm { prompt: "?".to_owned(), default: false }),
+        warnings: Arc::default(),
         origin: Origin {
             session: SessionId::from("s"),
             offset: 0,
@@ -103,8 +103,8 @@ fn question() -> Question {
 }
 
 fn answer(id: &str, ok: bool) -> Response {
-    let value = Some(Map::new().with("ok", ok));
-    Response { interaction_id: id.to_owned(), accepted: true, value, note: None }
+    let answer = AnswerFields { ok: Some(ok), ..AnswerFields::default() };
+    Response { interaction_id: id.to_owned(), accepted: true, answer, note: None }
 }
 
 /// What became of the answers: who was told that theirs counts, and the codes of the others.
@@ -229,7 +229,7 @@ fn every_schedule_ends_each_question_once() {
         let mut accepted: Vec<bool> = ends
             .iter()
             .filter_map(|end| match end {
-                Resolution::Accepted { value, .. } => value.get_keyword("ok").and_then(Value::as_bool),
+                Resolution::Accepted { answer: Answer::Confirm(ok), .. } => Some(*ok),
                 _ => None,
             })
             .collect();
@@ -285,7 +285,7 @@ fn last_client_may_return_within_grace_period() {
         });
         match end {
             Resolution::Accepted { .. } => assert!(comes_back),
-            end => assert_eq!((end, comes_back), (Resolution::Headless, false)),
+            end => assert!(matches!(end, Resolution::Headless) && !comes_back, "{end:?}"),
         }
     }
 }
@@ -324,10 +324,13 @@ fn of_two_answers_in_the_same_instant_one_counts() {
         for thread in answering {
             thread.join().unwrap();
         }
-        let Resolution::Accepted { value, .. } = executor.block_on(asking).unwrap() else { panic!() };
+        let Resolution::Accepted { answer: Answer::Confirm(ok), .. } = executor.block_on(asking).unwrap()
+        else {
+            panic!()
+        };
         let told = told.lock().unwrap();
         assert_eq!(told.won.len(), 1, "round {round}");
-        assert_eq!(value.get_keyword("ok").and_then(Value::as_bool), Some(told.won[0].1));
+        assert_eq!(ok, told.won[0].1);
         assert_eq!(told.lost, [ErrorCode::InteractionAlreadyAnswered]);
         for person in &people.0 {
             let shown = person.shown.lock().unwrap();

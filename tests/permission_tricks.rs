@@ -425,7 +425,7 @@ fn a_denied_command_is_refused_in_every_dress() {
         for row in table.get(group).and_then(Value::as_slice).unwrap() {
             let row: Vec<&str> = row.as_slice().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect();
             let rule = format!("{{:decision :deny :tool \"bash\" :command {:?}}}", row[0]);
-            let rule = Rule::from_value(&edn_bridge::edn::read_one(rule.as_bytes()).unwrap()).unwrap();
+            let rule = Rule::read(&edn_bridge::edn::read_one(rule.as_bytes()).unwrap()).unwrap();
             for then in &row[1..] {
                 count += 1;
                 let run = Access::Run((*then).to_owned());

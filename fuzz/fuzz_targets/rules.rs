@@ -29,7 +29,7 @@ fn rule(line: &str) -> Option<Rule> {
     let (path, command) = if about == 'p' { (text, None) } else { (None, text) };
     let rule = Rule { decision, tool: None, path, command, exact: about == 'e' };
     // As configuration would make it.
-    Rule::from_value(&rule.to_value()).ok()
+    Rule::read(&rule.to_value()).ok()
 }
 
 fuzz_target!(|input: &[u8]| {

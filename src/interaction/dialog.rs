@@ -3,50 +3,48 @@
 
 use std::sync::Arc;
 
-use super::kind::QuestionKind;
-use super::warning;
+use crate::event::question::{Answer, ApprovalScope, QuestionContent};
 use crate::event::{Dialog, DialogOption, DialogShape};
-use crate::session::ApiError;
-use crate::value::{Map, Value};
+use crate::session::{ApiError, DialogResult};
 use crate::visible;
 
 /// The question as a dialog; `None` if the answer is a secret, which a dialog must not carry.
-pub(super) fn dialog(id: &Arc<str>, kind: QuestionKind, question: &Map<'static>) -> Option<Dialog> {
-    let text = |key: &str| shown(question.get_keyword(key).and_then(Value::as_str).unwrap_or_default());
-    let select = || DialogShape::Select(options(kind, question));
-    let (shape, title, message) = match kind {
-        QuestionKind::Password => return None,
-        QuestionKind::Ask => (DialogShape::Input, text("prompt"), None),
-        QuestionKind::Confirm => (DialogShape::Confirm, text("prompt"), None),
-        QuestionKind::Select => (select(), text("prompt"), None),
-        QuestionKind::DeviceCode => {
-            let message = format!("Open {} and enter the code {}, then confirm.", text("url"), text("code"));
-            (DialogShape::Confirm, format!("Log in to {}", text("provider")), Some(message))
+pub(super) fn dialog(id: &Arc<str>, question: &QuestionContent, warnings: &[String]) -> Option<Dialog> {
+    let (shape, title, message) = match question {
+        QuestionContent::Password { .. } => return None,
+        QuestionContent::Ask { prompt } => (DialogShape::Input, shown(prompt), None),
+        QuestionContent::Confirm { prompt, .. } => (DialogShape::Confirm, shown(prompt), None),
+        QuestionContent::Select { prompt, .. } => {
+            (DialogShape::Select(options(question)), shown(prompt), None)
         }
-        QuestionKind::Approve => {
-            let shown = [text("command"), text("diff")].into_iter().find(|text| !text.is_empty());
-            let cut = if question.get_keyword("diff-size").is_some() { " (the diff is cut)" } else { "" };
-            (select(), format!("Allow: {}?{cut}", text("call-summary")), shown)
+        QuestionContent::DeviceCode { provider, url, code, .. } => {
+            let message = format!("Open {} and enter the code {}, then confirm.", shown(url), shown(code));
+            (DialogShape::Confirm, format!("Log in to {}", shown(provider)), Some(message))
         }
-        QuestionKind::GrantStageTool => {
-            (select(), format!("Allow {} in this stage?", text("tool")), Some(text("args-summary")))
+        QuestionContent::Approve(approval) => {
+            let diff = approval.diff.as_ref();
+            let message = approval.command.as_deref().or(diff.map(|diff| diff.text.as_str())).map(shown);
+            let is_cut = diff.is_some_and(|diff| diff.cut.is_some());
+            let cut = if is_cut { " (the diff is cut)" } else { "" };
+            let title = format!("Allow: {}?{cut}", shown(&approval.summary));
+            (DialogShape::Select(options(question)), title, message)
         }
-        QuestionKind::ApproveSubagentEnvelope => {
-            let tools =
-                question.get_keyword("requested-envelope").map(ToString::to_string).unwrap_or_default();
-            let message = format!("{}\nTools: {}", text("prompt-summary"), shown(&tools));
-            (select(), "Start a subagent?".to_owned(), Some(message))
+        QuestionContent::GrantStageTool(request) => {
+            let title = format!("Allow {} in this stage?", shown(&request.tool));
+            (DialogShape::Select(options(question)), title, Some(shown(&request.args_summary)))
+        }
+        QuestionContent::ApproveSubagentEnvelope(request) => {
+            let message =
+                format!("{}\nTools: {}", shown(&request.task_summary), shown(&request.tools.join(", ")));
+            (DialogShape::Select(options(question)), "Start a subagent?".to_owned(), Some(message))
         }
     };
-    let warnings = question.get_keyword(warning::KEY).and_then(Value::as_slice).unwrap_or_default();
-    let lines: Vec<String> =
-        warnings.iter().filter_map(Value::as_str).map(|warning| format!("Warning: {warning}")).collect();
+    let lines: Vec<String> = warnings.iter().map(|warning| format!("Warning: {warning}")).collect();
     let message = match (lines.is_empty(), message) {
         (true, message) => message,
         (false, message) => Some(lines.into_iter().chain(message).collect::<Vec<_>>().join("\n")),
     };
-    let placeholder = question.get_keyword("placeholder").and_then(Value::as_str).map(shown);
-    Some(Dialog { id: id.clone(), shape, title, message, placeholder })
+    Some(Dialog { id: id.clone(), shape, title, message })
 }
 
 /// A text as a person sees all of it.
@@ -54,31 +52,17 @@ fn shown(text: &str) -> String {
     visible::text(text).into_owned()
 }
 
-/// The same of an option's text, which is a string where the option is as it should be.
-fn shown_value(value: &Value<'static>) -> Value<'static> {
-    value.as_str().map_or_else(|| value.clone(), |text| Value::from(shown(text)))
-}
-
-fn options(kind: QuestionKind, question: &Map<'static>) -> Vec<DialogOption> {
-    if kind == QuestionKind::Select {
-        let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
-        let shown = options.iter().enumerate().map(|(place, option)| DialogOption {
-            value: place.to_string(),
-            label: option.get("label").map_or(Value::Nil, shown_value),
-            description: option.get("description").map(shown_value),
-        });
-        return shown.collect();
+fn options(question: &QuestionContent) -> Vec<DialogOption> {
+    let option = |value: &str, label: String| DialogOption { value: value.to_owned(), label };
+    if let QuestionContent::Select { options, .. } = question {
+        let numbered = options.iter().enumerate();
+        return numbered.map(|(place, label)| option(&place.to_string(), shown(label))).collect();
     }
-    let option = |value: &str, label: String| DialogOption {
-        value: value.to_owned(),
-        label: Value::from(label),
-        description: None,
-    };
     let mut choices = vec![option("once", "Allow once".to_owned())];
-    if kind == QuestionKind::Approve {
+    if let QuestionContent::Approve(approval) = question {
         choices.push(option("session", "Allow for this session".to_owned()));
-        if let Some(rule) = question.get_keyword("suggested-rule") {
-            choices.push(option("rule", shown(&format!("Always allow: {rule}"))));
+        if let Some(rule) = &approval.suggested_rule {
+            choices.push(option("rule", shown(&format!("Always allow: {}", rule.to_value()))));
         }
     }
     choices.push(option("deny", "Deny".to_owned()));
@@ -89,45 +73,40 @@ fn options(kind: QuestionKind, question: &Map<'static>) -> Vec<DialogOption> {
 ///
 /// # Errors
 /// `request/invalid-params` if the dialog has no such result.
-pub(super) fn answer(
-    kind: QuestionKind,
-    question: &Map<'static>,
-    result: &Value<'static>,
-) -> Result<Map<'static>, ApiError> {
+pub(super) fn answer(question: &QuestionContent, result: DialogResult) -> Result<Answer, ApiError> {
     let invalid = |expected: &str| Err(ApiError::invalid_param("result", expected));
-    match kind {
-        QuestionKind::Password => invalid("given by a connection that answers interactions"),
-        QuestionKind::Ask => match result.as_str() {
-            Some(text) => Ok(Map::new().with("text", text.to_owned())),
-            None => invalid("a string"),
-        },
-        QuestionKind::Confirm | QuestionKind::DeviceCode => match result.as_bool() {
-            Some(yes) => Ok(Map::new().with(if kind == QuestionKind::Confirm { "ok" } else { "done" }, yes)),
-            None => invalid("true or false"),
-        },
-        QuestionKind::Select => {
-            // The option's index, or its own value if the frontend returned that.
-            let chosen = result.as_str().unwrap_or_default();
-            let options = question.get_keyword("options").and_then(Value::as_slice).unwrap_or_default();
-            let place = chosen.parse().ok().filter(|place: &usize| *place < options.len());
-            match place.or_else(|| {
-                // As it was shown, or as it is.
-                let is_chosen = |label: &str| label == chosen || visible::text(label) == chosen;
-                options
-                    .iter()
-                    .position(|option| option.get("label").and_then(Value::as_str).is_some_and(is_chosen))
-            }) {
-                Some(place) => Ok(Map::new().with("index", Value::from(place))),
-                None => invalid("the value of an option"),
-            }
+    let (text, flag) = match result {
+        DialogResult::Text(text) => (Some(text), None),
+        DialogResult::Flag(flag) => (None, Some(flag)),
+    };
+    let chosen = text.as_deref().unwrap_or_default();
+    match question {
+        QuestionContent::Password { .. } => invalid("given by a connection that answers interactions"),
+        QuestionContent::Ask { .. } => {
+            text.map_or_else(|| invalid("a string"), |text| Ok(Answer::Text(text)))
         }
-        QuestionKind::Approve | QuestionKind::GrantStageTool | QuestionKind::ApproveSubagentEnvelope => {
-            match result.as_str() {
-                Some("deny") => Ok(Map::new().with("outcome", "deny")),
-                Some("once") if kind != QuestionKind::Approve => Ok(Map::new().with("outcome", "approve")),
-                Some(scope @ ("once" | "session" | "rule")) if kind == QuestionKind::Approve => {
-                    Ok(Map::new().with("outcome", "approve").with("scope", scope.to_owned()))
-                }
+        QuestionContent::Confirm { .. } => {
+            flag.map_or_else(|| invalid("true or false"), |yes| Ok(Answer::Confirm(yes)))
+        }
+        QuestionContent::DeviceCode { .. } => {
+            flag.map_or_else(|| invalid("true or false"), |done| Ok(Answer::Done(done)))
+        }
+        QuestionContent::Select { options, .. } => {
+            // The option's place, or its label if the frontend returned that: as it was shown, or as it is.
+            let place = chosen.parse().ok().filter(|place: &usize| *place < options.len());
+            let is_chosen = |label: &String| label == chosen || visible::text(label) == chosen;
+            let place = place.or_else(|| options.iter().position(is_chosen));
+            place.map_or_else(|| invalid("the value of an option"), |place| Ok(Answer::Option(place)))
+        }
+        QuestionContent::Approve(_)
+        | QuestionContent::GrantStageTool(_)
+        | QuestionContent::ApproveSubagentEnvelope(_) => {
+            let is_call = matches!(question, QuestionContent::Approve(_));
+            let scope = ApprovalScope::ALL.into_iter().find(|scope| scope.as_str() == chosen);
+            match (chosen, scope) {
+                ("deny", _) => Ok(Answer::Deny),
+                (_, Some(scope)) if is_call => Ok(Answer::Approve { scope: Some(scope), rule: None }),
+                (_, Some(ApprovalScope::Once)) => Ok(Answer::Approve { scope: None, rule: None }),
                 _ => invalid("the value of an option"),
             }
         }

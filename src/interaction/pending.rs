@@ -14,15 +14,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::Audit;
-use super::dialog;
-use super::kind::QuestionKind;
 use super::warning;
+use super::{answers, dialog};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
+use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
 use crate::event::{Body, Event, QuestionAsked, QuestionEnded};
 use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
-use crate::session::{ApiError, Client, Reply, Response};
+use crate::session::{ApiError, Client, DialogResult, Reply, Response};
 use crate::value::{Map, Value};
 
 /// The recipients of questions and of their outcomes.
@@ -67,10 +67,10 @@ pub struct Origin {
 /// A question.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// Its kind.
-    pub kind: QuestionKind,
-    /// Its content, in the shape of its kind.
-    pub payload: Map<'static>,
+    /// Its content.
+    pub content: Arc<QuestionContent>,
+    /// The risks in its texts. Those that the content itself shows are added when it is asked.
+    pub warnings: Arc<[String]>,
     /// Its origin.
     pub origin: Origin,
     /// How long it stays open; `None` for no limit.
@@ -79,13 +79,20 @@ pub struct Question {
     pub unattended: bool,
 }
 
+impl Question {
+    /// The kind of the question.
+    pub fn kind(&self) -> QuestionKind {
+        self.content.kind()
+    }
+}
+
 /// How a question ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Resolution {
     /// It was answered.
     Accepted {
-        /// The answer, in the shape of the question's kind.
-        value: Map<'static>,
+        /// The answer, of the question's kind.
+        answer: Answer,
         /// A note to the model.
         note: Option<String>,
     },
@@ -146,9 +153,9 @@ impl PendingQuestions {
     }
 
     /// Asks a question and waits for its end. Cancelling `stop` withdraws it. Every question passes here, and its
-    /// payload gets the warnings about its texts.
+    /// warnings are completed.
     pub async fn ask(&self, mut question: Question, stop: &CancellationToken) -> Resolution {
-        warning::add(&mut question.payload);
+        question.warnings = warning::all(&question.content, &question.warnings);
         let id: Arc<str> = self.clock.id("i-").into();
         let (answer, mut ended) = oneshot::channel();
         let timeout = question.timeout;
@@ -201,8 +208,8 @@ impl PendingQuestions {
     /// The outcome of a question that no client can see.
     fn unattended(&self, id: &Arc<str>, open: &Open) -> Resolution {
         let question = &open.question;
-        let resolution = match (question.unattended, question.kind.unattended()) {
-            (true, Some(value)) => Resolution::Accepted { value, note: None },
+        let resolution = match (question.unattended, answers::unattended(question.kind())) {
+            (true, Some(answer)) => Resolution::Accepted { answer, note: None },
             _ => Resolution::Headless,
         };
         self.write_down(id, open, &By::Headless, &resolution);
@@ -225,26 +232,22 @@ impl PendingQuestions {
 
     /// The kind of an open question.
     pub fn kind(&self, id: &str) -> Option<QuestionKind> {
-        self.state().open.get(id).map(|open| open.question.kind)
+        self.state().open.get(id).map(|open| open.question.kind())
     }
 
     /// Takes an answer. The first valid one wins. The reply precedes the event for the others.
     pub fn respond(&self, connection: u64, response: Response, reply: Reply<()>) {
         let id: Arc<str> = response.interaction_id.as_str().into();
-        let value = response.value.unwrap_or_default();
-        let checked = match self.state().find(&id) {
-            Err(error) => Err(error),
-            Ok(open) if response.accepted => open.question.kind.check(&open.question.payload, &value),
-            Ok(_) => Ok(()),
-        };
-        if let Err(error) = checked {
-            return reply.fail(error);
+        let note = response.note;
+        let content = self.state().find(&id).map(|open| open.question.content.clone());
+        let resolution = content.and_then(|content| match response.accepted {
+            true => Ok(Resolution::Accepted { answer: answers::read(&content, response.answer)?, note }),
+            false => Ok(Resolution::Cancelled { note }),
+        });
+        match resolution {
+            Ok(resolution) => self.close(&id, By::Client(connection), resolution, Some(reply)),
+            Err(error) => reply.fail(error),
         }
-        let resolution = match response.accepted {
-            true => Resolution::Accepted { value, note: response.note },
-            false => Resolution::Cancelled { note: response.note },
-        };
-        self.close(&id, By::Client(connection), resolution, Some(reply));
     }
 
     /// Takes a dialog's result; `None` cancels it.
@@ -252,7 +255,7 @@ impl PendingQuestions {
         &self,
         connection: u64,
         dialog: &str,
-        result: Option<Value<'static>>,
+        result: Option<DialogResult>,
         reply: Reply<()>,
     ) {
         let id: Arc<str> = dialog.into();
@@ -268,10 +271,10 @@ impl PendingQuestions {
                     let message = format!("The open dialog is {shown:?}.");
                     Err(ApiError::new(ErrorCode::DialogIdMismatch, message))
                 }
-                (Some(_), None | Some(Value::Nil)) => Ok(Resolution::Cancelled { note: None }),
+                (Some(_), None) => Ok(Resolution::Cancelled { note: None }),
                 (Some(_), Some(result)) => state.find(&id).and_then(|open| {
-                    let value = dialog::answer(open.question.kind, &open.question.payload, &result)?;
-                    Ok(Resolution::Accepted { value, note: None })
+                    let answer = dialog::answer(&open.question.content, result)?;
+                    Ok(Resolution::Accepted { answer, note: None })
                 }),
             }
         };
@@ -321,13 +324,11 @@ impl PendingQuestions {
 
     /// Ends a question that no client sees.
     fn give_up(&self, id: &Arc<str>) {
-        let answer = self
-            .state()
-            .open
-            .get(id)
-            .and_then(|open| open.question.unattended.then(|| open.question.kind.unattended()).flatten());
+        let answer = self.state().open.get(id).and_then(|open| {
+            open.question.unattended.then(|| answers::unattended(open.question.kind())).flatten()
+        });
         let resolution =
-            answer.map_or(Resolution::Headless, |value| Resolution::Accepted { value, note: None });
+            answer.map_or(Resolution::Headless, |answer| Resolution::Accepted { answer, note: None });
         self.close(id, By::Headless, resolution, None);
     }
 
@@ -356,9 +357,10 @@ impl PendingQuestions {
     }
 
     fn write_down(&self, id: &str, open: &Open, by: &By, resolution: &Resolution) {
-        let Question { kind, payload, origin, .. } = &open.question;
+        let Question { content, origin, .. } = &open.question;
+        let kind = content.kind();
         let mut record = Map::new();
-        record.put("record", record_name(*kind, resolution));
+        record.put("record", record_name(kind, resolution));
         record.put("kind", kind.as_str());
         record.put("interaction-id", id.to_owned());
         record.put("correlation-id", origin.correlation.to_string());
@@ -367,16 +369,18 @@ impl PendingQuestions {
             record.put("parent-session-id", parent.to_value());
             record.put("subagent-id", subagent.to_string());
         }
-        record.put_some("tool", payload.get_keyword("tool").cloned());
-        if let Resolution::Accepted { value, .. } = resolution {
-            record.put_some("scope", value.get_keyword("scope").cloned());
+        record.put_some("tool", content.tool().map(ToString::to_string));
+        if let Resolution::Accepted { answer: Answer::Approve { scope, .. }, .. } = resolution {
+            record.put_some("scope", scope.map(ApprovalScope::as_str));
         }
-        if *kind == QuestionKind::ApproveSubagentEnvelope {
-            record.put_some("child-session-id", payload.get_keyword("subagent-id").cloned());
-            record.put_some("tools", payload.get_keyword("requested-envelope").cloned());
-            record.put_some("model", payload.get_keyword("model").cloned());
+        if let QuestionContent::ApproveSubagentEnvelope(request) = content.as_ref() {
+            let (provider, id) = &request.model;
+            let model = Map::new().with("provider", provider.to_string()).with("id", id.to_string());
+            record.put("child-session-id", request.subagent.to_value());
+            record.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.clone()))));
+            record.put("model", Value::from(model));
         }
-        if *kind == QuestionKind::ApproveSubagentEnvelope
+        if kind == QuestionKind::ApproveSubagentEnvelope
             && let Resolution::Accepted { note: Some(note), .. } | Resolution::Cancelled { note: Some(note) } =
                 resolution
         {
@@ -468,13 +472,13 @@ impl State {
     fn event(&self, client: &dyn Client, id: &Arc<str>) -> Option<Event> {
         let question = &self.open.get(id)?.question;
         let body = if client.dialogs_only() {
-            Body::DialogRequested(Arc::new(dialog::dialog(id, question.kind, &question.payload)?))
+            Body::DialogRequested(Arc::new(dialog::dialog(id, &question.content, &question.warnings)?))
         } else {
             Body::QuestionAsked(Arc::new(QuestionAsked {
                 id: id.clone(),
-                kind: question.kind.as_str(),
                 correlation: question.origin.correlation.clone(),
-                payload: question.payload.clone(),
+                content: question.content.clone(),
+                warnings: question.warnings.clone(),
                 child_of: question.origin.child_of.clone(),
             }))
         };
@@ -484,7 +488,7 @@ impl State {
 
 /// Whether a connection answers questions and supports this one.
 fn can_show(client: &dyn Client, question: &Question) -> bool {
-    client.is_interactor() && !(client.dialogs_only() && question.kind == QuestionKind::Password)
+    client.is_interactor() && !(client.dialogs_only() && question.kind() == QuestionKind::Password)
 }
 
 fn event(question: &Question, body: Body) -> Event {
@@ -499,8 +503,8 @@ fn event(question: &Question, body: Body) -> Event {
 }
 
 fn answered(id: &str, question: &Question, by: &By, resolution: &Resolution) -> Event {
-    let (accepted, value) = match resolution {
-        Resolution::Accepted { value, .. } => (true, Some(value)),
+    let (accepted, answer) = match resolution {
+        Resolution::Accepted { answer, .. } => (true, Some(answer)),
         Resolution::Cancelled { .. }
         | Resolution::Headless
         | Resolution::Withdrawn
@@ -511,7 +515,7 @@ fn answered(id: &str, question: &Question, by: &By, resolution: &Resolution) -> 
         correlation: question.origin.correlation.clone(),
         accepted,
         by: by.to_string().into(),
-        value: value.filter(|_| !question.kind.is_private()).cloned(),
+        answer: answer.filter(|_| !question.kind().is_private()).cloned(),
     };
     event(question, Body::QuestionEnded(Arc::new(ended)))
 }
@@ -542,21 +546,18 @@ fn already_answered() -> ApiError {
 }
 
 /// The outcome as one word, without the answer.
-fn outcome(resolution: &Resolution) -> String {
+fn outcome(resolution: &Resolution) -> &'static str {
     match resolution {
-        Resolution::Accepted { value, .. } => match value.get_keyword("outcome").and_then(Value::as_str) {
-            Some(outcome) => outcome.to_owned(),
-            None => "accepted".to_owned(),
-        },
-        Resolution::Cancelled { .. } => "cancelled".to_owned(),
-        Resolution::Headless => "headless".to_owned(),
-        Resolution::TimedOut => "timed-out".to_owned(),
-        Resolution::Withdrawn => "withdrawn".to_owned(),
+        Resolution::Accepted { answer, .. } => answer.outcome().unwrap_or("accepted"),
+        Resolution::Cancelled { .. } => "cancelled",
+        Resolution::Headless => "headless",
+        Resolution::TimedOut => "timed-out",
+        Resolution::Withdrawn => "withdrawn",
     }
 }
 
 fn record_name(kind: QuestionKind, resolution: &Resolution) -> &'static str {
-    match (kind, outcome(resolution).as_str()) {
+    match (kind, outcome(resolution)) {
         (QuestionKind::ApproveSubagentEnvelope, "approve") => "SubagentEnvelopeApproved",
         (QuestionKind::ApproveSubagentEnvelope, _) => "SubagentEnvelopeDenied",
         _ => "Interaction",

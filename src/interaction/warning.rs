@@ -1,17 +1,16 @@
 //! Warnings about a question's texts: invisible characters, and characters that make a line look different
 //! from what a program reads.
 //!
-//! Knows the keys of questions and the characters of [`crate::visible`]. Knows neither the question nor its
-//! author.
+//! Knows the texts of questions and the characters of [`crate::visible`]. Does not know a question's author.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use crate::value::{Map, Value};
+use crate::event::question::QuestionContent;
+use crate::facts::rule::Rule;
+use crate::value::Value;
 use crate::visible::{self, Hidden};
-
-/// The key of a payload's warnings.
-pub const KEY: &str = "warnings";
 
 /// Blanks after which the rest of a line, and empty lines after which the rest of a text, may be out of view.
 const FAR: usize = 100;
@@ -47,71 +46,104 @@ enum Reader {
     Person,
 }
 
-/// The texts of a payload that a model or a project may have written: key, name in warnings, and reader. A
-/// summary follows the text that it summarises.
-const TEXTS: &[(&str, &str, Reader)] = &[
-    ("tool", "The tool's name", Reader::Paths),
-    ("command", "The command", Reader::Program),
-    ("paths", "A path", Reader::Paths),
-    ("diff", "The diff", Reader::Program),
-    ("call-summary", "The summary of the call", Reader::Program),
-    ("args-summary", "The summary of the call", Reader::Program),
-    ("prompt-summary", "The summary of the task", Reader::Person),
-    ("prompt", "The question", Reader::Person),
-    ("placeholder", "The question", Reader::Person),
-    ("options", "An option", Reader::Person),
-    ("requested-envelope", "A tool's name", Reader::Paths),
-    ("reason", "The reason", Reader::Person),
-    ("provider", "The provider's name", Reader::Paths),
-    ("url", "The address", Reader::Paths),
-    ("code", "The code", Reader::Paths),
-    ("suggested-rule", "The suggested rule", Reader::Program),
-    ("model", "The model's name", Reader::Paths),
-];
+/// Texts of a question that a model or a project may have written.
+struct Shown<'q> {
+    /// Their name in warnings.
+    name: &'static str,
+    reader: Reader,
+    texts: Vec<&'q str>,
+    /// Whether they summarise texts before them, whose warnings they do not repeat.
+    sums_up: bool,
+}
 
-/// Puts warnings into a payload without warnings.
-pub fn put(payload: &mut Map<'static>, warnings: Vec<String>) {
-    if !warnings.is_empty() {
-        payload.put(KEY, Value::vector(warnings.into_iter().map(Value::from)));
+impl<'q> Shown<'q> {
+    fn new(name: &'static str, reader: Reader, texts: impl IntoIterator<Item = &'q str>) -> Self {
+        Self { name, reader, texts: texts.into_iter().collect(), sums_up: false }
+    }
+
+    fn summary(name: &'static str, reader: Reader, text: &'q str) -> Self {
+        Self { sums_up: true, ..Self::new(name, reader, [text]) }
     }
 }
 
-/// Adds the warnings about a question's texts to its payload, after existing ones. A payload without warnings
-/// does not have the key.
-pub(super) fn add(payload: &mut Map<'static>) {
-    let mut sentences: Vec<Value<'static>> =
-        payload.get_keyword(KEY).and_then(Value::as_slice).map(<[_]>::to_vec).unwrap_or_default();
+/// The texts of a question, a summary after the text that it summarises.
+fn shown(content: &QuestionContent) -> Vec<Shown<'_>> {
+    const TOOL: &str = "The tool's name";
+    const CALL: &str = "The summary of the call";
+    let prompt = |prompt| Shown::new("The question", Reader::Person, [prompt]);
+    match content {
+        QuestionContent::Ask { prompt: text }
+        | QuestionContent::Password { prompt: text }
+        | QuestionContent::Confirm { prompt: text, .. } => vec![prompt(text.as_str())],
+        QuestionContent::Select { prompt: text, options } => {
+            vec![prompt(text), Shown::new("An option", Reader::Person, options.iter().map(String::as_str))]
+        }
+        QuestionContent::Approve(approval) => {
+            let diff = approval.diff.as_ref().map(|diff| diff.text.as_str());
+            let rule = approval.suggested_rule.iter().flat_map(|rule| {
+                let Rule { tool, path, command, .. } = rule;
+                [tool, path, command].into_iter().filter_map(|text| text.as_deref())
+            });
+            vec![
+                Shown::new(TOOL, Reader::Paths, [&*approval.tool]),
+                Shown::new("The command", Reader::Program, approval.command.as_deref()),
+                Shown::new("A path", Reader::Paths, approval.path.as_deref()),
+                Shown::new("The diff", Reader::Program, diff),
+                Shown::summary(CALL, Reader::Program, &approval.summary),
+                Shown::new("The suggested rule", Reader::Program, rule),
+            ]
+        }
+        QuestionContent::DeviceCode { provider, url, code, .. } => vec![
+            Shown::new("The provider's name", Reader::Paths, [provider.as_str()]),
+            Shown::new("The address", Reader::Paths, [url.as_str()]),
+            Shown::new("The code", Reader::Paths, [code.as_str()]),
+        ],
+        QuestionContent::GrantStageTool(request) => vec![
+            Shown::new(TOOL, Reader::Paths, [&*request.tool]),
+            Shown::summary(CALL, Reader::Program, &request.args_summary),
+            Shown::new("The reason", Reader::Person, [request.reason.as_str()]),
+        ],
+        QuestionContent::ApproveSubagentEnvelope(request) => {
+            let (provider, id) = &request.model;
+            vec![
+                Shown::summary("The summary of the task", Reader::Person, &request.task_summary),
+                Shown::new("A tool's name", Reader::Paths, request.tools.iter().map(String::as_str)),
+                Shown::new("The model's name", Reader::Paths, [&**provider, &**id]),
+            ]
+        }
+    }
+}
+
+/// The warnings about a question: those that its asker knows, then those about its texts.
+pub(super) fn all(content: &QuestionContent, known: &[String]) -> Arc<[String]> {
+    let mut sentences = known.to_vec();
     let mut seen: Vec<(Wrong, BTreeSet<char>)> = Vec::new();
-    for (key, what, reader) in TEXTS {
-        let Some(value) = payload.get_keyword(key) else { continue };
-        for (wrong, found) in look(value, *reader) {
-            // A summary repeats its text.
-            let sums_up = key.ends_with("-summary");
+    for Shown { name, reader, texts, sums_up } in shown(content) {
+        for (wrong, found) in look(|see| texts.into_iter().for_each(see), reader) {
             if sums_up && seen.iter().any(|(known, chars)| *known == wrong && chars.is_superset(&found)) {
                 continue;
             }
-            sentences.push(Value::from(sentence(what, wrong, &found)));
+            sentences.push(sentence(name, wrong, &found));
             seen.push((wrong, found));
         }
     }
-    if !sentences.is_empty() {
-        payload.put(KEY, Value::vector(sentences));
-    }
+    sentences.into()
 }
 
-/// The warnings about a text of which the payload shows only a part; `what` is its name.
+/// The warnings about texts of which the question shows only a part; `what` is their name.
 pub fn of(what: &str, text: &Value<'_>) -> Vec<String> {
-    look(text, Reader::Person).into_iter().map(|(wrong, found)| sentence(what, wrong, &found)).collect()
+    let found = look(|see| texts(text, see), Reader::Person);
+    found.into_iter().map(|(wrong, found)| sentence(what, wrong, &found)).collect()
 }
 
-/// The risks in the texts of a value, each with its characters.
-fn look(value: &Value<'_>, reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
+/// The risks in some texts, each with its characters.
+fn look(each: impl FnOnce(&mut dyn FnMut(&str)), reader: Reader) -> Vec<(Wrong, BTreeSet<char>)> {
     let mut found: Vec<(Wrong, BTreeSet<char>)> = Vec::new();
     let mut note = |wrong, c| match found.iter_mut().find(|(known, _)| *known == wrong) {
         Some((_, chars)) => drop(chars.insert(c)),
         None => found.push((wrong, BTreeSet::from([c]))),
     };
-    texts(value, &mut |text| {
+    each(&mut |text| {
         // Most texts are ASCII, and long ones are diffs.
         let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'));
         if !plain {
@@ -200,26 +232,55 @@ fn sentence(what: &str, wrong: Wrong, found: &BTreeSet<char>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::question::{Approval, EnvelopeRequest, GrantRequest, ShownDiff};
 
-    fn warnings(payload: Map<'static>) -> Vec<String> {
-        let mut payload = payload;
-        add(&mut payload);
-        let all = payload.get_keyword(KEY).and_then(Value::as_slice).unwrap_or_default();
-        all.iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    fn warnings(content: &QuestionContent) -> Vec<String> {
+        all(content, &[]).to_vec()
+    }
+
+    /// A question with that text, and no other that matters.
+    fn with(key: &str, text: String) -> QuestionContent {
+        let approve = QuestionContent::Approve;
+        let (prompt, options) = (String::new(), vec!["a".to_owned(), text.clone()]);
+        let diff = ShownDiff { text: text.clone(), cut: None };
+        match key {
+            "command" => approve(Approval { command: Some(text), ..Approval::default() }),
+            "path" => approve(Approval { path: Some(text), ..Approval::default() }),
+            "diff" => approve(Approval { diff: Some(diff), ..Approval::default() }),
+            "options" => QuestionContent::Select { prompt, options },
+            "task" => QuestionContent::ApproveSubagentEnvelope(EnvelopeRequest {
+                subagent: "s".into(),
+                parent: "p".into(),
+                depth: 1,
+                tools: Vec::new(),
+                task_summary: text,
+                model: ("p".into(), "m".into()),
+            }),
+            "args" => QuestionContent::GrantStageTool(GrantRequest {
+                stage_execution: String::new(),
+                attempt: 0,
+                proposal: String::new(),
+                tool: "t".into(),
+                args_digest: String::new(),
+                args_summary: text,
+                reason: String::new(),
+            }),
+            _ => QuestionContent::Ask { prompt: text },
+        }
     }
 
     #[test]
     fn each_text_of_a_question_is_looked_at() {
-        for (key, value, expected) in [
-            ("command", Value::from("ls -l\n\techo é 日本"), vec![]),
+        for (key, text, expected) in [
+            ("command", "ls -l\n\techo é 日本".to_owned(), vec![]),
             (
                 "command",
-                Value::from("echo \u{1b}[2J\u{8}"),
+                "echo \u{1b}[2J\u{8}".to_owned(),
                 vec!["The command holds control characters (U+0008, U+001B)."],
             ),
             (
                 "command",
-                Value::from(": \u{202e}\u{2066}; touch X #\u{2069} \u{2066}# list\u{2069}"),
+                ": \u{202e}\u{2066}; touch X #\u{2069} \u{2066}# list\u{2069}".to_owned(),
                 vec![
                     "The command holds characters that turn the direction of text (U+202E, U+2066, U+2069): it may \
                      not read as it runs.",
@@ -227,97 +288,91 @@ mod tests {
             ),
             (
                 "command",
-                Value::from("rm\u{a0}-rf"),
+                "rm\u{a0}-rf".to_owned(),
                 vec!["The command holds characters that look like a space and are none (U+00A0)."],
             ),
             (
                 "command",
-                Value::from(format!("ls{}; touch X", " ".repeat(100))),
+                format!("ls{}; touch X", " ".repeat(100)),
                 vec!["The command goes on after many blanks or empty lines."],
             ),
             (
                 "command",
-                Value::from(format!("ls{}touch X", "\n".repeat(21))),
+                format!("ls{}touch X", "\n".repeat(21)),
                 vec!["The command goes on after many blanks or empty lines."],
             ),
             (
                 "command",
-                Value::from(format!("ls{}; touch X", "\t".repeat(13))),
+                format!("ls{}; touch X", "\t".repeat(13)),
                 vec!["The command goes on after many blanks or empty lines."],
             ),
             (
                 "command",
-                Value::from(format!("ls{}; touch X", "x".repeat(1000))),
+                format!("ls{}; touch X", "x".repeat(1000)),
                 vec!["The command has a line of more than 1000 characters: its end may be out of view."],
             ),
-            ("command", Value::from(format!("ls{}\nls", "x".repeat(998))), vec![]),
+            ("command", format!("ls{}\nls", "x".repeat(998)), vec![]),
             (
                 "command",
-                Value::from(format!("rm a{}b", "\u{336}".repeat(40))),
+                format!("rm a{}b", "\u{336}".repeat(40)),
                 vec!["The command holds marks that are piled up on a letter (U+0336) and drawn over others."],
             ),
             (
                 "command",
-                Value::from("ls \u{fffc}"),
+                "ls \u{fffc}".to_owned(),
                 vec!["The command holds characters that are not seen (U+FFFC)."],
             ),
             (
                 "diff",
-                Value::from(format!("@@ -1 +1,30 @@\n+ok\n{}+touch X\n", "+\n".repeat(21))),
+                format!("@@ -1 +1,30 @@\n+ok\n{}+touch X\n", "+\n".repeat(21)),
                 vec!["The diff goes on after many blanks or empty lines."],
             ),
-            ("diff", Value::from(format!("+a{}b\n+\n+c  \n\n", " ".repeat(60))), vec![]),
-            (
-                "paths",
-                Value::vector([Value::from("notes.txt\n  [Allow once (y)]")]),
-                vec!["A path holds a line break."],
-            ),
-            (
-                "paths",
-                Value::vector([Value::from("a"), Value::from("b\u{200b}")]),
-                vec!["A path holds characters that are not seen (U+200B)."],
-            ),
-            ("diff", Value::from("+windows\r\n"), vec![]),
+            ("diff", format!("+a{}b\n+\n+c  \n\n", " ".repeat(60)), vec![]),
+            ("path", "notes.txt\n  [Allow once (y)]".to_owned(), vec!["A path holds a line break."]),
+            ("path", "b\u{200b}".to_owned(), vec!["A path holds characters that are not seen (U+200B)."]),
+            ("diff", "+windows\r\n".to_owned(), vec![]),
             (
                 "diff",
-                Value::from("+\u{e000}"),
+                "+\u{e000}".to_owned(),
                 vec!["The diff holds characters for private use (U+E000), which each font draws otherwise."],
             ),
-            ("prompt", Value::from("Quoi\u{a0}?"), vec![]),
+            ("prompt", "Quoi\u{a0}?".to_owned(), vec![]),
             (
                 "prompt",
-                Value::from("\u{1b}]52;c;x\u{7}"),
+                "\u{1b}]52;c;x\u{7}".to_owned(),
                 vec!["The question holds control characters (U+0007, U+001B)."],
             ),
             (
                 "options",
-                Value::vector([Value::from(Map::new().with("label", "yes\u{2060}").with("value", "yes"))]),
+                "yes\u{2060}".to_owned(),
                 vec!["An option holds characters that are not seen (U+2060)."],
             ),
             (
-                "prompt-summary",
-                Value::from("tidy\u{feff}"),
+                "task",
+                "tidy\u{feff}".to_owned(),
                 vec!["The summary of the task holds characters that are not seen (U+FEFF)."],
             ),
             (
-                "args-summary",
-                Value::from("write a\u{7f}"),
+                "args",
+                "write a\u{7f}".to_owned(),
                 vec!["The summary of the call holds control characters (U+007F)."],
             ),
         ] {
-            assert_eq!(warnings(Map::new().with(key, value.clone())), expected, "{key} {value}");
+            assert_eq!(warnings(&with(key, text.clone())), expected, "{key} {text}");
         }
     }
 
     #[test]
     fn a_summary_repeats_no_warning_and_long_lists_are_counted() {
         let command = "\u{1}\u{2}\u{3}\u{4}\u{5}\u{6}";
-        let payload = Map::new().with("call-summary", command).with("command", command);
+        let approval =
+            Approval { summary: command.into(), command: Some(command.to_owned()), ..Approval::default() };
         assert_eq!(
-            warnings(payload),
+            warnings(&QuestionContent::Approve(approval)),
             ["The command holds control characters (U+0001, U+0002, U+0003, U+0004 and 2 more)."]
         );
-        let payload = Map::new().with(KEY, Value::vector([Value::from("First.")])).with("command", "\u{1}");
-        assert_eq!(warnings(payload), ["First.", "The command holds control characters (U+0001)."]);
+        let question = with("command", "\u{1}".to_owned());
+        let all = all(&question, &["First.".to_owned()]);
+        assert_eq!(*all, ["First.", "The command holds control characters (U+0001)."]);
     }
 }

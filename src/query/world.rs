@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::context::Project;
+use crate::event::question::{QuestionContent, QuestionKind};
 use crate::event::{StagePassed, StatusText, Widget, WidgetSpec};
 use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
@@ -171,8 +172,8 @@ pub struct QueuedView {
 pub struct QuestionFacts {
     /// Its id.
     pub id: String,
-    /// Its kind, such as `approve`.
-    pub kind: &'static str,
+    /// Its kind.
+    pub kind: QuestionKind,
     /// The waiting session.
     pub session: SessionId,
     /// For a subagent: the session that it works for, and its own name there.
@@ -183,8 +184,8 @@ pub struct QuestionFacts {
     pub correlation: String,
     /// When it was asked, RFC 3339 in UTC.
     pub asked_at: String,
-    /// Its content; `None` for questions about credentials.
-    pub payload: Option<Map<'static>>,
+    /// Its content, and the risks in its texts; `None` for questions about credentials.
+    pub content: Option<(Arc<QuestionContent>, Arc<[String]>)>,
     /// The number of connections that can answer it.
     pub shown_to: usize,
 }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::clock::rfc3339;
-use crate::context::editor::Editor;
 use crate::event::{Body, Cause, Event, Level};
+use crate::facts::editor::Editor;
 use crate::facts::{SessionFacts, TemplateFacts};
 use crate::git;
 use crate::limits::{LET_GO_TRIES, MAILBOX};

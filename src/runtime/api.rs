@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::context::editor::Editor;
+use crate::event::question::ApprovalScope;
 use crate::event::{Body, Cause, Event};
+use crate::facts::editor::Editor;
 use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
     ProviderName, SessionFacts, SessionStats,
@@ -22,9 +23,9 @@ use crate::runtime::process_snapshot::ProcessSnapshot;
 use crate::runtime::queue::Until;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
-    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
-    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles,
-    Snapshot as Shown, SwitchTarget, Tally, Turns,
+    ActionResult, AnswerFields, ApiError, Call, Client, Clients, DialogResult, Graph, Jobs, Logins, Opened,
+    Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings,
+    ShownFiles, Snapshot as Shown, SwitchTarget, Tally, Turns,
 };
 use crate::store::Parent;
 use crate::tool::output::Outputs;
@@ -318,11 +319,7 @@ impl Turns for Runtime {
         Commands(self).chosen(call, result, reply);
     }
 
-    fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>) {
-        let editor = match Editor::from_params(&context) {
-            Ok(editor) => editor,
-            Err(error) => return reply.fail(ApiError::invalid_param(error.key, error.expected)),
-        };
+    fn update_context(&self, call: Call, editor: Editor, reply: Reply<()>) {
         self.with(&call, reply, |handle, reply| {
             handle.tell(Change::ShowEditor { editor: Box::new(editor), reply });
         });
@@ -339,18 +336,22 @@ impl Questions for Runtime {
         reply: Reply<()>,
     ) {
         let kind = self.shared.questions.kind(&interaction_id);
-        let value = match kind.map(|kind| (kind, kind.decision(approve))) {
-            Some((kind, None)) => {
-                let message = format!(
-                    "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
-                    kind.as_str()
-                );
-                return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
-            }
-            // A question that is not open is refused with the reason.
-            decided => decided.and_then(|(_, value)| value),
+        if let Some(kind) = kind.filter(|kind| !kind.is_yes_or_no()) {
+            let message = format!(
+                "A question of the kind {} takes more than a yes or no: answer it with interaction_respond.",
+                kind.as_str()
+            );
+            return reply.fail(ApiError::new(crate::catalogue::ErrorCode::InvalidParams, message));
+        }
+        // A question that is not open is refused with the reason.
+        let answer = AnswerFields {
+            ok: Some(approve),
+            done: Some(approve),
+            outcome: Some(if approve { "approve" } else { "deny" }.to_owned()),
+            scope: Some(ApprovalScope::Once.as_str().to_owned()),
+            ..AnswerFields::default()
         };
-        self.respond(call, Response { interaction_id, accepted: true, value, note }, reply);
+        self.respond(call, Response { interaction_id, accepted: true, answer, note }, reply);
     }
 
     fn respond(&self, call: Call, response: Response, reply: Reply<()>) {
@@ -367,7 +368,7 @@ impl Questions for Runtime {
         }
     }
 
-    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>) {
+    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<DialogResult>, reply: Reply<()>) {
         self.shared.questions.resolve_dialog(call.connection, &dialog, result, reply);
     }
 }

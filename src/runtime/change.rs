@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Project;
-use crate::context::editor::Editor;
 use crate::event::{Cause, CompactionEnded, RetryAwaited};
+use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
 use crate::runtime::control::{Control, TurnEnd};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::editor::Editor;
+use crate::facts::editor::Editor;
 use crate::value::Value;
 
 /// The editor's context in a session.
@@ -14,10 +14,10 @@ pub struct EditorView {
 }
 
 impl EditorView {
-    /// The editor shows something else. Returns it as data, unless it is nothing.
-    pub fn show(&mut self, editor: Editor) -> Option<Arc<Value<'static>>> {
+    /// The editor shows something else. Returns it, unless it is nothing.
+    pub fn show(&mut self, editor: Editor) -> Option<Arc<Editor>> {
         self.now = editor;
-        (!self.now.is_empty()).then(|| Arc::new(self.now.to_value()))
+        (!self.now.is_empty()).then(|| Arc::new(self.now.clone()))
     }
 
     /// What the editor shows, if the model was sent something else last.

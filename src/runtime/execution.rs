@@ -37,7 +37,7 @@ pub struct GrantAnswer {
     /// The call that it covers.
     pub binding: Binding,
     /// `approve`, `deny` or `defer`.
-    pub outcome: String,
+    pub outcome: &'static str,
     /// The person's note.
     pub note: Option<String>,
 }
@@ -145,7 +145,7 @@ impl Execution {
             grant.put("proposal-id", answer.binding.proposal.clone());
             grant.put("tool", answer.binding.tool.clone());
             grant.put("args-digest", answer.binding.args_digest.clone());
-            grant.put("outcome", answer.outcome.clone());
+            grant.put("outcome", answer.outcome);
             grant.put_some("note", answer.note.clone());
             Value::from(grant)
         });

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Begun, LoginError, Logins};
 use crate::catalogue::ErrorCode;
 use crate::clock::rfc3339;
+use crate::event::question::{Answer, QuestionContent};
 use crate::facts::{LoginFacts, ProviderName};
-use crate::interaction::{Origin, Question, QuestionKind, Resolution};
+use crate::interaction::{Origin, Question, Resolution};
 use crate::runtime::services::Services;
 use crate::secret::Secret;
 use crate::session::{ApiError, Call, Reply};
-use crate::value::{Map, Value};
 
 /// Begins and ends the logins of connections.
 pub struct LoginDesk<'s>(pub &'s Arc<Services>);
@@ -134,21 +134,22 @@ impl LoginDesk<'_> {
         origin: Origin,
     ) -> Result<Option<(Arc<str>, Arc<str>)>, LoginError> {
         let over = CancellationToken::new();
-        let complete = |input: Option<&str>| {
-            let (pending, input) =
-                (logins.waiting(call.connection), input.map(|text| Secret::new(text.to_owned())));
+        let complete = |input: Option<Secret>| {
+            let pending = logins.waiting(call.connection);
             async move { logins.complete(call.connection, pending?, input).await }
         };
-        let ask = |kind, payload| {
-            self.0.questions.ask(Question { kind, payload, origin, timeout: None, unattended: false }, &over)
+        let ask = |content| {
+            let (content, warnings) = (Arc::new(content), Arc::default());
+            let question = Question { content, warnings, origin, timeout: None, unattended: false };
+            self.0.questions.ask(question, &over)
         };
         if let (Some(code), Some(ends)) = (&begun.code, begun.ends) {
-            let payload = Map::new()
-                .with("provider", begun.name.to_string())
-                .with("url", begun.url.clone())
-                .with("code", code.clone())
-                .with("expires-at", rfc3339(ends).to_string());
-            let shown = ask(QuestionKind::DeviceCode, payload);
+            let shown = ask(QuestionContent::DeviceCode {
+                provider: begun.name.to_string(),
+                url: begun.url.clone(),
+                code: code.clone(),
+                expires_at: rfc3339(ends),
+            });
             let ended = complete(None);
             tokio::pin!(shown, ended);
             return tokio::select! {
@@ -159,7 +160,7 @@ impl LoginDesk<'_> {
                 }
                 answer = &mut shown => match answer {
                     // A person who has not done it will not; polling would only time out.
-                    Resolution::Accepted { value, .. } if !is_done(&value) => {
+                    Resolution::Accepted { answer: Answer::Done(false), .. } => {
                         logins.gone(call.connection);
                         Err(LoginError::Failed("The login was cancelled.".to_owned()))
                     }
@@ -175,9 +176,8 @@ impl LoginDesk<'_> {
             return complete(None).await.map(Some);
         }
         let prompt = format!("What {} shows you at {}", begun.name, begun.url);
-        match ask(QuestionKind::Password, Map::new().with("prompt", prompt)).await {
-            Resolution::Accepted { value, .. } => {
-                let secret = value.get_keyword("secret").and_then(Value::as_str).unwrap_or_default();
+        match ask(QuestionContent::Password { prompt }).await {
+            Resolution::Accepted { answer: Answer::Secret(secret), .. } => {
                 complete(Some(secret)).await.map(Some)
             }
             Resolution::Headless => Ok(None),
@@ -187,10 +187,6 @@ impl LoginDesk<'_> {
             }
         }
     }
-}
-
-fn is_done(answer: &Map<'_>) -> bool {
-    answer.get_keyword("done").and_then(Value::as_bool) == Some(true)
 }
 
 /// The named provider, or else that of the session's model, or else the only one.

@@ -244,13 +244,14 @@ impl World for ProcessSnapshot {
             let open = self.runtime.shared.questions.open().into_iter();
             let facts = open.map(|(asked_at, id, question, shown_to)| QuestionFacts {
                 id: id.to_string(),
-                kind: question.kind.as_str(),
+                kind: question.kind(),
                 turn: question.origin.turn,
                 correlation: question.origin.correlation.to_string(),
                 session: question.origin.session,
                 child_of: question.origin.child_of,
                 asked_at: asked_at.to_string(),
-                payload: (!question.kind.as_str().starts_with("auth.")).then_some(question.payload),
+                content: (!question.content.kind().is_private())
+                    .then_some((question.content, question.warnings)),
                 shown_to,
             });
             facts.collect()

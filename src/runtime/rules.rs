@@ -26,7 +26,7 @@ fn path(state_dir: &Path) -> PathBuf {
 pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
     let mut rules = Vec::new();
     for value in &layers.rules {
-        match Rule::from_value(value) {
+        match Rule::read(value) {
             Ok(rule) => rules.push(rule),
             Err(problem) => tracing::warn!("a rule of the configuration was left out: {problem}: {value}"),
         }
@@ -37,7 +37,7 @@ pub fn load(settings: &Settings, layers: &Layers) -> Vec<Rule> {
     for line in kept.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let Ok(value) = edn::read_one(line) else { continue };
         let workspace = value.get("workspace").and_then(Value::as_str);
-        let rule = value.get("rule").and_then(|rule| Rule::from_value(rule).ok());
+        let rule = value.get("rule").and_then(|rule| Rule::read(rule).ok());
         let (true, Some(rule)) = (workspace == here.to_str(), rule) else { continue };
         if rule.decision != Decision::Allow {
             continue;

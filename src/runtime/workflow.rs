@@ -16,9 +16,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
+use crate::event::question::{Answer, QuestionContent};
 use crate::event::{Body, Cause, Event, Level};
 use crate::hook::command::{self, Failure};
-use crate::interaction::{Origin, Question, QuestionKind, Resolution};
+use crate::interaction::{Origin, Question, Resolution};
 use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
 use crate::runtime::agent::{self, TurnTask};
@@ -459,8 +460,8 @@ impl Run {
         let session = child.unwrap_or(&self.session);
         let snapshot = session.snapshot();
         let question = Question {
-            kind: QuestionKind::Confirm,
-            payload: Map::new().with("prompt", prompt.to_owned()).with("default", false),
+            content: Arc::new(QuestionContent::Confirm { prompt: prompt.to_owned(), default: false }),
+            warnings: Arc::default(),
             origin: Origin {
                 session: session.id.clone(),
                 offset: snapshot.offset,
@@ -490,10 +491,8 @@ impl Run {
             }
         };
         Ok(match resolution {
-            Resolution::Accepted { value, .. } => match value.get_keyword("ok").and_then(Value::as_bool) {
-                Some(true) => Ok(()),
-                _ => Err(format!("the user said no to {prompt:?}")),
-            },
+            Resolution::Accepted { answer: Answer::Confirm(true), .. } => Ok(()),
+            Resolution::Accepted { .. } => Err(format!("the user said no to {prompt:?}")),
             Resolution::Cancelled { .. } => Err(format!("the user dismissed {prompt:?}")),
             Resolution::TimedOut => Err(format!("nobody answered {prompt:?} in time")),
             Resolution::Headless => {

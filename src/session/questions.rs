@@ -1,7 +1,8 @@
 //! Questions: the answers to what the runtime asks a person.
 
+use crate::facts::rule::Rule;
+use crate::secret::Secret;
 use crate::session::call::{Call, Reply};
-use crate::value::{Map, Value};
 
 /// The open questions. Each is answered once, by the first interactor that does; all others are told.
 pub trait Questions: Send + Sync {
@@ -16,7 +17,7 @@ pub trait Questions: Send + Sync {
     fn interactor_changed(&self, connection: u64);
 
     /// Answers the open dialog; `None` cancels it.
-    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<Value<'static>>, reply: Reply<()>);
+    fn resolve_dialog(&self, call: Call, dialog: String, result: Option<DialogResult>, reply: Reply<()>);
 }
 
 /// An answer to a typed question.
@@ -26,8 +27,38 @@ pub struct Response {
     pub interaction_id: String,
     /// Whether it is accepted, as opposed to cancelled.
     pub accepted: bool,
-    /// The answer, in the shape of the question's kind.
-    pub value: Option<Map<'static>>,
+    /// The answer. The question's kind decides which of its fields count.
+    pub answer: AnswerFields,
     /// A note to the model.
     pub note: Option<String>,
+}
+
+/// An answer as a client gives it.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerFields {
+    /// A text.
+    pub text: Option<String>,
+    /// A secret.
+    pub secret: Option<Secret>,
+    /// Yes or no.
+    pub ok: Option<bool>,
+    /// Whether a login is done.
+    pub done: Option<bool>,
+    /// The place of an option, from 0.
+    pub index: Option<usize>,
+    /// `approve`, `deny` or `defer`.
+    pub outcome: Option<String>,
+    /// How far an approval reaches: `once`, `session` or `rule`.
+    pub scope: Option<String>,
+    /// The person's own rule for that scope.
+    pub rule: Option<Rule>,
+}
+
+/// A dialog's result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DialogResult {
+    /// Yes or no.
+    Flag(bool),
+    /// A text, or the value of an option.
+    Text(String),
 }

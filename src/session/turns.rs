@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::event::{ChoiceKind, Pick};
 use crate::facts::CommandFacts;
+use crate::facts::editor::Editor;
 use crate::message::TurnId;
 use crate::session::call::{Call, Reply};
-use crate::value::Map;
 
 /// What is said to a session. A session has one turn at a time. An accepted message is on disk; events tell what
 /// becomes of it.
@@ -44,7 +44,7 @@ pub trait Turns: Send + Sync {
     fn action_result(&self, call: Call, result: ActionResult, reply: Reply<()>);
 
     /// Sets what the editor shows.
-    fn update_context(&self, call: Call, context: Map<'static>, reply: Reply<()>);
+    fn update_context(&self, call: Call, editor: Editor, reply: Reply<()>);
 }
 
 /// A user's message.

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use super::glob::{self, PathGlob};
 use super::path::{self, within};
 use super::shell::{self, Analysis};
+pub use crate::facts::rule::{Decision, Rule};
 use crate::message::Mode;
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 mod guarded;
 mod programs;
@@ -28,44 +29,6 @@ pub enum Access {
     Write(PathBuf),
     /// Runs a command.
     Run(String),
-}
-
-/// A permission rule, from the configuration or from a person's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
-    /// The decision about matching calls.
-    pub decision: Decision,
-    /// The tool; `None` for any.
-    pub tool: Option<String>,
-    /// A glob for the path, absolute or relative to the workspace; `None` for any. A relative glob that
-    /// allows does not match outside the workspace.
-    pub path: Option<String>,
-    /// The first words of the command; `None` for any.
-    pub command: Option<String>,
-    /// Whether `command` is the whole command, verbatim.
-    pub exact: bool,
-}
-
-/// The decision of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
-    /// Run without asking.
-    Allow,
-    /// Ask.
-    Ask,
-    /// Refuse.
-    Deny,
-}
-
-impl Decision {
-    /// The name in a configuration.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
-    }
 }
 
 /// The permissions of a session before any rule.
@@ -96,59 +59,22 @@ pub enum Verdict {
 }
 
 impl Rule {
-    /// Reads `{:decision :allow :tool "bash" :path "src/**" :command "cargo test"}`.
+    /// Reads a rule, and checks that its glob can be matched.
     ///
     /// # Errors
-    /// The error, for a person. A rule with any error is refused, because ignoring a part makes a rule wider.
-    pub fn from_value(value: &Value<'_>) -> Result<Self, String> {
-        let map = value.as_map().ok_or_else(|| format!("a rule is a map, not {}", value.kind_name()))?;
-        let mut rule = Self { decision: Decision::Ask, tool: None, path: None, command: None, exact: false };
-        let mut decided = false;
-        for (key, value) in map.iter() {
-            let text = || {
-                let text = value.as_str().or_else(|| value.as_keyword()).filter(|text| !text.is_empty());
-                text.map(str::to_owned).ok_or_else(|| format!("{key} of a rule must be a string"))
-            };
-            match key.as_keyword() {
-                Some("decision") => {
-                    decided = true;
-                    rule.decision = match text()?.as_str() {
-                        "allow" => Decision::Allow,
-                        "ask" => Decision::Ask,
-                        "deny" => Decision::Deny,
-                        other => return Err(format!("a rule allows, asks or denies; {other:?} is neither")),
-                    };
-                }
-                Some("tool") => rule.tool = Some(text()?),
-                Some("path") => rule.path = Some(text()?),
-                Some("command") => rule.command = Some(text()?),
-                Some("exact") => {
-                    rule.exact =
-                        value.as_bool().ok_or_else(|| ":exact of a rule must be true or false".to_owned())?;
-                }
-                _ => return Err(format!("a rule has no {key}")),
-            }
-        }
-        if !decided {
-            return Err("a rule needs a :decision".to_owned());
-        }
-        if let Some(glob) = &rule.path {
-            PathGlob::new(glob).map_err(|error| error.to_string())?;
-        }
-        Ok(rule)
+    /// Those of [`Rule::from_value`], and of a glob.
+    pub fn read(value: &Value<'_>) -> Result<Self, String> {
+        let rule = Self::from_value(value)?;
+        rule.check().map(|()| rule)
     }
 
-    /// The rule in the notation of a configuration.
-    pub fn to_value(&self) -> Value<'static> {
-        let mut map = Map::new();
-        map.put("decision", Value::keyword(self.decision.as_str()));
-        map.put_some("tool", self.tool.clone());
-        map.put_some("path", self.path.clone());
-        map.put_some("command", self.command.clone());
-        if self.exact {
-            map.put("exact", true);
-        }
-        Value::from(map)
+    /// Whether its glob can be matched.
+    ///
+    /// # Errors
+    /// Why it cannot, for a person.
+    pub fn check(&self) -> Result<(), String> {
+        let glob = self.path.as_deref().map(PathGlob::new);
+        glob.transpose().map(drop).map_err(|error| error.to_string())
     }
 
     /// Whether it matches a call. A rule that allows must cover the whole call; a rule that denies matches
@@ -343,14 +269,14 @@ mod tests {
     use super::*;
 
     fn rule(text: &str) -> Rule {
-        Rule::from_value(&crate::edn::read_one(text.as_bytes()).unwrap()).unwrap()
+        Rule::read(&crate::edn::read_one(text.as_bytes()).unwrap()).unwrap()
     }
 
     fn rules(text: &str) -> Vec<Rule> {
         crate::edn::read_all(text.as_bytes())
             .unwrap()
             .iter()
-            .map(|value| Rule::from_value(value).unwrap())
+            .map(|value| Rule::read(value).unwrap())
             .collect()
     }
 
@@ -452,10 +378,10 @@ mod tests {
     fn a_rule_with_a_part_that_is_not_understood_is_none() {
         for text in ["{:tool \"bash\"}", "{:decision :maybe}", "{:decision :allow :comand \"ls\"}", "[]"] {
             let value = crate::edn::read_one(text.as_bytes()).unwrap();
-            assert!(Rule::from_value(&value).is_err(), "{text}");
+            assert!(Rule::read(&value).is_err(), "{text}");
         }
         let written = rule("{:decision :allow :tool \"bash\" :command \"ls\"}");
-        assert_eq!(Rule::from_value(&written.to_value()), Ok(written));
+        assert_eq!(Rule::read(&written.to_value()), Ok(written));
     }
 
     fn run(command: &str) -> Access {

@@ -236,7 +236,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("private")).unwrap();
         let rules = r#"{:decision :deny :path "**/secrets.txt"} {:decision :deny :path "private/**"}"#;
         let rules = edn::read_all(rules.as_bytes()).unwrap();
-        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::read(rule).unwrap()).collect();
         let barred = Barred::new(&rules, &Ground::from(dir.path()), "read");
         let text = read(dir.path(), 1, 10, &barred, &|| false).unwrap().text;
         assert!(text.ends_with("is a folder:\na\n"), "{text}");

@@ -290,7 +290,7 @@ mod tests {
 
     fn barred(workspace: &Path, rules: &str, tool: &str) -> Barred {
         let rules = edn::read_all(rules.as_bytes()).unwrap();
-        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::from_value(rule).unwrap()).collect();
+        let rules: Vec<Rule> = rules.iter().map(|rule| Rule::read(rule).unwrap()).collect();
         Barred::new(&rules, &Ground::from(workspace), tool)
     }
 

@@ -9,6 +9,7 @@ pub mod encode;
 pub mod events;
 mod handshake;
 pub mod layout;
+mod params;
 pub mod router;
 pub mod service;
 mod subscriptions;

@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use edn_bridge::event::{Body, Cause, Event};
+use edn_bridge::facts::editor::Editor;
 use edn_bridge::facts::{
     BashOutput, CommandFacts, JobFacts, JobStatus, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
     ProviderName, SessionFacts, SessionList, SessionStats, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use edn_bridge::session::{
-    ActionResult, ApiError, Call, Client, Clients, Graph, Jobs, Logins, Opened, Page, Prompt, Prompted,
-    Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles, Snapshot,
-    SwitchTarget, Tally, Turns,
+    ActionResult, ApiError, Call, Client, Clients, DialogResult, Graph, Jobs, Logins, Opened, Page, Prompt,
+    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles,
+    Snapshot, SwitchTarget, Tally, Turns,
 };
-use edn_bridge::value::{Map, Value};
+use edn_bridge::value::Value;
 
 /// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -286,7 +287,7 @@ impl Turns for Double {
         commands() -> Vec<CommandFacts> = Vec::new();
         command(text: String) -> () = ();
         action_result(result: ActionResult) -> () = ();
-        update_context(context: Map<'static>) -> () = ();
+        update_context(editor: Editor) -> () = ();
     }
 }
 
@@ -294,7 +295,7 @@ impl Questions for Double {
     kept! {
         decide(interaction: String, approve: bool, note: Option<String>) -> () = ();
         respond(response: Response) -> () = ();
-        resolve_dialog(dialog: String, result: Option<Value<'static>>) -> () = ();
+        resolve_dialog(dialog: String, result: Option<DialogResult>) -> () = ();
     }
 
     fn interactor_changed(&self, _: u64) {}

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::limits::AUDIT_RECORDS;
 use crate::message::TurnId;
+use crate::projection;
 use crate::query::graph::{Env, Input, Inputs, Resolver, ResolverResult};
 use crate::query::plan::Cost;
 use crate::query::table::{join, out, rest, table, text};
@@ -16,13 +17,13 @@ table! {
         "psi.interaction/id"
             "The question's id, for `interaction_respond` and the mutations psi.interaction/grant and psi.interaction/refuse."
             => |question| text(&question.id);
-        "psi.interaction/kind" "Its kind, such as :approve." => |question| Value::keyword(question.kind);
+        "psi.interaction/kind" "Its kind, such as :approve." => |question| Value::keyword(question.kind.as_str());
         "psi.agent-session/session-id" => |question| question.session.to_value();
         "psi.turn/id" => |question| question.turn.as_ref().map(TurnId::to_value);
         "psi.interaction/correlation-id" "The id that links the question's events and its audit record."
             => |question| text(&question.correlation);
         "psi.interaction/asked-at" "When it was asked, RFC 3339 in UTC." => |question| text(&question.asked_at);
-        "psi.interaction/payload" "Its content; nil for questions about credentials." => |question| question.payload.clone();
+        "psi.interaction/payload" "Its content; nil for questions about credentials." => |question| question.payload();
         "psi.interaction/shown-to" "The number of connections that can answer it." => |question| question.shown_to;
         "psi.interaction/parent-session-id"
             "For a question of a subagent: the session that it works for; otherwise nil."
@@ -47,6 +48,13 @@ table! {
         "psi.interaction/parent-session-id" => |record| record.get_keyword("parent-session-id").cloned();
         "psi.interaction/subagent-id" => |record| record.get_keyword("subagent-id").cloned();
         "psi.agent-session/session-id" => |record| record.get_keyword("session-id").cloned();
+    }
+}
+
+impl QuestionFacts {
+    fn payload(&self) -> Option<Map<'static>> {
+        let (content, warnings) = self.content.as_ref()?;
+        Some(projection::question(content, warnings).into_owned())
     }
 }
 
@@ -102,7 +110,7 @@ pub(super) const PART: &[Resolver] = &[
 fn of_kind(env: &Env<'_>) -> Vec<QuestionFacts> {
     let kind = env.params.get_keyword("kind").and_then(|kind| kind.as_keyword().or_else(|| kind.as_str()));
     let mut questions = env.world.questions();
-    questions.retain(|question| kind.is_none_or(|kind| question.kind == kind));
+    questions.retain(|question| kind.is_none_or(|kind| question.kind.as_str() == kind));
     questions
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::facts::Phase;
+use crate::facts::editor::Editor;
 use crate::message::{SessionId, count};
 use crate::projection;
 use crate::query::datum::{Datum, ENTRY, Handle, MESSAGE, SESSION};
@@ -52,7 +53,7 @@ table! {
         "psi.agent-session/prompt-templates" "The prompt templates of the project and the user: {:name :usage :description :argument-hint :scope :path}."
             => |s| projection::templates(&s.facts().prompt_templates).into_owned();
         "psi.agent-session/editor-context" "What the editor shows, from `context_update`, or nil."
-            => |s| s.facts().editor.as_deref().cloned();
+            => |s| s.facts().editor.as_deref().map(Editor::to_value);
         "psi.agent-session/message-count" "Messages on the current branch." => |s| s.facts().message_count;
         "psi.agent-session/first-message" "The start of the first message, or nil."
             => |s| s.facts().first_message.as_deref().map(text);

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::edn;
+use crate::event::question::QuestionContent;
 use crate::message::{Block, Message, TurnId};
 use crate::provider::ToolSpec;
 use crate::query::graph::{Env, Input, Resolver};
 use crate::query::table::{join, rest, table, text};
-use crate::query::world::SessionView;
-use crate::value::{Map, Value};
+use crate::query::world::{QuestionFacts, SessionView};
+use crate::value::Value;
 
 table! {
     TOOL of ToolSpec {
@@ -159,10 +160,13 @@ impl Now {
         }
         let questions =
             env.world.questions().into_iter().filter(|question| question.session == *session.id());
-        let call = |payload: Map<'static>| payload.get_keyword("tool-id")?.as_str().map(str::to_owned);
+        let call = |question: QuestionFacts| match question.content?.0.as_ref() {
+            QuestionContent::Approve(approval) => Some(approval.call.to_string()),
+            _ => None,
+        };
         Self {
             turn: session.messages().next_back().and_then(|message| message.turn_id.clone()),
-            asking: questions.filter_map(|question| question.payload.and_then(call)).collect(),
+            asking: questions.filter_map(call).collect(),
         }
     }
 }

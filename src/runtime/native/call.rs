@@ -15,8 +15,8 @@ use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::event::question::QuestionKind;
 use crate::event::{Body, ToolCall, ToolOutput};
-use crate::interaction::QuestionKind;
 use crate::limits::PARALLEL_TOOLS;
 use crate::message::{Block, EntryId, Message, Role};
 use crate::runner::sandbox::Sandbox;

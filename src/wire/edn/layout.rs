@@ -130,9 +130,9 @@ fn body(body: &Body) -> Map<'_> {
         Body::QuestionAsked(asked) => {
             let mut map = Map::new();
             map.put("interaction-id", asked.id.as_ref());
-            map.put("kind", asked.kind);
+            map.put("kind", asked.content.kind().as_str());
             map.put("correlation-id", asked.correlation.as_ref());
-            map.put("payload", asked.payload.clone());
+            map.put("payload", Value::from(projection::question(&asked.content, &asked.warnings)));
             if let Some((parent, subagent)) = &asked.child_of {
                 map.put("parent-session-id", parent.as_str());
                 map.put("subagent-id", subagent.as_ref());
@@ -146,7 +146,10 @@ fn body(body: &Body) -> Map<'_> {
             map.put("correlation-id", ended.correlation.as_ref());
             map.put("status", if ended.accepted { "accepted" } else { "cancelled" });
             map.put("ext-id", ended.by.as_ref());
-            map.put_some("value", ended.value.clone());
+            map.put_some(
+                "value",
+                ended.answer.as_ref().map(|answer| Value::from(projection::answer(answer))),
+            );
             map
         }
         Body::WidgetsUpdated(widgets) => Map::new().with("widgets", projection::widgets(widgets)),
@@ -331,12 +334,9 @@ fn dialog(dialog: &Dialog) -> Map<'_> {
     map.put_some("message", dialog.message.as_deref());
     if let DialogShape::Select(options) = &dialog.shape {
         let options = options.iter().map(|option| {
-            let mut map = Map::new().with("value", option.value.as_str()).with("label", option.label.clone());
-            map.put_some("description", option.description.clone());
-            map
+            Map::new().with("value", option.value.as_str()).with("label", option.label.as_str())
         });
         map.put("options", Value::vector(options));
     }
-    map.put_some("placeholder", dialog.placeholder.as_deref());
     map
 }

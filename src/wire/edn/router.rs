@@ -14,10 +14,11 @@ use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Reach,
-    Reply, Response, Scope, SessionApi, SwitchTarget,
+    ActionResult, ActionStatus, ApiError, Call, DialogResult, Opened, Page, Prompt, Prompted, Query,
+    QueryAnswer, Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
 };
 use crate::value::{Map, Value};
+use crate::wire::edn::params;
 
 /// The `:data` of a response.
 pub enum Data {
@@ -310,7 +311,10 @@ pub(super) fn trust_project(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn resolve_dialog(Ask { api, call, p, reply }: Ask<'_>) {
-    let result = Some(p.value("result").clone().into_owned());
+    let result = match p.value("result") {
+        Value::Bool(flag) => Some(DialogResult::Flag(*flag)),
+        text => text.as_str().map(|text| DialogResult::Text(text.to_owned())),
+    };
     api.resolve_dialog(call, p.owned("dialog-id"), result, shape(reply, accepted));
 }
 
@@ -322,7 +326,7 @@ pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
     let response = Response {
         interaction_id: p.owned("interaction-id"),
         accepted: p.text("status") == Some("accepted"),
-        value: p.value("value").as_map().map(|map| map.clone().into_owned()),
+        answer: p.value("value").as_map().map(|value| params::answer(value)).unwrap_or_default(),
         note: p.optional("note"),
     };
     api.respond(call, response, shape(reply, accepted));
@@ -387,8 +391,10 @@ pub(super) fn export_html(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn context_update(Ask { api, call, p, reply }: Ask<'_>) {
-    let context = p.0.as_map().map(|map| map.clone().into_owned()).unwrap_or_default();
-    api.update_context(call, context, shape(reply, accepted));
+    match params::editor(p.0) {
+        Ok(editor) => api.update_context(call, editor, shape(reply, accepted)),
+        Err(error) => reply.fail(error),
+    }
 }
 
 /// A reply that takes a typed result and answers with the `:data` from `shape`.

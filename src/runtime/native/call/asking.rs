@@ -6,9 +6,12 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::MutexGuard;
 
 use super::{Batch, Place, denied};
+use crate::event::question::{
+    Answer, Approval, ApprovalScope, CutDiff, GrantRequest, QuestionContent, QuestionKind, ShownDiff,
+};
 use crate::event::{Body, ToolCall};
 use crate::interaction::grant::{self, Binding};
-use crate::interaction::{Origin, Question, QuestionKind, Resolution, warning};
+use crate::interaction::{Origin, Question, Resolution, warning};
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::message::Mode;
 use crate::runtime::execution::{Execution, GrantAnswer};
@@ -18,7 +21,7 @@ use crate::tool::output::Outputs;
 use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
 use crate::tool::walk::Barred;
 use crate::tool::{self, CallError, Outcome, Plan, Tool, path};
-use crate::value::{Map, Value};
+use crate::value::Value;
 use crate::visible;
 
 impl Batch<'_> {
@@ -48,34 +51,29 @@ impl Batch<'_> {
         let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
         let proposal = self.turn.shared.clock.id("p-");
         let binding = binding(stage, &proposal, call);
-        let mut payload = Map::new();
-        payload.put("stage-execution-id", stage.id.clone());
-        payload.put("attempt", i64::from(stage.attempt));
-        payload.put("proposal-id", proposal.clone());
-        payload.put("tool", call.name.to_string());
-        payload.put("args-digest", binding.args_digest.clone());
-        payload.put("args-summary", secret::mask(&call.summary).into_owned());
-        payload.put(
-            "reason",
-            format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
-        );
+        let request = GrantRequest {
+            stage_execution: stage.id.clone(),
+            attempt: stage.attempt,
+            proposal: proposal.clone(),
+            tool: call.name.clone(),
+            args_digest: binding.args_digest.clone(),
+            args_summary: secret::mask(&call.summary).into_owned(),
+            reason: format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
+        };
         // The summary may be shorter than the call.
         let mut warnings =
             plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
         warnings.extend(warning::of("An argument of the call", &call.parsed));
-        warning::put(&mut payload, warnings);
-        let (outcome, note) = match self.ask(QuestionKind::GrantStageTool, payload).await {
-            Resolution::Accepted { value, note } => {
-                let outcome = value.get_keyword("outcome").and_then(Value::as_str).unwrap_or("deny");
-                (outcome.to_owned(), note)
-            }
-            Resolution::Cancelled { note } => ("deny".to_owned(), note),
-            Resolution::TimedOut => ("deny".to_owned(), Some("Nobody answered in time.".to_owned())),
-            Resolution::Headless => ("deny".to_owned(), Some("Nobody is there to grant it.".to_owned())),
+        let (answer, note) = match self.ask(QuestionContent::GrantStageTool(request), warnings).await {
+            Resolution::Accepted { answer, note } => (answer, note),
+            Resolution::Cancelled { note } => (Answer::Deny, note),
+            Resolution::TimedOut => (Answer::Deny, Some("Nobody answered in time.".to_owned())),
+            Resolution::Headless => (Answer::Deny, Some("Nobody is there to grant it.".to_owned())),
             Resolution::Withdrawn => return Err(self.not_run()),
         };
-        stage.answered(GrantAnswer { binding, outcome: outcome.clone(), note: note.clone() });
-        match outcome.as_str() {
+        let outcome = answer.outcome().unwrap_or("deny");
+        stage.answered(GrantAnswer { binding, outcome, note: note.clone() });
+        match outcome {
             "approve" => Ok(Some(proposal)),
             _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
         }
@@ -131,14 +129,15 @@ impl Batch<'_> {
             Verdict::Deny(reason) => return Err(denied(&reason)),
             Verdict::Ask(suggested) => suggested,
         };
-        match self.ask(QuestionKind::Approve, self.approval(call, plan, suggested.as_ref()).await).await {
-            Resolution::Accepted { value, note } => {
-                let text = |key| value.get_keyword(key).and_then(Value::as_str);
-                if text("outcome") != Some("approve") {
-                    return Err(denied(note.as_deref().unwrap_or("The user gave no reason.")));
-                }
-                self.remember(call, plan, &value, suggested);
+        let (approval, warnings) = self.approval(call, plan, suggested.clone()).await;
+        match self.ask(QuestionContent::Approve(approval), warnings).await {
+            Resolution::Accepted { answer: Answer::Approve { scope, rule }, .. } => {
+                let rule = rule.filter(|rule| rule.check().is_ok());
+                self.remember(call, plan, scope, rule.or(suggested));
                 Ok(plan.clone())
+            }
+            Resolution::Accepted { note, .. } => {
+                Err(denied(note.as_deref().unwrap_or("The user gave no reason.")))
             }
             Resolution::Cancelled { note } => {
                 Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
@@ -168,43 +167,47 @@ impl Batch<'_> {
     }
 
     /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
-    /// diff, which can be read before the answer.
-    async fn approval(&self, call: &ToolCall, plan: &Plan, suggested: Option<&Rule>) -> Map<'static> {
-        let mut payload = Map::new();
-        payload.put("tool", call.name.to_string());
-        payload.put("tool-id", call.id.to_string());
-        payload.put("call-summary", call.summary.to_string());
+    /// diff, which can be read before the answer. Also returns the warnings about what it does not show.
+    async fn approval(
+        &self,
+        call: &ToolCall,
+        plan: &Plan,
+        suggested_rule: Option<Rule>,
+    ) -> (Approval, Vec<String>) {
         let mut warnings = self.leaves(plan);
-        match &plan.access {
-            Access::Run(command) => {
-                payload.put("command", command.clone());
-            }
-            Access::Read(path) | Access::Write(path) => {
-                payload.put("paths", Value::vector([Value::from(path.to_string_lossy().into_owned())]));
-            }
-            Access::Nothing => {}
-        }
+        let (command, path) = match &plan.access {
+            Access::Run(command) => (Some(command.clone()), None),
+            Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
+            Access::Nothing => (None, None),
+        };
+        let mut shown_diff = None;
         if let Some(diff) = &plan.diff {
             let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
             let (shown, rest) = diff.split_at(end.unwrap_or(0));
             if rest.is_empty() {
-                payload.put("diff", shown.to_owned());
+                shown_diff = Some(ShownDiff { text: shown.to_owned(), cut: None });
             } else {
                 let (size, handle) = (diff.len(), self.keep_diff(diff).await);
-                payload.put("diff", format!("{shown}\n[… the diff goes on …]\n"));
-                payload.put("diff-size", Value::from(size));
                 let place = match &handle {
                     Some(_) => "The rest can be read before the answer.",
                     None => "The rest could not be kept: nobody can see it before the answer.",
                 };
                 warnings.push(format!("The diff is cut: {} of {size} bytes are shown. {place}", shown.len()));
                 warnings.extend(warning::of("The part of the diff that is not shown", &Value::from(rest)));
-                payload.put_some("diff-handle", handle);
+                let text = format!("{shown}\n[… the diff goes on …]\n");
+                shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
             }
         }
-        payload.put_some("suggested-rule", suggested.map(Rule::to_value));
-        warning::put(&mut payload, warnings);
-        payload
+        let approval = Approval {
+            tool: call.name.clone(),
+            call: call.id.clone(),
+            summary: call.summary.as_ref().into(),
+            command,
+            path,
+            diff: shown_diff,
+            suggested_rule,
+        };
+        (approval, warnings)
     }
 
     /// A warning if a call's path is outside the workspace, or if the written file is guarded.
@@ -243,15 +246,13 @@ impl Batch<'_> {
     }
 
     /// Keeps permissions from an answer that go beyond this call.
-    fn remember(&self, call: &ToolCall, plan: &Plan, answer: &Map<'static>, suggested: Option<Rule>) {
-        let scope = answer.get_keyword("scope").and_then(Value::as_str);
-        let rule = answer.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok());
+    fn remember(&self, call: &ToolCall, plan: &Plan, scope: Option<ApprovalScope>, rule: Option<Rule>) {
         let rule = match scope {
-            Some("session" | "rule") => rule.or(suggested).or_else(|| exact(call, plan)),
-            _ => None,
+            Some(ApprovalScope::Session | ApprovalScope::Rule) => rule.or_else(|| exact(call, plan)),
+            Some(ApprovalScope::Once) | None => None,
         };
         let Some(rule) = rule else { return };
-        if scope == Some("rule")
+        if scope == Some(ApprovalScope::Rule)
             && let Err(error) = rules::keep(&self.turn.shared.settings.state_dir, &rule, &self.cwd)
         {
             tracing::warn!(%error, "the rule could not be kept; it holds for this session");
@@ -260,11 +261,11 @@ impl Batch<'_> {
     }
 
     /// Asks the person, until the turn ends.
-    pub(super) async fn ask(&self, kind: QuestionKind, payload: Map<'static>) -> Resolution {
+    pub(super) async fn ask(&self, content: QuestionContent, warnings: Vec<String>) -> Resolution {
         let snapshot = self.turn.session.snapshot();
         let question = Question {
-            kind,
-            payload,
+            content: Arc::new(content),
+            warnings: warnings.into(),
             origin: Origin {
                 session: self.turn.session.id.clone(),
                 offset: snapshot.offset,
@@ -307,29 +308,26 @@ impl Batch<'_> {
             .and_then(Value::as_slice)
             .map(|options| options.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default();
-        let mut payload = Map::new().with("prompt", question.to_owned());
-        let kind = if options.is_empty() { QuestionKind::Ask } else { QuestionKind::Select };
-        if kind == QuestionKind::Select {
-            let option = |option: &&str| {
-                Value::from(
-                    Map::new().with("label", (*option).to_owned()).with("value", (*option).to_owned()),
-                )
-            };
-            payload.put("options", Value::vector(options.iter().map(option)));
-        }
+        let prompt = question.to_owned();
+        let content = match options.is_empty() {
+            true => QuestionContent::Ask { prompt },
+            false => {
+                let options = options.iter().map(|option| (*option).to_owned()).collect();
+                QuestionContent::Select { prompt, options }
+            }
+        };
+        let kind = content.kind();
         let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
         if let Err(refused) = self.guarded(call).await {
             return refused;
         }
         self.turn.publish(Body::ToolExecuting(call.clone())).await;
-        let outcome = match self.ask(kind, payload).await {
-            Resolution::Accepted { value, .. } => {
-                let place = value.get_keyword("index").and_then(Value::as_i64);
-                let chosen =
-                    place.and_then(|place| usize::try_from(place).ok()).and_then(|place| options.get(place));
-                let text = value.get_keyword("text").and_then(Value::as_str).or(chosen.copied());
-                Outcome::ok(text.unwrap_or_default())
-            }
+        let outcome = match self.ask(content, Vec::new()).await {
+            Resolution::Accepted { answer, .. } => Outcome::ok(match answer {
+                Answer::Text(text) => text,
+                Answer::Option(place) => options.get(place).copied().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            }),
             Resolution::Cancelled { note } => {
                 Outcome::failed(note.unwrap_or_else(|| "The user does not want to answer.".to_owned()))
             }

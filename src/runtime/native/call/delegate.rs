@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Batch, Place, RunningTool, denied};
+use crate::event::question::{Answer, EnvelopeRequest, QuestionContent, QuestionKind};
 use crate::event::{Body, ToolCall};
-use crate::interaction::{QuestionKind, Resolution, warning};
+use crate::interaction::{Resolution, warning};
 use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
 use crate::message::SessionId;
 use crate::runtime::control::TurnEnd;
@@ -13,7 +14,7 @@ use crate::runtime::native::turn::Turn;
 use crate::runtime::subagent::Child;
 use crate::secret;
 use crate::tool::{self, Outcome};
-use crate::value::{Map, Value};
+use crate::value::Value;
 
 /// The arguments of a `delegate` call.
 struct Wanted {
@@ -37,27 +38,20 @@ impl Batch<'_> {
             if let Err(refused) = self.guarded(call).await {
                 return refused;
             }
-            let mut model = Map::new();
-            model.put("provider", wanted.model.0.to_string());
-            model.put("id", wanted.model.1.to_string());
-            let mut payload = Map::new();
-            payload.put("subagent-id", id.to_value());
-            payload.put("parent-session-id", turn.session.id.to_value());
-            payload.put("depth", i64::from(depth));
-            payload.put(
-                "requested-envelope",
-                Value::vector(wanted.tools.iter().map(|tool| Value::from(tool.clone()))),
-            );
-            payload.put("prompt-summary", tool::one_line(&secret::mask(&wanted.task), 400));
-            payload.put("model", Value::from(model));
+            let request = EnvelopeRequest {
+                subagent: id.clone(),
+                parent: turn.session.id.clone(),
+                depth,
+                tools: wanted.tools.clone(),
+                task_summary: tool::one_line(&secret::mask(&wanted.task), 400),
+                model: wanted.model.clone(),
+            };
             // The summary may be shorter than the task.
-            warning::put(&mut payload, warning::of("The task", &Value::from(wanted.task.as_str())));
-            let reason = match self.ask(QuestionKind::ApproveSubagentEnvelope, payload).await {
-                Resolution::Accepted { value, note } => {
-                    match value.get_keyword("outcome").and_then(Value::as_str) {
-                        Some("approve") => None,
-                        _ => Some(note.unwrap_or_else(|| "The user gave no reason.".to_owned())),
-                    }
+            let warnings = warning::of("The task", &Value::from(wanted.task.as_str()));
+            let reason = match self.ask(QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
+                Resolution::Accepted { answer: Answer::Approve { .. }, .. } => None,
+                Resolution::Accepted { note, .. } => {
+                    Some(note.unwrap_or_else(|| "The user gave no reason.".to_owned()))
                 }
                 Resolution::Cancelled { note } => {
                     Some(note.unwrap_or_else(|| "The user dismissed the question.".to_owned()))

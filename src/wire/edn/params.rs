@@ -1,0 +1,123 @@
+//! Params with a shape of their own, as types: what an editor shows, and answers to questions. Decides nothing.
+
+use crate::facts::editor::{self, Editor, File, Position, Selection};
+use crate::facts::rule::Rule;
+use crate::secret::Secret;
+use crate::session::{AnswerFields, ApiError};
+use crate::value::{Map, Value};
+
+const RANGE: &str = "{:path string :range {:start {:line n :column n} :end {:line n :column n}}}";
+
+/// The params of `context_update`. Ignores unknown keys.
+///
+/// # Errors
+/// `request/invalid-params` for the first param with the wrong shape.
+pub(super) fn editor(params: &Value<'_>) -> Result<Editor, ApiError> {
+    let wrong = |key, expected| move || ApiError::invalid_param(key, expected);
+    let folder = |key| {
+        let folder = present(params.get(key)).map(|value| path(Some(value)));
+        folder.map(|path| path.ok_or_else(wrong(key, "the path of a folder"))).transpose()
+    };
+    let active = present(params.get("active-file")).map(file);
+    let selected = present(params.get("selection")).map(selection);
+    Ok(Editor {
+        cwd: folder("cwd")?,
+        workspace_root: folder("workspace-root")?,
+        active_file: active
+            .map(|file| file.ok_or_else(wrong("active-file", "{:path string :language-id string?}")))
+            .transpose()?,
+        selection: selected.map(|selection| selection.ok_or_else(wrong("selection", RANGE))).transpose()?,
+    })
+}
+
+fn present<'v, 'a>(value: Option<&'v Value<'a>>) -> Option<&'v Value<'a>> {
+    value.filter(|value| !value.is_nil())
+}
+
+fn path(value: Option<&Value<'_>>) -> Option<String> {
+    value?.as_str().filter(|text| editor::is_path(text)).map(str::to_owned)
+}
+
+fn file(value: &Value<'_>) -> Option<File> {
+    let language = match present(value.get("language-id")) {
+        Some(language) => Some(language.as_str()?),
+        None => None,
+    };
+    Some(File::new(path(value.get("path"))?, language))
+}
+
+fn selection(value: &Value<'_>) -> Option<Selection> {
+    let count = |value: &Value<'_>, key| value.get(key).and_then(Value::as_i64)?.try_into().ok();
+    let place = |key: &str| {
+        let place = value.get("range")?.get(key)?;
+        Some(Position { line: count(place, "line")?, column: count(place, "column")? })
+    };
+    let text = match present(value.get("selected-text")) {
+        Some(text) => Some(text.as_str()?),
+        None => None,
+    };
+    Some(Selection::new(path(value.get("path"))?, place("start")?, place("end")?, text))
+}
+
+/// The `:value` of an answer. The question's kind decides which keys count.
+pub(super) fn answer(value: &Map<'_>) -> AnswerFields {
+    let text = |key| value.get_keyword(key).and_then(Value::as_str).map(str::to_owned);
+    let flag = |key| value.get_keyword(key).and_then(Value::as_bool);
+    AnswerFields {
+        text: text("text"),
+        secret: text("secret").map(Secret::new),
+        ok: flag("ok"),
+        done: flag("done"),
+        index: value.get_keyword("index").and_then(Value::as_i64).and_then(|place| place.try_into().ok()),
+        outcome: text("outcome"),
+        scope: text("scope"),
+        rule: value.get_keyword("rule").and_then(|rule| Rule::from_value(rule).ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edn;
+
+    fn read(text: &str) -> Result<Editor, ApiError> {
+        editor(&edn::read_one(text.as_bytes()).unwrap())
+    }
+
+    const RANGE: &str = ":range {:start {:line 4 :column 0} :end {:line 2 :column 0}}";
+
+    #[test]
+    fn editor_context_is_read_and_laid_out_equal() {
+        let shown = read(&format!(
+            "{{:cwd \"/w\" :active-file {{:path \"a.rs\" :language-id \"rust\"}} :extensions {{:x 1}}
+              :selection {{:path \"a.rs\" {RANGE} :selected-text \"a ``` b\"}}}}"
+        ))
+        .unwrap();
+        assert_eq!(shown.selection.as_ref().map(|selection| selection.start.line), Some(2));
+        assert_eq!(editor(&shown.to_value()).unwrap(), shown);
+        assert!(read("{}").unwrap().is_empty());
+        assert!(read("{:active-file nil :selection nil}").unwrap().is_empty());
+        let long = "x".repeat(crate::limits::EDITOR_TEXT_BYTES * 2);
+        let shown = read(&format!("{{:selection {{:path \"a\" {RANGE} :selected-text {long:?}}}}}")).unwrap();
+        assert!(shown.selection.unwrap().cut);
+    }
+
+    #[test]
+    fn editor_context_of_another_shape_names_its_key() {
+        for (text, key) in [
+            ("{:cwd 7}", ":cwd"),
+            ("{:workspace-root \"\"}", ":workspace-root"),
+            ("{:active-file {}}", ":active-file"),
+            ("{:active-file {:path \"a\\nb\"}}", ":active-file"),
+            ("{:selection {:path \"a\"}}", ":selection"),
+            (
+                "{:selection {:path \"a\" :range {:start {:line -1 :column 0} :end {:line 1 :column 0}}}}",
+                ":selection",
+            ),
+        ] {
+            let error = read(text).unwrap_err();
+            let named = error.data.unwrap();
+            assert_eq!(named.get_keyword("key").and_then(Value::as_str), Some(key), "{text}");
+        }
+    }
+}
