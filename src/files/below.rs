@@ -270,8 +270,16 @@ mod tests {
     #[test]
     fn exchange_during_read_gives_no_other_content() {
         let (_dir, root) = house();
+        /// Ends the exchange, also when the test fails.
+        struct Ends<'d>(&'d AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ends = Ends(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     let _ = std::fs::remove_file(root.join("in/target"));
@@ -288,7 +296,6 @@ mod tests {
                     assert_eq!(bytes, b"a text");
                 }
             }
-            done.store(true, Ordering::Relaxed);
         });
     }
 }
