@@ -129,9 +129,13 @@ impl Program {
         }
     }
 
-    /// Whether the other side has not ended the connection. Waits for that as long as a read may.
+    /// Whether the other side has not ended the connection. If it has not, that takes a moment.
     pub fn is_open(&mut self) -> bool {
-        self.lines.fill_buf().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        self.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let is_open =
+            self.lines.fill_buf().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        is_open
     }
 
     pub fn ask(&mut self, line: impl AsRef<[u8]>) -> Json {

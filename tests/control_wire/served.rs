@@ -137,15 +137,17 @@ fn silence_ends_a_connection_and_lines_do_not() {
     let fake = Arc::new(Fake::new());
     let clock = Arc::new(FixedClock::default());
     let tally = Arc::new(Tally::default());
-    let server = Server::with_silence(fake, tally, clock, Duration::from_secs(1));
+    let silence = Duration::from_secs(1);
+    let server = Server::with_silence(fake, tally, clock, silence);
     let mut talking = Program::of(&server);
     let mut silent = Program::of(&server);
     // Bytes that end no line are silence as well.
     let mut trickling = Program::of(&server).stream;
-    let deadline = Instant::now() + PATIENCE;
-    silent.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    while silent.is_open() || trickling.write_all(b"x").is_ok() {
-        let _ = trickling.write_all(b"x");
+    let (started, deadline) = (Instant::now(), Instant::now() + PATIENCE);
+    let mut have_ended = false;
+    while !have_ended || started.elapsed() < silence * 2 {
+        have_ended = !silent.is_open() && trickling.write_all(b"x").is_err();
+        assert!(talking.is_open());
         assert_eq!(talking.ask(stdin("r", "x").to_string())["result"], "ok");
         assert!(Instant::now() < deadline, "no end");
     }
