@@ -189,40 +189,15 @@ The transcript is above, the draft below the line.
   (edn-bridge-chat--set-evil-state)
   (goto-char (point-max)))
 
-(declare-function evil-define-key* "ext:evil-core")
 (declare-function evil-initial-state "ext:evil-core")
-(declare-function evil-insert-state "ext:evil-states")
 (declare-function evil-set-initial-state "ext:evil-core")
 
 (defun edn-bridge-chat--set-evil-state ()
   "Have chats begin in Evil's insert state, where one writes the draft.
-Not where the user has chosen another state for them.  In normal state RET
-and TAB do what they do elsewhere, as Evil does not see keys of the text."
-  (when (fboundp 'evil-set-initial-state)
-    (unless (evil-initial-state 'edn-bridge-chat-mode)
-      (evil-set-initial-state 'edn-bridge-chat-mode 'insert))
-    (evil-define-key* '(normal motion) edn-bridge-chat-mode-map
-      (kbd "RET") #'edn-bridge-chat-act
-      (kbd "TAB") #'edn-bridge-chat-act)))
-
-(defun edn-bridge-chat-act ()
-  "Do what this key does on the text at point, where it has keys of its own.
-For packages whose keys come before those of the text."
-  (interactive nil edn-bridge-chat-mode)
-  (let* ((keys (this-command-keys-vector))
-         (map (get-char-property (point) 'keymap))
-         (command (or (and (keymapp map) (lookup-key map keys))
-                      (lookup-key edn-bridge-chat-mode-map keys))))
-    (cond ((commandp command) (call-interactively command))
-          ((button-at (point)) (push-button))
-          (t (user-error "There is nothing to do here")))))
-
-(defvar evil-state)
-
-(defun edn-bridge-chat-take-keys ()
-  "Have the single keys of the text at point work, with Evil too."
-  (when (memq (bound-and-true-p evil-state) '(normal motion))
-    (evil-insert-state)))
+Not where the user has chosen another state for them."
+  (when (and (fboundp 'evil-set-initial-state)
+             (not (evil-initial-state 'edn-bridge-chat-mode)))
+    (evil-set-initial-state 'edn-bridge-chat-mode 'insert)))
 
 (defun edn-bridge-chat-complete-or-next ()
   "Complete what is before point in the draft; above it, go to the next button."

@@ -877,8 +877,7 @@ Interactively, that is the digit that was typed."
     (unless starts
       (user-error "No question is waiting"))
     (goto-char (or (seq-find (lambda (start) (> start (point))) starts)
-                   (car starts)))
-    (edn-bridge-chat-take-keys)))
+                   (car starts)))))
 
 (edn-bridge-chat-handle "interaction/requested"
                         #'edn-bridge-interact--on-requested)

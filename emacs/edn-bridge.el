@@ -183,6 +183,7 @@ It is on no key by itself: bind it to one that you like.")
 
 (add-hook 'edn-bridge-chat-ready-hook #'edn-bridge--show-hint)
 (add-hook 'edn-bridge-input-send-hook #'edn-bridge--hide-hint)
+(edn-bridge-chat-handle "user/message" #'edn-bridge--hide-hint)
 (edn-bridge-chat-handle "command-result" #'edn-bridge--hide-hint)
 
 (defconst edn-bridge--menu

@@ -533,6 +533,10 @@
            (list (lambda (_conn)
                    (edn-bridge-transcript-set-draft "Hi")
                    (edn-bridge-input-send))
+                 ;; The session may be shown after the first message was sent.
+                 (lambda (conn)
+                   (edn-bridge-test-event conn "user/message" :role "user"
+                                          :content "Hi"))
                  (lambda (conn)
                    (edn-bridge-test-event conn "command-result" :type "text"
                                           :message "Help"))))

@@ -119,6 +119,9 @@ emacs_tests() {
   has python3 || say '-- LEFT OUT: the test of the Emacs package behind a faulty line, because python3 is missing'
   [ -x /usr/sbin/sshd ] || has sshd || say '-- LEFT OUT: the test of the Emacs package over ssh (Debian: openssh-server), because sshd is missing'
   has_package_lint || say '-- LEFT OUT: package-lint (Debian: elpa-package-lint), because it is missing'
+  if ! EDN_BRIDGE_PACKAGES=$(emacs/test/fetch-packages.sh "$CARGO_TARGET_DIR/emacs-packages" 2>"$LOGS/fetch-packages.log")
+  then say "-- LEFT OUT: the tests of the Emacs package beside others: $(tail -n 1 "$LOGS/fetch-packages.log")"; fi
+  export EDN_BRIDGE_PACKAGES
   version=$(emacs -Q --batch --eval '(princ emacs-version)')
   emacs_tests_on emacs "$version"
   for major in 29 30; do
