@@ -52,6 +52,7 @@ fn main() {
 
 fn header(id: &str) -> Header {
     Header {
+        request: None,
         session: SessionId::from(id),
         created_at: "2026-01-01T00:00:00.000Z".into(),
         cwd: "/project".into(),
@@ -67,7 +68,13 @@ fn entry(number: usize, text: &str) -> Arc<Entry> {
         Message::new(id.clone(), role, vec![Block::Text(text.into())], "2026-01-01T00:00:00.000Z".into());
     message.parent_id.clone_from(&parent);
     message.turn_id = Some(format!("t-{}", number / 2).into());
-    Arc::new(Entry { id, parent, ts: message.timestamp.clone(), body: EntryBody::Message(Arc::new(message)) })
+    Arc::new(Entry {
+        id,
+        parent,
+        ts: message.timestamp.clone(),
+        request: None,
+        body: EntryBody::Message(Arc::new(message)),
+    })
 }
 
 const TEXT: &str = "An ordinary message of about two hundred bytes, with some `code`, a \"quotation\" and a line\n\
@@ -164,7 +171,7 @@ fn open() {
     println!("open: its newest page                                {:>10.1?}", start.elapsed());
     let last = EntryId::from(format!("e-019b0000000070008000{:012x}", LONG - 1));
     let start = Instant::now();
-    wait(asked(|reply| runtime.fork(long, last, reply)));
+    wait(asked(|reply| runtime.fork(long, last, None, reply)));
     println!("fork: of the live session, answered                  {:>10.1?}", start.elapsed());
     executor.shutdown_timeout(Duration::from_secs(5));
 }
@@ -232,7 +239,7 @@ fn rest() {
 
 /// A new session with an entry on disk.
 fn name(runtime: &Runtime, first: &SessionId, number: usize) {
-    let opened = wait(asked(|reply| runtime.new_session(call(first), None, reply)));
+    let opened = wait(asked(|reply| runtime.new_session(call(first), None, None, reply)));
     let call = Call { session: opened.session, ..call(first) };
     wait(asked(|reply| runtime.set_name(call, format!("Session {number}"), reply)));
 }

@@ -19,8 +19,10 @@ use crate::message::Mode;
 use crate::private;
 use crate::value::{Map, Value};
 
+mod control;
 mod trust;
 
+pub use control::{ControlPolicy, Member, Team};
 pub use trust::{Sealed, Trust};
 
 /// Values from the command line and the environment. They override the files.
@@ -63,6 +65,8 @@ pub struct Settings {
     pub writable: Vec<PathBuf>,
     /// How long a question stays open after its last client has left.
     pub orphan_grace: Duration,
+    /// Who may control sessions.
+    pub control: ControlPolicy,
     /// Configured models, in addition to the built-in ones.
     pub models: Vec<Value<'static>>,
     /// Configured servers of models, and changes to built-in ones, by name.
@@ -110,6 +114,7 @@ impl Settings {
         self.provider = provider;
         self.writable.clone_from(&layers.writable);
         self.orphan_grace = layers.orphan_grace;
+        self.control.clone_from(&layers.control);
         self.models.clone_from(&layers.models);
         self.providers.clone_from(&layers.providers);
         self
@@ -204,6 +209,8 @@ pub struct Layers {
     pub writable: Vec<PathBuf>,
     /// How long a question stays open after its last client has left.
     pub orphan_grace: Duration,
+    /// Who may control sessions, from the user's file alone.
+    pub control: ControlPolicy,
     /// Commands at the boundaries of turns, the user's first.
     pub hooks: Vec<HookValue>,
     /// What the project was trusted with, where it is.
@@ -468,7 +475,17 @@ impl Layers {
 
     /// Takes the values of the user's file over those before.
     fn take_user(&mut self, path: &Path, map: &Map<'static>) -> Result<(), ConfigError> {
-        map.iter().try_for_each(|(key, value)| self.take(path, key, value, true))
+        map.iter().try_for_each(|(key, value)| {
+            if key.as_keyword() == Some("control") {
+                let shape =
+                    |expected| ConfigError::Shape { path: path.to_owned(), key: key.to_string(), expected };
+                self.control = ControlPolicy::read(value).map_err(shape)?;
+                let (key, from) = ("control".to_owned(), path.to_owned());
+                self.sources.push(Sourced { key, value: value.clone(), from });
+                return Ok(());
+            }
+            self.take(path, key, value, true)
+        })
     }
 
     /// Takes the values of the project's file over those before. One that cannot be used is passed over.
@@ -537,6 +554,11 @@ impl Layers {
                 if !trusted =>
             {
                 refused = true
+            }
+            "control" => {
+                let why = "only the user's own configuration says who may control sessions";
+                self.passed_over.push(format!("{}: {key}: {why}", path.display()));
+                return Ok(());
             }
             "provider" => self.provider = Some(text()?),
             "model" => self.model = Some(text()?),

@@ -99,6 +99,8 @@ pub enum Body {
     },
     /// It ended.
     CompactionEnded(Arc<CompactionEnded>),
+    /// A request of the control protocol for the session was answered.
+    ControlHandled(Arc<ControlHandled>),
     /// A tool call was proposed.
     ToolStart(Arc<ToolCall>),
     /// New text of a call's arguments.
@@ -170,6 +172,8 @@ pub enum Sender {
     Runtime,
     /// A client of an earlier process, whose message was waiting.
     Earlier,
+    /// A sender of the control protocol. The message has its name.
+    Control,
 }
 
 impl Sender {
@@ -179,6 +183,7 @@ impl Sender {
             Self::Client { .. } => "client",
             Self::Runtime => "runtime",
             Self::Earlier => "earlier",
+            Self::Control => "control",
         }
     }
 }
@@ -207,6 +212,25 @@ pub struct RetryAwaited {
     pub pause: Duration,
     /// The failure, for a person.
     pub error: Arc<str>,
+}
+
+/// An answered request of the control protocol. Never its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlHandled {
+    /// Its kind: `stdin`, `interrupt` or `elicitation`.
+    pub kind: &'static str,
+    /// Its key.
+    pub request_id: Arc<str>,
+    /// The team.
+    pub team: Arc<str>,
+    /// The name that its sender gave itself.
+    pub sender: Arc<str>,
+    /// The result, as in its acknowledgement.
+    pub result: &'static str,
+    /// Whether the key was known before.
+    pub duplicate: bool,
+    /// What happened, for a person.
+    pub detail: Option<Arc<str>>,
 }
 
 /// The end of a compaction.
@@ -682,6 +706,7 @@ impl Body {
             | Self::RetryAwaited(_)
             | Self::CompactionStarted { .. }
             | Self::CompactionEnded(_)
+            | Self::ControlHandled(_)
             | Self::ToolStart(_)
             | Self::ToolExecuting(_)
             | Self::ToolResult(_)
@@ -758,6 +783,7 @@ impl Body {
             | Self::TurnEnded(_)
             | Self::CompactionStarted { .. }
             | Self::CompactionEnded(_)
+            | Self::ControlHandled(_)
             | Self::WidgetSpecsUpdated(_) => VALUE_WEIGHT,
             Self::ContextUpdated { sessions, .. } => sessions.weight(),
             Self::Error { message: text, .. }

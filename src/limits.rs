@@ -250,6 +250,33 @@ pub const LEDGER_KEYS: usize = 4096;
 /// The window in which a request's key is known, in milliseconds (10 minutes).
 pub const LEDGER_WINDOW_MS: u64 = 10 * 60 * 1000;
 
+/// The size in bytes of a text from which senders warn (64 KiB, as the document says).
+pub const CONTROL_SOFT_BYTES: u64 = 64 * 1024;
+
+/// The largest text in a control request, in bytes, unless it is in a file (1 MiB, as the document says).
+pub const CONTROL_TEXT_BYTES: u64 = 1024 * 1024;
+
+/// The greatest value of that limit that can be configured (4 MiB): half of a line.
+pub const CONTROL_TEXT_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// The largest file with a text for a session (8 MiB): half of a line of the EDN wire, which shows it.
+pub const CONTROL_FILE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// The oldest control request that is taken, in milliseconds, unless configured.
+pub const CONTROL_AGE_MS: u64 = 300_000;
+
+/// How far in the future the time of a control request may be, in milliseconds, unless configured.
+pub const CONTROL_SKEW_MS: u64 = 60_000;
+
+/// How long a session has for an acknowledgement, in milliseconds, unless configured (2 s, as the document says).
+pub const CONTROL_ACK_MS: u64 = 2_000;
+
+/// Refused control requests that are written into the audit in one second; more are counted.
+pub const CONTROL_AUDIT_REFUSALS: u64 = 100;
+
+/// Control requests that wait to be written into the audit.
+pub const CONTROL_AUDIT_WAITING: usize = 1024;
+
 /// The longest key of a request, and the longest name in a control request, in bytes.
 pub const CONTROL_ID_BYTES: usize = 256;
 

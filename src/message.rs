@@ -449,6 +449,8 @@ pub struct Message {
     pub tool_name: Option<Arc<str>>,
     /// Whether the tool failed.
     pub is_error: Option<bool>,
+    /// Who sent a user's message that came through control: a name that the sender gave itself. Models are not told.
+    pub sender: Option<Arc<str>>,
     /// What the provider wants to be given again with an assistant's message. Kept in the journal; nobody
     /// else is shown it.
     pub replay: Option<Value<'static>>,
@@ -471,6 +473,7 @@ impl Message {
             tool_call_id: None,
             tool_name: None,
             is_error: None,
+            sender: None,
             replay: None,
         }
     }
@@ -524,6 +527,7 @@ impl Message {
             ("error-message", &self.error_message),
             ("tool-call-id", &self.tool_call_id),
             ("tool-name", &self.tool_name),
+            ("sender", &self.sender),
         ] {
             if let Some(text) = text {
                 map.put(key, text.as_ref().to_owned());
@@ -557,6 +561,7 @@ impl Message {
             tool_call_id: text("tool-call-id"),
             tool_name: text("tool-name"),
             is_error: value.get("is-error").and_then(Value::as_bool),
+            sender: text("sender"),
             replay: value.get("replay").map(|replay| replay.clone().into_owned()),
         })
     }

@@ -40,9 +40,15 @@ pub use questions::{AnswerFields, DialogResult, Questions, Response};
 pub use sessions::{Opened, Page, Scope, Sessions, SwitchTarget};
 pub use settings::{Reach, Settings, ShownFiles};
 pub use tally::{Counts, OpCounts, Requests, Tally};
-pub use turns::{ActionResult, ActionStatus, Prompt, Prompted, Turns};
+pub use turns::{ActionResult, ActionStatus, Ended, Interrupted, Prompt, Prompted, TurnState, Turns};
 
 /// All capabilities: what the EDN wire and the graph's mutations need.
-pub trait SessionApi: Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph {}
+pub trait SessionApi:
+    Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph + Control
+{
+}
 
-impl<T: Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph> SessionApi for T {}
+impl<T: Clients + Sessions + Turns + Questions + Settings + Logins + Jobs + Graph + Control> SessionApi
+    for T
+{
+}

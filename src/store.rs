@@ -26,6 +26,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::limits::SEARCH_HITS;
 use crate::message::SessionId;
@@ -45,6 +46,7 @@ use files::children;
 use journal::FileLog;
 use journal_file::JournalFile;
 use locations::Locations;
+use record::Request;
 
 /// The folder that holds all sessions, and the thread that writes them. Its methods are for those who care for the
 /// files; [`Journals`] is what sessions use.
@@ -129,7 +131,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub fn read(&self, path: &Path) -> Result<Content, StoreError> {
+    pub fn read_file(&self, path: &Path) -> Result<Content, StoreError> {
         reading::read(path, &bytes_of(path)?)
     }
 
@@ -217,6 +219,22 @@ impl Journals for Store {
             None => self.look_up(session)?,
         };
         self.open_file(&path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?)
+    }
+
+    fn read(&self, session: &SessionId) -> Result<(Header, Vec<Arc<Entry>>), StoreError> {
+        let path = self.look_up(session)?;
+        let path = path.ok_or_else(|| StoreError::NoSession { session: session.clone() })?;
+        self.read_file(&path).map(|content| (content.header, content.entries))
+    }
+
+    fn opened_by(
+        &self,
+        cwd: &Path,
+        request: &Request,
+        since: SystemTime,
+    ) -> Result<Option<Header>, StoreError> {
+        listing::opened_by(&self.root, &self.project_dir(cwd), request, since)
+            .map_err(|error| StoreError::io("Cannot read all sessions in", &self.root, error))
     }
 
     fn session_at(&self, location: &str) -> Result<SessionId, StoreError> {

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use edn_bridge::catalogue::{ERROR_CODES, TOPICS};
+use edn_bridge::catalogue::{ERROR_CODES, ErrorSpec, TOPICS};
 use edn_bridge::edn;
 use edn_bridge::value::Value;
 use edn_bridge_contract::Status;
@@ -49,6 +49,7 @@ fn provoked_by(code: &str) -> &'static str {
         "request/op-not-supported" => "op.unknown",
         "request/session-not-idle" => "prompt.not-idle",
         "request/not-found" => "sessions.switch-to-unknown",
+        "request/idempotency-conflict" => "prompt.key-conflict",
         "request/unknown-model" => "models.unknown",
         "request/unknown-command" => "command.unknown",
         "request/no-pending-login" => "login.none-pending",
@@ -61,9 +62,14 @@ fn provoked_by(code: &str) -> &'static str {
     }
 }
 
+/// The codes that a check provokes. A full ledger takes thousands of requests; its unit tests show that one.
+fn provoked() -> impl Iterator<Item = &'static ErrorSpec> {
+    ERROR_CODES.iter().filter(|spec| spec.name != "request/ledger-full")
+}
+
 #[test]
 fn a_wrong_error_code_is_caught() {
-    let mutants = ERROR_CODES.iter().map(|spec| {
+    let mutants = provoked().map(|spec| {
         let code = spec.name;
         let other = if code == "runtime/failed" { "request/not-found" } else { "runtime/failed" };
         mutant(format!("{code} told as {other}"), provoked_by(code), move |frame| {
@@ -79,21 +85,20 @@ fn a_wrong_error_code_is_caught() {
 
 #[test]
 fn a_response_where_an_error_is_due_is_caught() {
-    let mutants =
-        ERROR_CODES.iter().filter(|spec| spec.name != "transport/max-pending-exceeded").map(|spec| {
-            let code = spec.name;
-            mutant(format!("a response in place of {code}"), provoked_by(code), move |frame| {
-                if text(frame, "error-code") != code {
-                    return same(frame);
-                }
-                let (id, op) = (text(frame, "id"), text(frame, "op"));
-                if id.is_empty() {
-                    Vec::new()
-                } else {
-                    vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true}}")]
-                }
-            })
-        });
+    let mutants = provoked().filter(|spec| spec.name != "transport/max-pending-exceeded").map(|spec| {
+        let code = spec.name;
+        mutant(format!("a response in place of {code}"), provoked_by(code), move |frame| {
+            if text(frame, "error-code") != code {
+                return same(frame);
+            }
+            let (id, op) = (text(frame, "id"), text(frame, "op"));
+            if id.is_empty() {
+                Vec::new()
+            } else {
+                vec![format!("{{:id {id:?} :kind :response :op {op:?} :ok true}}")]
+            }
+        })
+    });
     try_all(mutants.collect());
 }
 

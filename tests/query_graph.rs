@@ -26,7 +26,7 @@ fn live() -> (Setup, Bridge) {
     std::fs::write(git.join("refs/heads/main"), "0123456789012345678901234567890123456789\n").unwrap();
     let mut bridge = setup.ready();
     bridge.ask("p", "prompt", "{:message \"hello\"}");
-    bridge.event("assistant/message");
+    bridge.event("turn/ended");
     bridge.ask("n", "set_session_name", "{:name \"first\"}");
     (setup, bridge)
 }
@@ -424,7 +424,8 @@ fn joins_idents_params_and_links_are_resolved() {
     );
     assert_eq!(
         found.to_string(),
-        "{:psi.agent-session/entries [{:psi.message/role \"user\"} {:psi.message/role \"assistant\"} {:psi.entry/type :name}]}"
+        "{:psi.agent-session/entries [{:psi.message/role \"user\"} {:psi.entry/type :turn} \
+         {:psi.message/role \"assistant\"} {:psi.entry/type :turn} {:psi.entry/type :name}]}"
     );
     // A message is found by its id, and its id on the message: a ring, which is not gone round.
     let found = result(

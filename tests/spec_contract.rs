@@ -322,7 +322,7 @@ fn is_test(name: &str) -> bool {
     let folder = if file.starts_with("src/") { "" } else { "tests" };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file).with_extension("rs");
     let source = std::fs::read_to_string(path).unwrap_or_default();
-    let kinds = ["#[test]\nfn", "#[tokio::test(start_paused = true)]\n    async fn"];
+    let kinds = ["#[test]\nfn", "#[test]\n    fn", "#[tokio::test(start_paused = true)]\n    async fn"];
     kinds.iter().any(|kind| source.contains(&format!("{kind} {name}() {{")))
 }
 
@@ -457,6 +457,7 @@ live! {
     live_hooks "hook.";
     live_subagents "subagent.";
     live_workflows "workflow.";
+    live_control "control.";
     live_guests "guest.";
     live_jobs "output." "jobs." "bash.";
     live_plists "plist.";

@@ -85,7 +85,7 @@ fn fork_blocks_nobody_and_copies_only_its_history() {
     };
     switch("s-long");
     let held = gate.lock().unwrap();
-    let fork = asked(|reply| runtime.fork(call(&"s-long".into()), "e499".into(), reply));
+    let fork = asked(|reply| runtime.fork(call(&"s-long".into()), "e499".into(), None, reply));
     reached.recv_timeout(PATIENCE).unwrap();
     name("s-long");
     switch("s-other");
@@ -94,7 +94,7 @@ fn fork_blocks_nobody_and_copies_only_its_history() {
     drop(held);
     let fork = wait(fork);
     let path = fork.location.unwrap();
-    assert_eq!(ids(&store.read(Path::new(&path)).unwrap().entries), ids(&chain(None, 500)));
+    assert_eq!(ids(&store.read_file(Path::new(&path)).unwrap().entries), ids(&chain(None, 500)));
     let source = store.look_up(&"s-long".into()).unwrap().unwrap();
     assert!(fs::metadata(path).unwrap().len() * 19 < fs::metadata(source).unwrap().len() * 10);
     executor.shutdown_timeout(PATIENCE);

@@ -135,7 +135,7 @@ fn lock_names_holder_and_ends_with_it() {
     let error = place.store.open_file(&path).unwrap_err().to_string();
     assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
     assert!(place.store.repair(&path).is_err());
-    assert_eq!(place.store.read(&path).unwrap().entries.len(), 1, "reading needs no lock");
+    assert_eq!(place.store.read_file(&path).unwrap().entries.len(), 1, "reading needs no lock");
     drop(first);
     assert!(!path.with_extension("edn.lock").exists());
     // What a process that was killed leaves behind.
@@ -223,7 +223,7 @@ fn read_only_folder_is_reported_at_opening() {
         place.disk.plan(Call::Open, Act::Errno(errno));
         let error = place.store.open_file(&path).unwrap_err().to_string();
         assert!(error.contains("Cannot open") && error.contains("sessions show"), "{error}");
-        assert_eq!(place.store.read(&path).unwrap().entries.len(), 1);
+        assert_eq!(place.store.read_file(&path).unwrap().entries.len(), 1);
     }
     let missing = path.with_file_name("s-2.edn");
     assert!(matches!(place.store.open_file(&missing).unwrap_err(), StoreError::Missing { .. }));
@@ -452,7 +452,7 @@ fn line_numbers_are_right_in_file_read_in_parts() {
     lines[17_000] = b"?";
     let offset = lines[..17_000].iter().map(|line| line.len() as u64 + 1).sum();
     fs::write(&path, lines.join(&b'\n')).unwrap();
-    let content = place.store.read(&path).unwrap();
+    let content = place.store.read_file(&path).unwrap();
     assert_eq!(content.entries.len(), 19_999);
     assert_eq!(content.faults[0], Fault::Unreadable { line: 17_001, offset });
 }

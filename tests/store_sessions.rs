@@ -54,7 +54,7 @@ fn session_list_shows_names_and_follows_appends() {
     let place = Place::new();
     let name = |id: &str, parent: &str, name: &str| {
         let body = EntryBody::Name(name.into());
-        Arc::new(Entry { id: id.into(), parent: Some(parent.into()), ts: "t".into(), body })
+        Arc::new(Entry { id: id.into(), parent: Some(parent.into()), ts: "t".into(), request: None, body })
     };
     place.session("s-1", 2);
     let long = place.store.create(Header { cwd: "/other".into(), ..header("s-2") });
@@ -180,7 +180,7 @@ fn fork_has_history_up_to_entry_and_names_parent() {
     assert_eq!(parents, ["", source.as_str().unwrap()]);
     let answer = bridge.ask("6", "get_messages", "{}");
     assert_eq!(at(&answer, &["data", "messages"]).unwrap().as_slice().unwrap().len(), 3);
-    let content = Store::new(&setup.state(), Durability::Full).unwrap().read(file.as_ref()).unwrap();
+    let content = Store::new(&setup.state(), Durability::Full).unwrap().read_file(file.as_ref()).unwrap();
     let parent = content.header.parent.unwrap();
     assert_eq!(Some(parent.session.as_str()), source.as_str());
     assert_eq!(parent.entry.unwrap().as_str(), points[1]);
@@ -263,6 +263,7 @@ fn resuming_long_session_sends_one_page() {
             id: format!("t{n}").as_str().into(),
             parent,
             ts: "2026-01-01T00:00:01.000Z".into(),
+            request: None,
             body,
         })
     };

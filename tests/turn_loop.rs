@@ -505,15 +505,17 @@ fn a_short_conversation_is_compacted_when_the_user_asks_for_it() {
 #[test]
 fn a_command_with_a_key_runs_once() {
     let mut bridge = yolo("{:turns [{:steps []}]}").ready();
-    for name in ["first", "second"] {
-        let params = format!("{{:message \"/name {name}\" :idempotency-key \"k\"}}");
-        assert_eq!(kind(&bridge.ask("c", "prompt", &params)), "response");
-    }
+    let name = |name: &str| format!("{{:message \"/name {name}\" :idempotency-key \"k\"}}");
+    assert_eq!(kind(&bridge.ask("c", "prompt", &name("first"))), "response");
+    bridge.ask("n", "set_session_name", "{:name \"between\"}");
+    assert_eq!(data(&bridge.ask("c", "prompt", &name("first")), "turn-state"), "done");
+    let other = bridge.ask("c", "prompt", &name("second"));
+    assert!(other.to_string().contains("request/idempotency-conflict"), "{other}");
     // Served after both, in order of arrival.
     let other = bridge.ask("o", "prompt", "{:message \"/abort\" :idempotency-key \"other\"}");
     assert_eq!(kind(&other), "response");
     let state = bridge.ask("s", "get_state", "{}");
-    assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("first"));
+    assert_eq!(at(&state, &["data", "state", "session-name"]).unwrap().as_str(), Some("between"));
 }
 
 #[test]

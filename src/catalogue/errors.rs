@@ -54,6 +54,8 @@ error_codes! {
     OpNotSupported "request/op-not-supported" false "The op is not in the catalogue.";
     SessionNotIdle "request/session-not-idle" true "The op requires a session without a running turn.";
     NotFound "request/not-found" false "There is no such session, entry, job or output.";
+    IdempotencyConflict "request/idempotency-conflict" false "The idempotency key was used for another request; nothing was done.";
+    LedgerFull "request/ledger-full" true "The session knows as many keys of the last minutes as it can.";
     UnknownModel "request/unknown-model" false "The catalogue has no such model.";
     UnknownCommand "request/unknown-command" false "There is no such slash command.";
     NoPendingLogin "request/no-pending-login" false "No login is pending on this connection.";

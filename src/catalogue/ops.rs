@@ -105,33 +105,41 @@ macro_rules! each_op {
                 "Answers a frontend action.";
             Prompt prompt Write true
                 { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-                ["accepted" "turn-id?"] [SessionNotIdle UnknownCommand]
+                ["accepted" "turn-id?" "duplicate?" "turn-state?"]
+                [SessionNotIdle UnknownCommand IdempotencyConflict LedgerFull]
                 "Starts a turn with the user's message.";
             Steer steer Write true
                 { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-                ["accepted" "turn-id?"] []
+                ["accepted" "turn-id?" "duplicate?" "turn-state?"] [IdempotencyConflict LedgerFull]
                 "Adds a message to the running turn before its next model call; if no turn runs, starts one.";
             FollowUp follow_up Write true
                 { "message" Shape::Filled, "images" Shape::Maps ;?, "idempotency-key" Shape::Filled ;? }
-                ["accepted" "turn-id?"] []
+                ["accepted" "turn-id?" "duplicate?" "turn-state?"] [IdempotencyConflict LedgerFull]
                 "Queues a message until the running turn has ended; if no turn runs, starts one.";
             PromptWhileStreaming prompt_while_streaming Write true
                 { "message" Shape::Filled, "behavior" Shape::OneOf(&["steer", "queue"]) ;? }
                 ["accepted" "behavior"] []
                 "Steers or queues a message, according to `:behavior`.";
-            Abort abort Urgent true {} ["accepted"] []
+            Abort abort Urgent true { "idempotency-key" Shape::Filled ;? }
+                ["accepted" "duplicate?"] [IdempotencyConflict LedgerFull]
                 "Ends the running turn at once.";
-            Interrupt interrupt Urgent true {} ["accepted" "pending" "dropped-steering-text"] []
+            Interrupt interrupt Urgent true { "idempotency-key" Shape::Filled ;? }
+                ["accepted" "pending" "dropped-steering-text" "duplicate?"] [IdempotencyConflict LedgerFull]
                 "Ends the running turn after the running tool call.";
             AbortRetry abort_retry Write true {} ["accepted"] []
                 "Cancels the wait for a retry.";
-            NewSession new_session Write true { "parent-session" Shape::Filled ;? } ["session-id" "session-file?"] [NotFound]
+            Control control Write false { "message" Shape::Map } ["ack"] []
+                "Serves a message of the control protocol, its keys in kebab case.";
+            NewSession new_session Write true
+                { "parent-session" Shape::Filled ;?, "idempotency-key" Shape::Filled ;? }
+                ["session-id" "session-file?" "duplicate?"] [NotFound IdempotencyConflict]
                 "Opens a session and moves the connection's focus to it.";
             SwitchSession switch_session Write false
                 { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
                 ["session-id" "session-file?"] [NotFound]
                 "Moves the connection's focus to a session; opens it from disk if necessary.";
-            Fork fork Write true { "entry-id" Shape::Filled } ["session-id" "session-file?"] [NotFound]
+            Fork fork Write true { "entry-id" Shape::Filled, "idempotency-key" Shape::Filled ;? }
+                ["session-id" "session-file?" "duplicate?"] [NotFound IdempotencyConflict]
                 "Opens a session with the history up to an entry and moves the focus to it.";
             SetSessionName set_session_name Write true { "name" Shape::Filled } ["session-name"] []
                 "Names the session.";

@@ -122,9 +122,10 @@ topics! {
         ["session-id" "role" "content"] ["text" "stop-reason" "error-message" "usage"]
         "A message of the model is complete or failed.";
     UserMessage "user/message" Lossless false
-        ["session-id" "role" "content" "from"] ["text"]
-        "A message was put into the conversation: by a client, from the queue, by a workflow or by the session that \
-         delegated. `:from` says by whom: {:kind \"client\", \"runtime\" or \"earlier\", :connection, :client}.";
+        ["session-id" "role" "content" "from"] ["text" "sender"]
+        "A message was put into the conversation: by a client, from the queue, through control, by a workflow or by \
+         the session that delegated. `:from` says by whom: {:kind \"client\", \"runtime\", \"earlier\" or \"control\", \
+         :connection, :client}; `:sender` is the name that a sender of control gave itself.";
     ToolStart "tool/start" Lossless false
         ["session-id" "tool-id" "tool-name" "call-summary"] ["arguments" "parsed-args"]
         "The model proposed a tool call.";
@@ -180,6 +181,10 @@ topics! {
     CompactionEnded "compaction/ended" Lossless false
         ["session-id" "outcome" "tokens-before" "tokens"] ["error-message"]
         "The summary ended. `:outcome` is \"completed\", \"aborted\" or \"failed\"; `:tokens` are those in the window now.";
+    ControlHandled "control/handled" Lossless false
+        ["session-id" "type" "request-id" "team" "sender" "result" "duplicate"] ["detail"]
+        "A request of the control protocol for the session was answered. `:type` is \"stdin\", \"interrupt\" or \
+         \"elicitation\"; `:result` is that of the acknowledgement. Never the text.";
     Diagnostic "diagnostic" Lossless true ["code" "message"] ["detail"]
         "A condition worth reporting: repairs, failed hooks, merged events.";
     JobUpdated "job/updated" Latest true ["job"] []

@@ -129,7 +129,7 @@ fn row(text: &str) -> Cow<'_, str> {
 }
 
 fn read(store: &Store, session: &str) -> Result<Content, Failure> {
-    Ok(store.read(&find(store, session)?)?)
+    Ok(store.read_file(&find(store, session)?)?)
 }
 
 /// A session's file by its path, its id, or the beginning of its id.

@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("subagents", include_str!("checks/subagents.edn")),
     ("workflows", include_str!("checks/workflows.edn")),
     ("logins", include_str!("checks/logins.edn")),
+    ("control", include_str!("checks/control.edn")),
     ("guests", include_str!("checks/guests.edn")),
     ("plists", include_str!("checks/plists.edn")),
     ("persistence", include_str!("checks/persistence.edn")),

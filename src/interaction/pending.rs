@@ -230,6 +230,11 @@ impl PendingQuestions {
         open
     }
 
+    /// Whether a question is open, and is one of that session.
+    pub fn is_of(&self, id: &str, session: &SessionId) -> bool {
+        self.state().open.get(id).is_some_and(|open| open.question.origin.session == *session)
+    }
+
     /// The kind of an open question.
     pub fn kind(&self, id: &str) -> Option<QuestionKind> {
         self.state().open.get(id).map(|open| open.question.kind())

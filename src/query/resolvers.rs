@@ -12,6 +12,7 @@ mod catalogue;
 mod config;
 mod connection;
 mod context;
+mod control;
 mod entry;
 mod git;
 mod interaction;
@@ -54,6 +55,7 @@ const PARTS: &[&[Resolver]] = &[
     store::PART,
     context::PART,
     catalogue::PART,
+    control::PART,
     process::PART,
     introspection::PART,
 ];

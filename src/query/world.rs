@@ -13,6 +13,7 @@ use crate::hook::Hook;
 use crate::memory::Note;
 use crate::message::{EntryId, Message, SessionId, TurnId};
 use crate::provider::ToolSpec;
+use crate::session::control::{Capabilities, ControlResult};
 use crate::session::{Counts, Peer, Standing};
 use crate::store::Entry;
 use crate::tool::permission::Rule;
@@ -61,6 +62,9 @@ pub trait World {
     fn reading(&self) -> Reading;
     /// The process itself.
     fn process(&self) -> ProcessFacts;
+
+    /// Facts about control.
+    fn control(&self) -> ControlFacts;
     /// Counts of the wire's answers.
     fn counts(&self) -> Counts;
     /// The background jobs of a live session, newest first.
@@ -273,6 +277,28 @@ pub struct Reading {
     pub revision: u64,
     /// The time of the reading, RFC 3339 in UTC.
     pub read_at: String,
+}
+
+/// Facts about control.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ControlFacts {
+    /// The teams.
+    pub teams: Vec<TeamFacts>,
+    /// The bounds of requests.
+    pub limits: Capabilities,
+    /// How many requests got which result.
+    pub requests: Vec<(ControlResult, u64)>,
+}
+
+/// A team.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TeamFacts {
+    /// Its name.
+    pub name: String,
+    /// Its folders.
+    pub folders: Vec<String>,
+    /// Its members: a name, and what it may do.
+    pub members: Vec<(String, Vec<String>)>,
 }
 
 /// The process.

@@ -26,11 +26,11 @@ use crate::message::{Block, EntryId, Message, Mode, Role, ThinkingLevel, TurnId}
 use crate::runner::sandbox;
 use crate::runtime::agent::Agent;
 use crate::runtime::change::{Change, HeldRun};
-use crate::runtime::control::TurnEnd;
 use crate::runtime::conversation;
 use crate::runtime::editor_view::EditorView;
 use crate::runtime::entries::EntryTree;
 use crate::runtime::handle::Handle;
+use crate::runtime::incoming::Incoming;
 use crate::runtime::jobs::Jobs;
 use crate::runtime::ledger::Ledger;
 use crate::runtime::parentage::Parentage;
@@ -41,7 +41,9 @@ use crate::runtime::run_record::{self, RunRecord};
 use crate::runtime::running::RunningTurn;
 use crate::runtime::services::{Services, refused};
 use crate::runtime::snapshot::Snapshot;
-use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
+use crate::runtime::turn_control::TurnEnd;
+use crate::session::{ApiError, Call, Prompted, Reply};
+use crate::store::record::Request;
 use crate::store::{Entry, EntryBody, Header, Journal, Loaded};
 use crate::value::Value;
 use crate::visible;
@@ -77,7 +79,7 @@ pub struct SessionActor {
 
 /// What waits for the end of a turn that is about to end.
 enum AfterTurn {
-    Prompt(Call, Prompt, Reply<Prompted>),
+    Prompt(Call, Incoming, Reply<Prompted>),
     Compact(Call, Option<String>, Reply<Option<String>>),
     Workflow(Call, Arc<str>, String, Reply<HeldRun>),
 }
@@ -123,6 +125,7 @@ impl SessionActor {
             offset: 0,
             bytes: 0,
             queue: Queue::default(),
+            ledger: Ledger::default(),
         };
         let handle = Handle::new(header.session.clone(), sender, empty, manifest);
         let handle = finish(handle);
@@ -193,14 +196,12 @@ impl SessionActor {
     }
 
     /// Whether nothing runs and nobody is awaited in the session. A message that waits is in the journal and comes
-    /// back with the session, but for the id of the request that brought it, and for its idempotency key: as long
-    /// as one is known, the session stays.
+    /// back with the session, as the keys of requests do.
     fn is_at_rest(&self) -> bool {
         self.turn.is_none()
             && self.bash.is_none()
             && !self.jobs.any_running()
             && self.until_idle.is_empty()
-            && (self.queue.len() == 0 || self.ledger.is_empty())
             && self.handle.working_for().is_none()
     }
 
@@ -233,13 +234,34 @@ impl SessionActor {
     /// # Errors
     /// When they could not be written; nothing has changed then.
     pub async fn append(&mut self, bodies: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, ApiError> {
+        self.append_for(bodies, []).await
+    }
+
+    /// The same for requests with keys. Each stands in the line of what carries it out: they are those of the messages
+    /// and wishes among the entries, in order.
+    ///
+    /// # Errors
+    /// When they could not be written; nothing has changed then.
+    pub async fn append_for(
+        &mut self,
+        bodies: Vec<EntryBody>,
+        requests: impl IntoIterator<Item = Option<Arc<Request>>>,
+    ) -> Result<Vec<Arc<Entry>>, ApiError> {
+        let mut requests = requests.into_iter();
         let ts = rfc3339(self.shared.clock.now());
         let mut parent = self.entries.last().cloned();
         let mut entries = Vec::with_capacity(bodies.len());
         for mut body in bodies {
             let id = EntryId::from(self.shared.clock.id("e-"));
+            let request = match &body {
+                EntryBody::Message(_) | EntryBody::Queued(_) | EntryBody::Requested(_) => {
+                    requests.next().flatten()
+                }
+                _ => None,
+            };
             if let EntryBody::Message(message) = &mut body {
                 let message = Arc::make_mut(message);
+                message.sender = request.as_ref().and_then(|request| request.sender.clone());
                 message.id = id.clone();
                 message.parent_id = parent.clone();
                 message.timestamp = ts.clone();
@@ -248,6 +270,7 @@ impl SessionActor {
                 id: id.clone(),
                 parent: parent.replace(id),
                 ts: ts.clone(),
+                request,
                 body,
             }));
         }
@@ -276,6 +299,7 @@ impl SessionActor {
 
     /// Takes an entry that is on disk into the state.
     fn take_in(&mut self, entry: Arc<Entry>) {
+        self.ledger.apply(&entry, &self.handle.id);
         let facts = &mut self.facts;
         if self.entries.push(&entry) {
             self.editor.forget_sent();
@@ -328,6 +352,8 @@ impl SessionActor {
             EntryBody::Rewritten(_)
             | EntryBody::Manifest(_)
             | EntryBody::Workflow(_)
+            | EntryBody::Requested(_)
+            | EntryBody::Turn(_)
             | EntryBody::Other { .. } => {}
         }
         if self.facts.location.is_none() {
@@ -343,6 +369,7 @@ impl SessionActor {
             offset: self.entries.offset(),
             bytes: self.journal.bytes(),
             queue: self.queue.clone(),
+            ledger: self.ledger.clone(),
         };
         self.handle.publish(snapshot);
     }

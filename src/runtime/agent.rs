@@ -16,9 +16,9 @@ use tracing::Instrument as _;
 use crate::event::Cause;
 use crate::message::TurnId;
 use crate::runtime::change::Change;
-use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
 use crate::runtime::handle::Handle;
+use crate::runtime::turn_control::{TurnControl, TurnEnd};
 
 /// A turn to answer. The user's message is in the session's journal.
 pub struct TurnTask {
@@ -31,7 +31,7 @@ pub struct TurnTask {
     /// Ends it at once.
     pub stop: CancellationToken,
     /// The session's controls of it.
-    pub control: Arc<Control>,
+    pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::epoch_millis;
 use crate::event::question::ApprovalScope;
 use crate::event::{Body, Cause, Event};
 use crate::facts::editor::Editor;
@@ -9,7 +10,7 @@ use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, Note, OutputPart,
     ProviderName, SessionFacts, SessionStats,
 };
-use crate::limits::SEARCH_QUERY_BYTES;
+use crate::limits::{LEDGER_WINDOW_MS, SEARCH_QUERY_BYTES};
 use crate::message::{EntryId, Message, Mode, Role, SessionId, ThinkingLevel};
 use crate::provider::models::{Model, Models};
 use crate::query;
@@ -17,17 +18,20 @@ use crate::runtime::change::Change;
 use crate::runtime::commands::{self, Commands};
 use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
+use crate::runtime::incoming::{self, Incoming};
+use crate::runtime::ledger::Lookup;
 use crate::runtime::login::LoginDesk;
 use crate::runtime::open::{history, show};
 use crate::runtime::process_snapshot::ProcessSnapshot;
 use crate::runtime::queue::Until;
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{
-    ActionResult, AnswerFields, ApiError, Call, Client, Clients, DialogResult, Graph, Jobs, Logins, Opened,
-    Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings,
-    ShownFiles, Snapshot as Shown, SwitchTarget, Tally, Turns,
+    ActionResult, AnswerFields, ApiError, Call, Client, Clients, DialogResult, Graph, Interrupted, Jobs,
+    Logins, Opened, Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope,
+    Sessions, Settings, ShownFiles, Snapshot as Shown, SwitchTarget, Tally, Turns,
 };
 use crate::store::Parent;
+use crate::store::record::Request;
 use crate::tool::output::Outputs;
 use crate::value::{Map, Value};
 
@@ -52,10 +56,20 @@ impl Runtime {
 
 impl Runtime {
     /// Starts a turn with a message that is not a command.
-    pub(super) fn begin_turn(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
+    pub(super) fn begin_turn(&self, call: Call, incoming: Incoming, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::Prompt { call, prompt, reply });
+            handle.tell(Change::Prompt { call, incoming, reply });
         });
+    }
+}
+
+impl Runtime {
+    /// Whether a session does not know a request's key.
+    pub(super) fn is_new(&self, handle: &Handle, request: Option<&Request>) -> bool {
+        let now = epoch_millis(self.shared.clock.now());
+        request.is_none_or(|request| {
+            handle.snapshot().ledger.look_up(request, now, LEDGER_WINDOW_MS) == Lookup::New
+        })
     }
 }
 
@@ -199,8 +213,8 @@ impl Sessions for Runtime {
         });
     }
 
-    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>) {
-        self.with(&call, reply, |source, reply| {
+    fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |source, reply| {
             let parent = match parent {
                 Some(id) => match self.shared.tree.get(&id) {
                     Ok(_) => Some(Parent { session: id, path: None, entry: None }),
@@ -211,7 +225,13 @@ impl Sessions for Runtime {
             if let Err(error) = self.shared.tree.check_room() {
                 return reply.fail(error);
             }
-            let handle = self.opener.create(parent, source.snapshot().facts.cwd.clone());
+            let cwd = source.snapshot().facts.cwd.clone();
+            if let Some(key) = key {
+                let above = parent.as_ref().map_or("", |parent| parent.session.as_str());
+                let request = incoming::of_op(&source.id, &key, ["new_session", above]);
+                return self.opener.create_once(call, parent, cwd, request, reply);
+            }
+            let handle = self.opener.create(parent, cwd);
             self.opener.enter(&call, &handle, reply);
         });
     }
@@ -221,8 +241,12 @@ impl Sessions for Runtime {
         self.opener.switch(call, target, reply);
     }
 
-    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>) {
-        self.with(&call.clone(), reply, |handle, reply| self.opener.fork(call, &handle, entry, reply));
+    fn fork(&self, call: Call, entry: EntryId, key: Option<String>, reply: Reply<Opened>) {
+        self.with(&call.clone(), reply, |handle, reply| {
+            let said = ["fork", handle.id.as_str(), entry.as_str()];
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, said));
+            self.opener.fork(call, &handle, entry, request, reply);
+        });
     }
 
     fn set_name(&self, call: Call, name: String, reply: Reply<String>) {
@@ -254,33 +278,47 @@ impl Sessions for Runtime {
 
 impl Turns for Runtime {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        Commands(self).line(call, prompt, reply);
+        let incoming = Incoming::of_op(&call.session, "prompt", prompt);
+        Commands(self).line(call, incoming, reply);
     }
 
     fn steer(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::Enqueue { call, prompt, until: Until::NextCall, reply });
+            let incoming = Incoming::of_op(&call.session, "steer", prompt);
+            handle.tell(Change::Enqueue { call, incoming, until: Until::NextCall, reply });
         });
     }
 
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::Enqueue { call, prompt, until: Until::TurnEnd, reply });
+            let incoming = Incoming::of_op(&call.session, "follow_up", prompt);
+            handle.tell(Change::Enqueue { call, incoming, until: Until::TurnEnd, reply });
         });
     }
 
-    fn abort(&self, call: Call, reply: Reply<()>) {
+    fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>) {
         self.with(&call, reply, |handle, reply| {
-            reply.ok(());
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, ["abort"]));
             // At once, and again after an earlier prompt that still waits for the disk.
-            handle.abort();
-            handle.tell(Change::Abort);
+            if self.is_new(&handle, request.as_deref()) {
+                handle.abort();
+            }
+            if request.is_some() {
+                return handle.tell(Change::Abort { request, reply });
+            }
+            reply.ok(false);
+            handle.tell(Change::Abort { request, reply: Reply::new(|_| {}) });
         });
     }
 
-    fn interrupt(&self, call: Call, reply: Reply<(bool, String)>) {
+    fn interrupt(&self, call: Call, key: Option<String>, reply: Reply<Interrupted>) {
         self.with(&call.clone(), reply, |handle, reply| {
-            handle.tell(Change::Interrupt { call, reply });
+            let request = key.map(|key| incoming::of_op(&handle.id, &key, ["interrupt"]));
+            // At once: a stop does not wait for the disk.
+            if self.is_new(&handle, request.as_deref()) {
+                handle.interrupt(i64::MAX);
+            }
+            handle.tell(Change::Interrupt { call, request, before: None, reply });
         });
     }
 
@@ -309,8 +347,8 @@ impl Turns for Runtime {
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
         let prompt = Prompt { message: text, ..Prompt::default() };
         Commands(self).line(
-            call,
-            prompt,
+            call.clone(),
+            Incoming { prompt, request: None },
             Reply::new(|result: Result<Prompted, ApiError>| reply.send(result.map(drop))),
         );
     }

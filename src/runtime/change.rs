@@ -16,11 +16,13 @@ use crate::event::{Cause, CompactionEnded, RetryAwaited};
 use crate::facts::editor::Editor;
 use crate::facts::{BashOutput, JobFacts, Phase, SessionStats};
 use crate::message::{EntryId, Mode, ThinkingLevel, TurnId};
-use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::Execution;
+use crate::runtime::incoming::Incoming;
 use crate::runtime::queue::Until;
 use crate::runtime::run_record::RunRecord;
-use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
+use crate::runtime::turn_control::{TurnControl, TurnEnd};
+use crate::session::{ApiError, Call, Interrupted, Prompted, Reply};
+use crate::store::record::{Request, Wish};
 use crate::store::{Entry, EntryBody};
 use crate::tool::output::Kept;
 use crate::tool::process::{self, Job};
@@ -32,22 +34,25 @@ pub type Ack<T> = oneshot::Sender<T>;
 pub enum Change {
     // Messages and turns, from clients.
     /// A client sent a message that starts a turn.
-    Prompt { call: Call, prompt: Prompt, reply: Reply<Prompted> },
+    Prompt { call: Call, incoming: Incoming, reply: Reply<Prompted> },
     /// A client sent a message for the running turn, or for after it.
-    Enqueue { call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted> },
+    Enqueue { call: Call, incoming: Incoming, until: Until, reply: Reply<Prompted> },
+    /// A program sent a text through control: for the running turn, or a new one. With `interrupts`, it begins the next
+    /// turn, and the running one ends if it began at that time or before.
+    Inject { call: Call, incoming: Incoming, interrupts: Option<i64>, reply: Reply<Prompted> },
     /// A client named a prompt template or a skill, whose text starts a turn.
-    Invoke { call: Call, name: String, arguments: String, prompt: Prompt, reply: Reply<Prompted> },
-    /// A client gave a slash command with an idempotency key. The reply runs the command if the key is new.
-    Claim { key: String, reply: Reply<Claim> },
+    Invoke { call: Call, name: String, arguments: String, incoming: Incoming, reply: Reply<Prompted> },
+    /// A request with a key leaves no message: a slash command, which the reply runs if the key is new, or an answer.
+    Claim { request: Box<Request>, wish: Wish, reply: Reply<Prompted> },
     /// A client started the workflow of that name, or resumes its last run. The reply starts the run.
     BeginWorkflow { call: Call, workflow: Arc<str>, arguments: String, reply: Reply<HeldRun> },
     /// A client wants the conversation compacted, perhaps with instructions for the summary.
     Compact { call: Call, wishes: Option<String>, reply: Reply<Option<String>> },
     /// A client ended the running turn. The handle has done so at once; this ends a turn that started since.
-    Abort,
-    /// A client ends the running turn after its tool calls. The answer says whether it waits for one, and has
-    /// the text that is no longer delivered.
-    Interrupt { call: Call, reply: Reply<(bool, String)> },
+    Abort { request: Option<Box<Request>>, reply: Reply<bool> },
+    /// A client ends the running turn after its tool calls, and gets the text that is no longer delivered. One that
+    /// came through control ends only a turn that began at `before` or earlier, and what waits goes on waiting.
+    Interrupt { call: Call, request: Option<Box<Request>>, before: Option<i64>, reply: Reply<Interrupted> },
     /// A client gave up the wait for a retry.
     AbortRetry { reply: Reply<()> },
 
@@ -149,18 +154,9 @@ pub struct HeldRun {
     /// Ends the run.
     pub stop: CancellationToken,
     /// The session's controls of it.
-    pub control: Arc<Control>,
+    pub control: Arc<TurnControl>,
     /// The run that goes on.
     pub from: Option<RunRecord>,
-}
-
-/// Whether an idempotency key is new.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
-    /// It is, and is known from now on.
-    New,
-    /// It was answered before, with this turn.
-    Answered(Option<TurnId>),
 }
 
 /// A request to a session at rest to leave, unless it was looked up since.

@@ -14,42 +14,44 @@ use crate::command::{self, Command, Line};
 use crate::context::Project;
 use crate::facts::{CommandFacts, JobFacts};
 use crate::message::{Mode, SessionId, ThinkingLevel};
-use crate::runtime::change::{Change, Claim, HeldRun};
+use crate::runtime::change::{Change, HeldRun};
 use crate::runtime::handle::Handle;
 use crate::runtime::host::Runtime;
+use crate::runtime::incoming::Incoming;
 use crate::runtime::login::LoginDesk;
 use crate::runtime::remember;
 use crate::runtime::workflow;
 use crate::session::{
-    ApiError, Call, Jobs as _, Logins as _, Opened, Prompt, Prompted, Reach, Reply, Sessions as _,
-    Settings as _, SwitchTarget, Turns as _,
+    ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, Sessions as _, Settings as _,
+    SwitchTarget, Turns as _,
 };
+use crate::store::record::{Request, Wish};
 
 /// The slash commands of a runtime.
 pub struct Commands<'r>(pub &'r Runtime);
 
 impl Commands<'_> {
     /// Runs a line: a command, or text for the model.
-    pub(super) fn line(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        let text = prompt.message.clone();
+    pub(super) fn line(&self, call: Call, mut incoming: Incoming, reply: Reply<Prompted>) {
+        let text = incoming.prompt.message.clone();
         match command::read(&text) {
             Line::Text(text) => {
-                let prompt = Prompt { message: text.into_owned(), ..prompt };
-                self.0.begin_turn(call, prompt, reply);
+                incoming.prompt.message = text.into_owned();
+                self.0.begin_turn(call, incoming, reply);
             }
             Line::Unknown { name, arguments, .. } => {
                 let (name, arguments) = (name.to_owned(), arguments.to_owned());
-                self.own_command(call, name, arguments, prompt, reply);
+                self.own_command(call, name, arguments, incoming, reply);
             }
             Line::Usage(usage) => {
-                reply.ok(Prompted { turn: None });
+                reply.ok(Prompted::default());
                 self.0.shared.tell(&call, "text", format!("Usage: {usage}"));
             }
-            Line::Command(command) => match (prompt.idempotency_key, self.0.shared.tree.get(&call.session)) {
-                (Some(key), _) => self.run_once(call, key, text, reply),
+            Line::Command(command) => match (incoming.request, self.0.shared.tree.get(&call.session)) {
+                (Some(request), _) => self.run_once(call, request, text, reply),
                 (None, Err(error)) => reply.fail(error),
                 (None, Ok(handle)) => {
-                    reply.ok(Prompted { turn: None });
+                    reply.ok(Prompted::default());
                     let _executor = self.0.shared.executor.enter();
                     self.run_command(call, &handle, command);
                 }
@@ -63,7 +65,7 @@ impl Commands<'_> {
         call: Call,
         name: String,
         arguments: String,
-        prompt: Prompt,
+        incoming: Incoming,
         reply: Reply<Prompted>,
     ) {
         let handle = match self.0.shared.tree.get(&call.session) {
@@ -71,27 +73,24 @@ impl Commands<'_> {
             Err(error) => return reply.fail(error),
         };
         // On the session's task, so that later requests come after it.
-        handle.tell(Change::Invoke { call, name, arguments, prompt, reply });
+        handle.tell(Change::Invoke { call, name, arguments, incoming, reply });
     }
 
     /// Runs a command, unless its key was answered before; the session's task knows the keys.
-    fn run_once(&self, call: Call, key: String, line: String, reply: Reply<Prompted>) {
+    fn run_once(&self, call: Call, request: Box<Request>, line: String, reply: Reply<Prompted>) {
         let handle = match self.0.shared.tree.get(&call.session) {
             Ok(handle) => handle,
             Err(error) => return reply.fail(error),
         };
         let (runtime, session) = (self.0.clone(), handle.clone());
-        let claimed = Reply::new(move |claim: Result<Claim, ApiError>| match claim {
-            Ok(Claim::Answered(turn)) => reply.ok(Prompted { turn }),
-            Ok(Claim::New) => {
-                reply.ok(Prompted { turn: None });
-                if let Line::Command(command) = command::read(&line) {
-                    Commands(&runtime).run_command(call, &session, command);
-                }
+        let claimed = Reply::new(move |claim: Result<Prompted, ApiError>| {
+            let is_new = claim.as_ref().is_ok_and(|claim| claim.repeated.is_none());
+            reply.send(claim);
+            if is_new && let Line::Command(command) = command::read(&line) {
+                Commands(&runtime).run_command(call, &session, command);
             }
-            Err(error) => reply.fail(error),
         });
-        handle.tell(Change::Claim { key, reply: claimed });
+        handle.tell(Change::Claim { request, wish: Wish::Command, reply: claimed });
     }
 
     fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
@@ -104,7 +103,7 @@ impl Commands<'_> {
                     client.close();
                 }
             }
-            Command::New => self.0.new_session(call.clone(), None, self.opened(&call, "new_session")),
+            Command::New => self.0.new_session(call.clone(), None, None, self.opened(&call, "new_session")),
             Command::Resume(text) => self.ask_resume(call, text),
             Command::Tree(None) | Command::Fork => {
                 self.ask_session(&call, &snapshot, command == Command::Fork)
@@ -194,7 +193,11 @@ impl Commands<'_> {
                 self.0.export_html(call.clone(), path.map(str::to_owned), reply);
             }
             Command::Abort => {
-                self.0.abort(call.clone(), self.text(&call, |()| "The turn was told to end.".to_owned()));
+                self.0.abort(
+                    call.clone(),
+                    None,
+                    self.text(&call, |_| "The turn was told to end.".to_owned()),
+                );
             }
         }
     }

@@ -238,7 +238,7 @@ mod tests {
                 EntryBody::Message(message) => message.id.clone(),
                 _ => EntryId::from(format!("e{n}")),
             };
-            Arc::new(Entry { id, parent: None, ts: "".into(), body })
+            Arc::new(Entry { id, parent: None, ts: "".into(), request: None, body })
         };
         bodies.into_iter().enumerate().map(entry).collect()
     }

@@ -93,7 +93,13 @@ mod tests {
             Some(leaf) => EntryBody::Leaf(leaf.into()),
             None => EntryBody::Name(id.into()),
         };
-        Arc::new(Entry { id: id.into(), parent: parent.map(EntryId::from), ts: "".into(), body })
+        Arc::new(Entry {
+            id: id.into(),
+            parent: parent.map(EntryId::from),
+            ts: "".into(),
+            request: None,
+            body,
+        })
     }
 
     fn branch(tree: &EntryTree) -> Vec<&str> {

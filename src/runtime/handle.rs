@@ -18,6 +18,7 @@ use crate::runtime::parentage::Parentage;
 use crate::runtime::progress::Progress;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::snapshot::Snapshot;
+use crate::runtime::turn_control::TurnControl;
 use crate::session::ApiError;
 use crate::tool::permission::Rule;
 use crate::tool::toolbox::Toolbox;
@@ -41,6 +42,8 @@ pub struct Handle {
     /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
     /// it ends.
     pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
+    /// The running turn's controls. An interrupt bypasses the mailbox for the same reason.
+    pub(super) control: Arc<ArcSwapOption<TurnControl>>,
     /// The configuration of the session.
     manifest: watch::Sender<Arc<ConfigRevision>>,
     /// The time of its last lookup, as a number that grows with each lookup of any session.
@@ -72,6 +75,7 @@ impl Handle {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             showing: Arc::default(),
             stop: Arc::new(ArcSwapOption::empty()),
+            control: Arc::new(ArcSwapOption::empty()),
             manifest: watch::Sender::new(manifest),
             used: Arc::default(),
             stage: Arc::new(ArcSwapOption::empty()),
@@ -146,6 +150,11 @@ impl Handle {
     /// reply inside it then reports that.
     pub fn tell(&self, change: Change) {
         let _ = self.mailbox.try_send(change);
+    }
+
+    /// The same. Returns whether there was room for it.
+    pub fn offer(&self, change: Change) -> bool {
+        self.mailbox.try_send(change).is_ok()
     }
 
     /// Sends a change and waits for its answer. For the session's own turn, which may wait for room.
@@ -236,6 +245,14 @@ impl Handle {
         stop
     }
 
+    /// Ends the running turn after its tool calls, if one runs that began at `latest` or before, in milliseconds since
+    /// the epoch.
+    pub fn interrupt(&self, latest: i64) {
+        if let Some(control) = self.control.load().as_ref().filter(|control| control.began <= latest) {
+            control.interrupt.cancel();
+        }
+    }
+
     /// Ends the running turn, if one runs.
     pub fn abort(&self) {
         if let Some(stop) = self.stop.load().as_ref() {
@@ -251,6 +268,7 @@ mod tests {
     use super::*;
     use crate::facts::SessionFacts;
     use crate::message::{Block, Message, Role};
+    use crate::runtime::ledger::Ledger;
     use crate::runtime::queue::Queue;
     use crate::session::{Client, Pressure};
     use crate::store::{Entry, EntryBody};
@@ -293,7 +311,13 @@ mod tests {
     fn snapshot(messages: usize) -> Snapshot {
         let entry = |number| {
             let body = EntryBody::Message(message(number));
-            Arc::new(Entry { id: format!("e-{number}").into(), parent: None, ts: "".into(), body })
+            Arc::new(Entry {
+                id: format!("e-{number}").into(),
+                parent: None,
+                ts: "".into(),
+                request: None,
+                body,
+            })
         };
         let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1".into()) };
         Snapshot {
@@ -302,6 +326,7 @@ mod tests {
             offset: u64::try_from(messages).unwrap_or(0),
             bytes: 0,
             queue: Queue::default(),
+            ledger: Ledger::default(),
         }
     }
 

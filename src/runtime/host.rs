@@ -13,6 +13,7 @@ use crate::memory::Memory;
 use crate::runtime::actions::PendingActions;
 use crate::runtime::change::Change;
 use crate::runtime::configuration::Configuration;
+use crate::runtime::control_audit::{ControlAudit, ControlCounts};
 use crate::runtime::hub::Hub;
 use crate::runtime::native::NativeAgent;
 use crate::runtime::open::Opener;
@@ -50,8 +51,13 @@ impl Runtime {
         let tree = Arc::new(SessionTree::new(hub.clone()));
         let questions = PendingQuestions::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
         questions.set_orphan_grace(configuration.newest().settings.orphan_grace);
+        let tasks = TaskTracker::new();
+        let audit = Audit::new(&settings.state_dir);
+        let control_audit = ControlAudit::new(audit, clock.clone(), tasks.clone(), executor.clone());
         let shared = Arc::new(Services {
             questions,
+            control: ControlCounts::default(),
+            control_audit,
             configuration,
             started,
             began: clock.passed(),
@@ -63,7 +69,7 @@ impl Runtime {
             hub,
             tally: Arc::default(),
             tree,
-            tasks: TaskTracker::new(),
+            tasks,
             executor,
         });
         let agent = Arc::new(NativeAgent::new(shared.clone()));

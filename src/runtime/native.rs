@@ -15,10 +15,10 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::runtime::agent::{Agent, TurnTask};
-use crate::runtime::control::TurnEnd;
 use crate::runtime::handle::Handle;
 use crate::runtime::open::Opener;
 use crate::runtime::services::Services;
+use crate::runtime::turn_control::TurnEnd;
 use compaction::Why;
 use rounds::Rounds;
 use turn::Turn;

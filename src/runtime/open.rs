@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::clock::rfc3339;
 use crate::event::{Body, Cause, Diagnostic, Event};
-use crate::limits::LET_GO_TRIES;
+use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES};
 use crate::message::{EntryId, SessionId};
 use crate::runtime::actor::SessionActor;
 use crate::runtime::agent::Agent;
 use crate::runtime::change::Change;
 use crate::runtime::handle::Handle;
+use crate::runtime::ledger::conflict;
 use crate::runtime::services::{Services, refused};
 use crate::runtime::snapshot::Snapshot;
 use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
-use crate::store::{Header, Parent, StoreError};
+use crate::store::record::Request;
+use crate::store::{Entry, Header, Parent, StoreError};
 
 /// Opens sessions.
 #[derive(Clone)]
@@ -31,11 +35,78 @@ impl Opener {
             created_at: rfc3339(self.shared.clock.now()),
             cwd,
             parent,
+            request: None,
         };
         let journal = self.shared.journals.create(header.clone());
         let handle = SessionActor::start(&self.shared, &self.agent, journal, header, Vec::new());
         self.shared.tree.admit(&handle);
         handle
+    }
+
+    /// Opens an empty session for a request with a key, or enters the one that it opened before. The session's file is
+    /// there before the answer, because its header has the key.
+    pub(super) fn create_once(
+        &self,
+        call: Call,
+        parent: Option<Parent>,
+        cwd: Arc<str>,
+        request: Box<Request>,
+        reply: Reply<Opened>,
+    ) {
+        let opener = self.clone();
+        self.shared.tasks.spawn_on(
+            async move {
+                let _one_at_a_time = opener.shared.tree.opening_once.lock().await;
+                match opener.opened_before(&request, &cwd).await {
+                    Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
+                    Ok(None) => {}
+                    Err(error) => return reply.fail(error),
+                }
+                let header = opener.header(cwd, parent, Some(request));
+                match opener.start_written(header, imbl::Vector::new()).await {
+                    Ok(handle) => opener.enter(&call, &handle, reply),
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.shared.executor,
+        );
+    }
+
+    /// The session that a request with the same key opened.
+    ///
+    /// # Errors
+    /// If the key was used for another request.
+    async fn opened_before(&self, request: &Request, cwd: &str) -> Result<Option<Handle>, ApiError> {
+        let window = SignedDuration::from_millis(i64::try_from(LEDGER_WINDOW_MS).unwrap_or(i64::MAX));
+        let since = self.shared.clock.now().checked_sub(window).unwrap_or(Timestamp::MIN);
+        let (journals, wanted, folder) =
+            (self.shared.journals.clone(), request.clone(), std::path::PathBuf::from(cwd));
+        let found = tokio::task::spawn_blocking(move || journals.opened_by(&folder, &wanted, since.into()));
+        let found = found.await.map_err(|_| ApiError::failed("The sessions could not be read."))?;
+        let Some(header) = found.map_err(|error| refused(&error))? else { return Ok(None) };
+        if header.request.is_none_or(|known| known.digest != request.digest) {
+            return Err(conflict(request));
+        }
+        match self.shared.tree.get(&header.session) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(_) => self.open(SwitchTarget::Id(header.session)).await.map(|(handle, _)| Some(handle)),
+        }
+    }
+
+    fn enter_again(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
+        let again = |opened: Result<Opened, _>| opened.map(|opened| Opened { is_repeated: true, ..opened });
+        self.enter(call, handle, Reply::new(move |opened| reply.send(again(opened))));
+    }
+
+    /// The header of a new session.
+    fn header(&self, cwd: Arc<str>, parent: Option<Parent>, request: Option<Box<Request>>) -> Header {
+        Header {
+            session: SessionId::from(self.shared.clock.id("s-")),
+            created_at: rfc3339(self.shared.clock.now()),
+            cwd,
+            parent,
+            request: request.map(Arc::from),
+        }
     }
 
     /// Opens a session for a call, answers, and shows it to the connection.
@@ -115,12 +186,31 @@ impl Opener {
     }
 
     /// A session with the history up to an entry, in its own file.
-    pub(super) fn fork(&self, call: Call, source: &Handle, entry: EntryId, reply: Reply<Opened>) {
+    pub(super) fn fork(
+        &self,
+        call: Call,
+        source: &Handle,
+        entry: EntryId,
+        request: Option<Box<Request>>,
+        reply: Reply<Opened>,
+    ) {
         let opener = self.clone();
         let source = source.clone();
         self.shared.tasks.spawn_on(
             async move {
-                match opener.write_fork(&source, entry).await {
+                let _one_at_a_time = match &request {
+                    None => None,
+                    Some(request) => {
+                        let guard = opener.shared.tree.opening_once.lock().await;
+                        let cwd = source.snapshot().facts.cwd.clone();
+                        match opener.opened_before(request, &cwd).await {
+                            Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
+                            Ok(None) => Some(guard),
+                            Err(error) => return reply.fail(error),
+                        }
+                    }
+                };
+                match opener.write_fork(&source, entry, request).await {
                     Ok(handle) => opener.enter(&call, &handle, reply),
                     Err(error) => reply.fail(error),
                 }
@@ -129,7 +219,12 @@ impl Opener {
         );
     }
 
-    async fn write_fork(&self, source: &Handle, entry: EntryId) -> Result<Handle, ApiError> {
+    async fn write_fork(
+        &self,
+        source: &Handle,
+        entry: EntryId,
+        request: Option<Box<Request>>,
+    ) -> Result<Handle, ApiError> {
         self.shared.tree.check_room()?;
         let snapshot = source.snapshot();
         let entries = match snapshot.place(&entry) {
@@ -143,12 +238,17 @@ impl Opener {
         };
         let facts = snapshot.facts.clone();
         let parent = Parent { session: source.id.clone(), path: None, entry: Some(entry) };
-        let header = Header {
-            session: SessionId::from(self.shared.clock.id("s-")),
-            created_at: rfc3339(self.shared.clock.now()),
-            cwd: facts.cwd.clone(),
-            parent: Some(parent),
-        };
+        let header = self.header(facts.cwd.clone(), Some(parent), request);
+        self.start_written(header, entries).await
+    }
+
+    /// Writes a session's file with its first entries, and starts the session.
+    async fn start_written(
+        &self,
+        header: Header,
+        entries: imbl::Vector<Arc<Entry>>,
+    ) -> Result<Handle, ApiError> {
+        let own = header.session.clone();
         let mut tries = 0..LET_GO_TRIES;
         let handle = loop {
             let (opener, header, entries) = (self.clone(), header.clone(), entries.clone());
@@ -164,9 +264,9 @@ impl Opener {
                     entries.into_iter().collect(),
                 ))
             });
-            match written.await.map_err(|_| ApiError::failed("The fork could not be written."))? {
+            match written.await.map_err(|_| ApiError::failed("The session could not be written."))? {
                 Err(error) if error.retryable && tries.next().is_some() => {
-                    self.shared.tree.let_go(Some(&source.id)).await;
+                    self.shared.tree.let_go(Some(&own)).await;
                 }
                 written => break written?,
             }
@@ -184,7 +284,7 @@ impl Opener {
                 client.focus(handle.id.clone());
             }
             let location = snapshot.facts.location.as_deref().map(str::to_owned);
-            reply.ok(Opened { session: handle.id.clone(), location });
+            reply.ok(Opened { session: handle.id.clone(), location, is_repeated: false });
             let Some(client) = &client else { return };
             let facts = snapshot.facts.clone();
             let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts)];

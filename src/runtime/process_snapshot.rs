@@ -6,6 +6,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -23,8 +24,8 @@ use crate::memory::Note;
 use crate::message::{Message, SessionId};
 use crate::provider::ToolSpec;
 use crate::query::world::{
-    ConnectionFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading, SessionInfo,
-    SessionView, Setting, Shown, StoreFacts, Walk, World,
+    ConnectionFacts, ControlFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
+    SessionInfo, SessionView, Setting, Shown, StoreFacts, TeamFacts, Walk, World,
 };
 use crate::runtime::commands;
 use crate::runtime::handle::Handle;
@@ -35,7 +36,7 @@ use crate::runtime::queue::Waiting;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::services::Services;
 use crate::runtime::snapshot::Snapshot;
-use crate::session::{ApiError, Call, Counts, Jobs as _, Reply};
+use crate::session::{ApiError, Call, Control as _, Counts, Jobs as _, Reply};
 use crate::store::Entry;
 use crate::tool::permission::Rule;
 use crate::value::{Map, Value};
@@ -221,6 +222,21 @@ impl World for ProcessSnapshot {
             now: rfc3339(now).to_string(),
             events: shared.hub.events(),
             tasks: shared.executor.metrics().num_alive_tasks(),
+        }
+    }
+
+    fn control(&self) -> ControlFacts {
+        let newest = self.runtime.shared.configuration.newest();
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let teams = newest.settings.control.teams.iter().map(|team| TeamFacts {
+            name: team.name.clone(),
+            folders: team.folders.iter().map(text).collect(),
+            members: team.members.iter().map(|member| (member.name.clone(), member.may.clone())).collect(),
+        });
+        ControlFacts {
+            teams: teams.collect(),
+            limits: self.runtime.control_capabilities(),
+            requests: self.runtime.shared.control.all(),
         }
     }
 

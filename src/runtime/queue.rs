@@ -4,11 +4,13 @@
 //! Every change of the queue is a journal entry, so that it survives a restart: `queued` with the message,
 //! `dequeued` with the entries that no longer wait. Pure: entries in, entries out.
 
+use std::sync::Arc;
+
 use crate::event::Cause;
 use crate::message::{Block, EntryId, SessionId, TurnId};
 use crate::session::Prompt;
 pub use crate::store::record::Until;
-use crate::store::record::{Dequeued, Queued};
+use crate::store::record::{Dequeued, Queued, Request, Via};
 use crate::store::{Entry, EntryBody};
 
 /// A waiting message.
@@ -24,16 +26,20 @@ pub struct Waiting {
     pub turn: Option<TurnId>,
     /// The request that brought it, while its connection lives.
     pub cause: Option<Cause>,
+    /// The same as the journal notes it, if it has a key.
+    pub request: Option<Arc<Request>>,
 }
 
 impl Waiting {
     /// Its text.
     pub fn text(&self) -> String {
-        let texts = self.content.iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text.as_ref()),
-            _ => None,
-        });
-        texts.collect::<Vec<_>>().join("\n")
+        text(&self.content)
+    }
+
+    /// Whether a client that interrupts the turn gets its text back. What control has acknowledged goes on waiting: its
+    /// sender would not be told.
+    pub fn is_returned(&self) -> bool {
+        self.request.as_ref().is_none_or(|request| request.via != Via::Control)
     }
 }
 
@@ -84,6 +90,7 @@ impl Queue {
                 content: queued.content.clone(),
                 turn: queued.turn_id.clone(),
                 cause: None,
+                request: entry.request.clone(),
             }),
             EntryBody::Dequeued(gone) if gone.session_id == *session => {
                 self.0.retain(|waiting| !gone.entry_ids.contains(&waiting.entry));
@@ -91,6 +98,15 @@ impl Queue {
             _ => {}
         }
     }
+}
+
+/// The text of a message.
+pub fn text(content: &[Block]) -> String {
+    let texts = content.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text.as_ref()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The blocks of a user's message.
@@ -106,8 +122,8 @@ pub fn queued(session: &SessionId, until: Until, content: &[Block], turn: Option
     EntryBody::Queued(Box::new(Queued { session_id, until, content, turn_id }))
 }
 
-/// The entry that removes messages.
-pub fn dequeued(session: &SessionId, waiting: &[Waiting]) -> EntryBody {
+/// The entry that removes messages: delivered ones, or with `returned` those whose text a client gets back.
+pub fn dequeued(session: &SessionId, waiting: &[Waiting], returned: bool) -> EntryBody {
     let entry_ids = waiting.iter().map(|waiting| waiting.entry.clone()).collect();
-    EntryBody::Dequeued(Dequeued { session_id: session.clone(), entry_ids })
+    EntryBody::Dequeued(Dequeued { session_id: session.clone(), entry_ids, returned })
 }

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{Cause, TurnEnded, TurnOutcome};
 use crate::message::{Message, StopReason, TurnId, Usage};
-use crate::runtime::control::{Control, TurnEnd};
+use crate::runtime::turn_control::{TurnControl, TurnEnd};
 use crate::store::{Entry, EntryBody};
 
 /// A running turn, as its session knows it.
@@ -14,7 +14,9 @@ pub struct RunningTurn {
     pub id: TurnId,
     pub cause: Option<Cause>,
     pub stop: CancellationToken,
-    pub control: Arc<Control>,
+    pub control: Arc<TurnControl>,
+    /// Whether its begin and its end are entries of their own.
+    pub is_recorded: bool,
     /// Its last message is written; the message and the last stage are about to be shown.
     pub is_ending: bool,
     /// Its last message, once it is written.
@@ -23,9 +25,10 @@ pub struct RunningTurn {
 
 impl RunningTurn {
     /// A turn that begins.
-    pub fn new(id: TurnId, cause: Option<Cause>) -> Self {
-        let (stop, control) = (CancellationToken::new(), Arc::default());
-        Self { id, cause, stop, control, is_ending: false, last: None }
+    pub fn new(id: TurnId, cause: Option<Cause>, began: i64) -> Self {
+        let stop = CancellationToken::new();
+        let control = Arc::new(TurnControl { began, ..TurnControl::default() });
+        Self { id, cause, stop, control, is_recorded: false, is_ending: false, last: None }
     }
 
     /// How it ended, for clients. `messages` are those of the branch, newest first.

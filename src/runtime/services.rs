@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::query::world::PromptPart;
 use crate::runtime::change::Change;
 use crate::runtime::configuration::Configuration;
+use crate::runtime::control_audit::{ControlAudit, ControlCounts};
 use crate::runtime::handle::Handle;
 use crate::runtime::hub::Hub;
 use crate::runtime::prompt;
@@ -47,6 +48,9 @@ pub struct Services {
     pub tally: Arc<Tally>,
     /// The questions that wait for a person.
     pub questions: PendingQuestions,
+    /// How control requests were answered.
+    pub control: ControlCounts,
+    pub control_audit: ControlAudit,
     pub tree: Arc<SessionTree>,
     pub tasks: TaskTracker,
     pub executor: tokio::runtime::Handle,

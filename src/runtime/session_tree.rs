@@ -1,7 +1,7 @@
 //! The live sessions of the process: how each is found, and which may leave.
 //!
 //! A process keeps a bounded number of sessions live. One that leaves is unchanged on disk and is opened again like
-//! any other. State in memory is lost: ended jobs, the editor's context, idempotency keys, and permissions for the
+//! any other. State in memory is lost: ended jobs, the editor's context, and permissions for the
 //! session, which are asked for again. Holds handles only: a session's state is its task's.
 
 use std::collections::HashSet;
@@ -36,6 +36,8 @@ pub struct SessionTree {
     pub primary: OnceLock<SessionId>,
     /// One at a time, so that a file is opened once.
     pub opening: tokio::sync::Mutex<()>,
+    /// One at a time, so that a request with a key opens one session.
+    pub opening_once: tokio::sync::Mutex<()>,
 }
 
 impl SessionTree {
@@ -49,6 +51,7 @@ impl SessionTree {
             lists: Mutex::default(),
             primary: OnceLock::new(),
             opening: tokio::sync::Mutex::new(()),
+            opening_once: tokio::sync::Mutex::new(()),
         }
     }
 

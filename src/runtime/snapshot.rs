@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::facts::SessionFacts;
 use crate::message::EntryId;
+use crate::runtime::ledger::Ledger;
 use crate::runtime::queue::Queue;
 use crate::store::Entry;
 
@@ -20,6 +21,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// The waiting messages.
     pub queue: Queue,
+    /// The keys of requests.
+    pub ledger: Ledger,
 }
 
 impl Snapshot {

@@ -14,11 +14,11 @@ use crate::event::Cause;
 use crate::message::{Role, SessionId, StopReason, Usage};
 use crate::runtime::actor::SessionActor;
 use crate::runtime::change::Change;
-use crate::runtime::control::TurnEnd;
 use crate::runtime::execution::Execution;
 use crate::runtime::handle::Handle;
 use crate::runtime::open::Opener;
 use crate::runtime::parentage::Parentage;
+use crate::runtime::turn_control::TurnEnd;
 use crate::session::ApiError;
 use crate::store::{EntryBody, Header, Parent};
 use crate::value::Value;
@@ -57,6 +57,7 @@ impl Opener {
         self.shared.tree.check_room()?;
         let facts = parent.snapshot().facts.clone();
         let header = Header {
+            request: None,
             session: child.id.clone(),
             created_at: rfc3339(self.shared.clock.now()),
             cwd: facts.cwd.clone(),

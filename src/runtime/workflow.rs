@@ -24,7 +24,6 @@ use crate::limits::{STAGE_GATE_BYTES, STAGE_OUTPUT_BYTES, WORKFLOW_STEPS};
 use crate::message::{Mode, Role, SessionId, TurnId};
 use crate::runtime::agent::{self, TurnTask};
 use crate::runtime::change::{Change, HeldRun};
-use crate::runtime::control::{Control, TurnEnd};
 use crate::runtime::execution::{Completed, Execution};
 use crate::runtime::handle::Handle;
 use crate::runtime::open::Opener;
@@ -32,6 +31,7 @@ use crate::runtime::progress::notification;
 use crate::runtime::run_record::RunRecord;
 use crate::runtime::services::Services;
 use crate::runtime::subagent::Child;
+use crate::runtime::turn_control::{TurnControl, TurnEnd};
 use crate::store::record::{RunEvent, WorkflowRecord};
 use crate::value::{Map, Value};
 use crate::workflow::{self, Check, DONE, END, FAILED, SKIPPED, Stage, Step, Workflow};
@@ -60,7 +60,7 @@ struct Run {
     arguments: String,
     cause: Option<Cause>,
     stop: CancellationToken,
-    control: Arc<Control>,
+    control: Arc<TurnControl>,
     /// The first stage and earlier results, for a resumed run.
     from: Option<RunRecord>,
 }

@@ -221,7 +221,7 @@ pub struct ControlAck {
 }
 
 /// What is served, and within which bounds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// The kinds of requests that are served; none if no team is named.
     pub kinds: Vec<ControlKind>,

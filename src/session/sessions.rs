@@ -41,14 +41,14 @@ pub trait Sessions: Send + Sync {
         reply: Reply<Vec<ListedSession>>,
     );
 
-    /// Opens a session.
-    fn new_session(&self, call: Call, parent: Option<SessionId>, reply: Reply<Opened>);
+    /// Opens a session. With a key that opened one before in the same folder, enters that one.
+    fn new_session(&self, call: Call, parent: Option<SessionId>, key: Option<String>, reply: Reply<Opened>);
 
     /// Moves the focus to a session that is live or on disk.
     fn switch_session(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>);
 
-    /// Opens a session with the history up to an entry.
-    fn fork(&self, call: Call, entry: EntryId, reply: Reply<Opened>);
+    /// Opens a session with the history up to an entry. The key is that of [`Sessions::new_session`].
+    fn fork(&self, call: Call, entry: EntryId, key: Option<String>, reply: Reply<Opened>);
 
     /// Names the session.
     fn set_name(&self, call: Call, name: String, reply: Reply<String>);
@@ -67,6 +67,8 @@ pub struct Opened {
     pub session: SessionId,
     /// Where its journal is, for people, once there is an entry.
     pub location: Option<String>,
+    /// Whether a request with the same key has opened it.
+    pub is_repeated: bool,
 }
 
 /// A part of a session's messages.

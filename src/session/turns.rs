@@ -20,12 +20,11 @@ pub trait Turns: Send + Sync {
     /// Queues until the running turn has ended, or starts one.
     fn follow_up(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>);
 
-    /// Ends the running turn at once.
-    fn abort(&self, call: Call, reply: Reply<()>);
+    /// Ends the running turn at once. Returns whether the key was known, and nothing was done.
+    fn abort(&self, call: Call, key: Option<String>, reply: Reply<bool>);
 
-    /// Ends the running turn after its tool call. Returns whether it waits for one, and the dropped steering
-    /// text.
-    fn interrupt(&self, call: Call, reply: Reply<(bool, String)>);
+    /// Ends the running turn after its tool calls.
+    fn interrupt(&self, call: Call, key: Option<String>, reply: Reply<Interrupted>);
 
     /// Cancels the wait for a retry.
     fn abort_retry(&self, call: Call, reply: Reply<()>);
@@ -54,15 +53,70 @@ pub struct Prompt {
     pub message: String,
     /// Images: MIME type and base64 data.
     pub images: Vec<(Arc<str>, Arc<str>)>,
-    /// A repeated key gets the first answer again and has no further effect.
+    /// A repeated key gets the first answer again and has no further effect, also in a later process.
     pub idempotency_key: Option<String>,
 }
 
 /// An accepted message.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Prompted {
     /// The turn that it started or joined; `None` if it waits for a turn of its own.
     pub turn: Option<TurnId>,
+    /// On a repeated key: what became of the message. Nothing has happened then.
+    pub repeated: Option<TurnState>,
+}
+
+/// What became of an accepted message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnState {
+    /// It waits.
+    Waiting,
+    /// Its turn runs.
+    Running,
+    /// Its turn has ended, or the command was run.
+    Done,
+    /// The process ended before its turn. Nothing is begun again by itself.
+    CutOff,
+    /// A client that interrupted the turn got its text back.
+    Returned,
+}
+
+impl TurnState {
+    /// The name on every wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::CutOff => "cut-off",
+            Self::Returned => "returned",
+        }
+    }
+}
+
+/// An interrupted turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Whether it waits for its running tool calls.
+    pub is_pending: bool,
+    /// The steering text that is not delivered.
+    pub text: String,
+    /// Whether the key was known. Nothing has happened then; the text is that of the first answer.
+    pub is_repeated: bool,
+    /// What it ended.
+    pub ended: Ended,
+}
+
+/// What an interrupt ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// The running turn.
+    Turn,
+    /// Nothing: no turn ran.
+    #[default]
+    Idle,
+    /// Nothing: the running turn began later.
+    Later,
 }
 
 /// A frontend's answer to an action.

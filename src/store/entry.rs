@@ -5,7 +5,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::record::{Compaction, Context, Dequeued, Manifest, Queued, Rewritten, WorkflowRecord};
+use super::record::{
+    Compaction, Context, Dequeued, Manifest, Queued, Request, Requested, Rewritten, TurnRecord,
+    WorkflowRecord,
+};
 use crate::edn;
 use crate::message::{EntryId, Message, SessionId};
 use crate::value::{Map, Value};
@@ -24,6 +27,8 @@ pub struct Header {
     pub cwd: Arc<str>,
     /// The session from which it was forked.
     pub parent: Option<Parent>,
+    /// The request that opened it, if that has a key.
+    pub request: Option<Arc<Request>>,
 }
 
 /// The origin of a fork.
@@ -46,6 +51,8 @@ pub struct Entry {
     pub parent: Option<EntryId>,
     /// When it was written, RFC 3339 in UTC.
     pub ts: Arc<str>,
+    /// The request that it carries out, if that has a key.
+    pub request: Option<Arc<Request>>,
     /// Its content.
     pub body: EntryBody,
 }
@@ -87,6 +94,10 @@ pub enum EntryBody {
     Manifest(Box<Manifest>),
     /// How far a run of a workflow is.
     Workflow(Box<WorkflowRecord>),
+    /// A request that leaves no message.
+    Requested(Requested),
+    /// A turn began or ended.
+    Turn(TurnRecord),
     /// Any other entry: kept as it was read, so that an older program preserves a newer program's entries.
     Other {
         /// The entry's type.
@@ -116,6 +127,7 @@ impl Header {
             }
             map.put("parent", Value::from(from));
         }
+        map.put_some("request", self.request.as_deref().map(fields));
         line(map)
     }
 
@@ -143,6 +155,7 @@ impl Header {
                     entry: text(from, "entry-id").map(EntryId::from),
                 })
             }),
+            request: value.get("request").and_then(read_record).map(Arc::new),
         })
     }
 }
@@ -162,9 +175,15 @@ impl Entry {
         map.put("parent-id", self.parent.as_ref().map(EntryId::to_value));
         map.put("ts", self.ts.as_ref().to_owned());
         map.put_some("message", self.body.message().map(|message| message.to_journal()));
+        map.put_some("request", self.request_data());
         map.put("type", Value::keyword(self.body.kind().to_owned()));
         edn::write_compact(&Value::from(map), bytes);
         bytes.push(b'\n');
+    }
+
+    /// The keys of its request.
+    pub fn request_data(&self) -> Option<Map<'static>> {
+        self.request.as_deref().map(fields)
     }
 
     /// Reads an entry back; `None` if the line is not an entry.
@@ -195,6 +214,7 @@ impl Entry {
             id: text("id")?.into(),
             parent: text("parent-id").map(EntryId::from),
             ts: text("ts")?,
+            request: value.get("request").and_then(read_record).map(Arc::new),
             body,
         })
     }
@@ -216,6 +236,8 @@ impl EntryBody {
             Self::Compaction(_) => "compaction",
             Self::Manifest(_) => "manifest",
             Self::Workflow(_) => "workflow",
+            Self::Requested(_) => "requested",
+            Self::Turn(_) => "turn",
             Self::Other { kind, .. } => kind,
         }
     }
@@ -251,6 +273,8 @@ impl EntryBody {
             Self::Compaction(it) => map = fields(it),
             Self::Manifest(it) => map = fields(it),
             Self::Workflow(it) => map = fields(it),
+            Self::Requested(it) => map = fields(it),
+            Self::Turn(it) => map = fields(it),
             Self::Other { data, .. } => map = data.clone(),
         }
         map
@@ -259,19 +283,22 @@ impl EntryBody {
 
 /// The record of that type.
 fn record(kind: &str, value: &Value<'_>) -> Option<EntryBody> {
-    fn read<T: DeserializeOwned>(value: &Value<'_>) -> Option<T> {
-        edn::from_value(value.clone()).ok()
-    }
     match kind {
-        "queued" => read(value).map(EntryBody::Queued),
-        "dequeued" => read(value).map(EntryBody::Dequeued),
-        "rewritten" => read(value).map(EntryBody::Rewritten),
-        "context" => read(value).map(EntryBody::Context),
-        "compaction" => read(value).map(EntryBody::Compaction),
-        "manifest" => read(value).map(EntryBody::Manifest),
-        "workflow" => read(value).map(EntryBody::Workflow),
+        "queued" => read_record(value).map(EntryBody::Queued),
+        "dequeued" => read_record(value).map(EntryBody::Dequeued),
+        "rewritten" => read_record(value).map(EntryBody::Rewritten),
+        "context" => read_record(value).map(EntryBody::Context),
+        "compaction" => read_record(value).map(EntryBody::Compaction),
+        "manifest" => read_record(value).map(EntryBody::Manifest),
+        "workflow" => read_record(value).map(EntryBody::Workflow),
+        "requested" => read_record(value).map(EntryBody::Requested),
+        "turn" => read_record(value).map(EntryBody::Turn),
         _ => None,
     }
+}
+
+fn read_record<T: DeserializeOwned>(value: &Value<'_>) -> Option<T> {
+    edn::from_value(value.clone()).ok()
 }
 
 /// The keys of a record.
@@ -311,7 +338,8 @@ mod tests {
             EntryBody::Leaf("e7".into()),
         ];
         for body in bodies {
-            let entry = Entry { id: "e1".into(), parent: Some("e0".into()), ts: "t".into(), body };
+            let entry =
+                Entry { id: "e1".into(), parent: Some("e0".into()), ts: "t".into(), request: None, body };
             let line = entry.line();
             assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
             assert_eq!(Entry::read(&line), Some(entry));

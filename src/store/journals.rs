@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::message::SessionId;
 use crate::store::commit::{Counters, Done, Durability};
@@ -14,6 +15,7 @@ use crate::store::entry::{Entry, Header};
 use crate::store::error::StoreError;
 use crate::store::listing::{Hit, SessionInfo};
 use crate::store::reading::Fault;
+use crate::store::record::Request;
 
 /// The journals of sessions.
 pub trait Journals: Debug + Send + Sync {
@@ -36,6 +38,24 @@ pub trait Journals: Debug + Send + Sync {
     /// # Errors
     /// [`StoreError::NoSession`] if there is none, [`StoreError::Locked`] if another process has it; see there.
     fn open(&self, session: &SessionId) -> Result<Loaded, StoreError>;
+
+    /// A session's header and entries, read without changes, whoever has the journal open.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`] if there is none; see there.
+    fn read(&self, session: &SessionId) -> Result<(Header, Vec<Arc<Entry>>), StoreError>;
+
+    /// The header of the session of a project that a request with the same key has opened, among those that were
+    /// written to since a moment.
+    ///
+    /// # Errors
+    /// If the session may exist all the same.
+    fn opened_by(
+        &self,
+        cwd: &Path,
+        request: &Request,
+        since: SystemTime,
+    ) -> Result<Option<Header>, StoreError>;
 
     /// The session whose journal is at that location, so that [`Journals::open`] finds it there.
     ///

@@ -17,6 +17,7 @@ use crate::message::{Message, Role, SessionId};
 use crate::store::entry::{Entry, EntryBody, Header};
 use crate::store::error::is_want;
 use crate::store::files::children;
+use crate::store::record::Request;
 
 /// A session on disk, as a list shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,6 +113,25 @@ pub(super) fn list(root: &Path, project: Option<&Path>) -> io::Result<Vec<Sessio
     let mut infos = side_by_side(&find_all(root, project)?, glance)?;
     sort(&mut infos);
     Ok(infos)
+}
+
+/// The header of a session of a project that a request with that key has opened, among the files that were written
+/// since a moment.
+pub(super) fn opened_by(
+    root: &Path,
+    project: &Path,
+    request: &Request,
+    since: SystemTime,
+) -> io::Result<Option<Header>> {
+    let mut found = find_all(root, Some(project))?;
+    found.retain(|file| file.modified >= since);
+    let headers = side_by_side(&found, |file| {
+        let mut line = Vec::new();
+        BufReader::new(File::open(&file.path)?.take(LISTING_BYTES)).read_until(b'\n', &mut line)?;
+        let header = Header::read(&line).ok();
+        Ok(header.filter(|header| header.request.as_ref().is_some_and(|known| known.has_key_of(request))))
+    })?;
+    Ok(headers.into_iter().next())
 }
 
 pub(super) fn sort(infos: &mut [SessionInfo]) {

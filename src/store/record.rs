@@ -1,6 +1,8 @@
 //! The entries of a journal besides messages and settings. Their serde derives are their form in the file: a
 //! struct is the entry's own keys.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Block, EntryId, SessionId, TurnId};
@@ -10,7 +12,7 @@ use crate::value::Value;
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$doc])* $variant,)*
         }
@@ -65,6 +67,96 @@ words! {
     }
 }
 
+words! {
+    /// The wire of a request.
+    Via {
+        /// Ops of the EDN wire.
+        Edn = "edn",
+        /// The control protocol.
+        Control = "control",
+    }
+}
+
+words! {
+    /// What a request asked for that leaves no message.
+    Wish {
+        /// The end of the running turn after its tool calls.
+        Interrupt = "interrupt",
+        /// The end of the running turn at once.
+        Abort = "abort",
+        /// A slash command.
+        Command = "command",
+        /// An answer to a question.
+        Answer = "answer",
+    }
+}
+
+words! {
+    /// How far a turn is.
+    TurnEvent {
+        /// It began.
+        Began = "began",
+        /// It ended.
+        Ended = "ended",
+    }
+}
+
+/// The request that an entry carries out: its key, in the same line as what it caused. The key is known as long as the
+/// entry is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The session. A fork also has the entries of its source.
+    pub session_id: SessionId,
+    /// Its wire.
+    pub via: Via,
+    /// Its team, if the wire has teams. Part of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team: Option<Arc<str>>,
+    /// Its key.
+    pub id: Arc<str>,
+    /// The name of its sender, if the wire tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Arc<str>>,
+    /// The SHA-256 of what it asked for: the same key with another digest is another request.
+    pub digest: Arc<str>,
+    /// The turn of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+}
+
+impl Request {
+    /// Whether the key is the same; what the request asks for may differ.
+    pub fn has_key_of(&self, other: &Self) -> bool {
+        (self.via, &self.team, &self.id) == (other.via, &other.team, &other.id)
+    }
+}
+
+/// A request was carried out that leaves no message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requested {
+    /// The session.
+    pub session_id: SessionId,
+    /// What it asked for.
+    pub wish: Wish,
+    /// The turn that it concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+}
+
+/// A turn began or ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// What happened.
+    pub event: TurnEvent,
+    /// At the end: its outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
 /// A message waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Queued {
@@ -87,6 +179,9 @@ pub struct Dequeued {
     pub session_id: SessionId,
     /// Their entries.
     pub entry_ids: Vec<EntryId>,
+    /// Whether a client got their text back, rather than the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returned: bool,
 }
 
 /// Another text of a user's message for the model.

@@ -146,7 +146,7 @@ fn rebuild_header(path: &Path, bytes: &[u8]) -> io::Result<Option<(Header, Vec<A
         }
     }
     let mut content = Content {
-        header: Header { session, created_at, cwd, parent: None },
+        header: Header { session, created_at, cwd, parent: None, request: None },
         entries,
         faults: Vec::new(),
         good: 0,

@@ -11,10 +11,13 @@ use edn_bridge::facts::{
     ProviderName, SessionFacts, SessionList, SessionStats, Slot,
 };
 use edn_bridge::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
+use edn_bridge::session::control::{
+    Agent, Capabilities, ControlAck, ControlKind, ControlRequest, ControlResult,
+};
 use edn_bridge::session::{
-    ActionResult, ApiError, Call, Client, Clients, DialogResult, Graph, Jobs, Logins, Opened, Page, Prompt,
-    Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions, Settings, ShownFiles,
-    Snapshot, SwitchTarget, Tally, Turns,
+    ActionResult, ApiError, Call, Client, Clients, Control, DialogResult, Graph, Interrupted, Jobs, Logins,
+    Opened, Page, Prompt, Prompted, Query, QueryAnswer, Questions, Reach, Reply, Response, Scope, Sessions,
+    Settings, ShownFiles, Snapshot, SwitchTarget, Tally, Turns,
 };
 use edn_bridge::value::Value;
 
@@ -150,7 +153,7 @@ impl Double {
 }
 
 fn opened() -> Opened {
-    Opened { session: SessionId::from("s"), location: None }
+    Opened { session: SessionId::from("s"), location: None, is_repeated: false }
 }
 
 /// Methods that keep their reply: name, params, type of the answer, and an answer.
@@ -254,9 +257,9 @@ impl Sessions for Double {
         fork_messages() -> Vec<Arc<Message>> = Vec::new();
         last_assistant_text() -> Option<String> = None;
         list_sessions(text: Option<String>, limit: Option<usize>, scope: Scope) -> Vec<ListedSession> = Vec::new();
-        new_session(parent: Option<SessionId>) -> Opened = opened();
+        new_session(parent: Option<SessionId>, key: Option<String>) -> Opened = opened();
         switch_session(target: SwitchTarget) -> Opened = opened();
-        fork(entry: EntryId) -> Opened = opened();
+        fork(entry: EntryId, key: Option<String>) -> Opened = opened();
         set_name(name: String) -> String = String::new();
         read_output(handle: String, offset: u64, limit: usize) -> OutputPart =
             OutputPart { text: String::new(), offset: 0, size: 0 };
@@ -267,7 +270,7 @@ impl Sessions for Double {
 impl Turns for Double {
     fn prompt(&self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
         // The answer, then the turn: words, a snapshot, and the words as a message.
-        self.keep("prompt", &call, reply, Prompted { turn: Some(TurnId::from("t")) });
+        self.keep("prompt", &call, reply, Prompted { turn: Some(TurnId::from("t")), repeated: None });
         let text: Arc<str> = prompt.message.chars().take(2000).collect::<String>().into();
         for _ in 0..3 {
             self.tell(Body::AssistantDelta(text.clone()));
@@ -278,10 +281,10 @@ impl Turns for Double {
     }
 
     kept! {
-        steer(prompt: Prompt) -> Prompted = Prompted { turn: None };
-        follow_up(prompt: Prompt) -> Prompted = Prompted { turn: None };
-        abort() -> () = ();
-        interrupt() -> (bool, String) = (false, String::new());
+        steer(prompt: Prompt) -> Prompted = Prompted::default();
+        follow_up(prompt: Prompt) -> Prompted = Prompted::default();
+        abort(key: Option<String>) -> bool = false;
+        interrupt(key: Option<String>) -> Interrupted = Interrupted::default();
         abort_retry() -> () = ();
         compact(wishes: Option<String>) -> Option<String> = None;
         commands() -> Vec<CommandFacts> = Vec::new();
@@ -329,6 +332,35 @@ impl Jobs for Double {
         jobs(statuses: Option<Vec<String>>) -> Vec<Arc<JobFacts>> = Vec::new();
         job(id: String) -> Arc<JobFacts> = job();
         cancel_job(id: String) -> Arc<JobFacts> = job();
+    }
+}
+
+impl Control for Double {
+    kept! {
+        control(request: Box<ControlRequest>) -> ControlAck = ack();
+    }
+
+    fn control_capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn control_agents(&self, _: Option<&str>) -> Vec<Agent> {
+        Vec::new()
+    }
+}
+
+fn ack() -> ControlAck {
+    ControlAck {
+        kind: ControlKind::Interrupt,
+        request_id: String::new(),
+        team: String::new(),
+        session_id: String::new(),
+        agent_id: String::new(),
+        acked_at: "".into(),
+        result: ControlResult::Ok,
+        duplicate: false,
+        detail: None,
+        error: None,
     }
 }
 

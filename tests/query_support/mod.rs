@@ -13,8 +13,8 @@ use edn_bridge::memory::Note;
 use edn_bridge::message::{Message, SessionId, Usage};
 use edn_bridge::provider::ToolSpec;
 use edn_bridge::query::world::{
-    ConnectionFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading, SessionInfo,
-    SessionView, Setting, Shown, StoreFacts, Walk, World,
+    ConnectionFacts, ControlFacts, Failure, ProcessFacts, PromptPart, QuestionFacts, QueuedView, Reading,
+    SessionInfo, SessionView, Setting, Shown, StoreFacts, Walk, World,
 };
 use edn_bridge::session::Counts;
 use edn_bridge::store::Entry;
@@ -148,6 +148,10 @@ impl World for Process {
     fn reading(&self) -> Reading {
         Reading::default()
     }
+    fn control(&self) -> ControlFacts {
+        ControlFacts::default()
+    }
+
     fn process(&self) -> ProcessFacts {
         ProcessFacts::default()
     }

@@ -206,6 +206,7 @@ pub fn path_of(journal: &Journal) -> PathBuf {
 
 pub fn header(id: &str) -> Header {
     Header {
+        request: None,
         session: SessionId::from(id),
         created_at: "2026-01-01T00:00:00.000Z".into(),
         cwd: "/p".into(),
@@ -223,7 +224,7 @@ pub fn entry(id: &str, parent: Option<&str>, text: &str) -> Arc<Entry> {
     );
     message.parent_id.clone_from(&parent);
     let body = EntryBody::Message(Arc::new(message));
-    Arc::new(Entry { id: id.into(), parent, ts: "2026-01-01T00:00:00.000Z".into(), body })
+    Arc::new(Entry { id: id.into(), parent, ts: "2026-01-01T00:00:00.000Z".into(), request: None, body })
 }
 
 /// Entries e0, e1 … each following the one before, the first following `after`.

@@ -13,6 +13,7 @@ table! {
         "psi.entry/parent-id" "The preceding entry, or nil." => |entry| entry.parent.as_ref().map(EntryId::to_value);
         "psi.entry/ts" "When it was written, RFC 3339 in UTC." => |entry| text(&entry.ts);
         "psi.entry/type" "Its kind, such as :message, :name, :model or :setting." => |entry| Value::keyword(entry.body.kind().to_owned());
+        "psi.entry/request" "The request with a key that it carries out, or nil." => |entry| entry.request_data();
         "psi.entry/data" "Its data, apart from a message." => |entry| entry.body.data();
     }
 }

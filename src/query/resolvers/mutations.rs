@@ -72,7 +72,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         output: SESSION,
         run: |api, call, _, reply| {
             let answer = of_session(&call, reply);
-            api.abort(call, answer);
+            api.abort(call, None, answer);
         },
     },
     Mutation {

@@ -1,7 +1,7 @@
 //! Applies each change to the session. The order of the match is that of the list of changes.
 
 use super::SessionActor;
-use crate::runtime::change::{Change, Claim};
+use crate::runtime::change::Change;
 use crate::session::ApiError;
 use crate::value::Value;
 
@@ -9,24 +9,25 @@ impl SessionActor {
     /// Applies a change. The session's task does so, one at a time.
     pub(super) async fn apply(&mut self, change: Change) {
         match change {
-            Change::Prompt { call, prompt, reply } => self.prompt(call, prompt, reply).await,
-            Change::Enqueue { call, prompt, until, reply } => self.enqueue(call, prompt, until, reply).await,
-            Change::Invoke { call, name, arguments, prompt, reply } => {
-                self.invoke(call, name, arguments, prompt, reply).await;
+            Change::Prompt { call, incoming, reply } => self.prompt(call, incoming, reply).await,
+            Change::Enqueue { call, incoming, until, reply } => {
+                self.enqueue(call, incoming, until, reply).await;
             }
-            Change::Claim { key, reply } => {
-                let claim = self.ledger.look_up(&key);
-                if claim == Claim::New {
-                    self.ledger.record(key, None);
-                }
-                reply.ok(claim);
+            Change::Invoke { call, name, arguments, incoming, reply } => {
+                self.invoke(call, name, arguments, incoming, reply).await;
             }
+            Change::Inject { call, incoming, interrupts, reply } => {
+                self.inject(call, incoming, interrupts, reply).await;
+            }
+            Change::Claim { request, wish, reply } => self.claim(request, wish, reply).await,
             Change::BeginWorkflow { call, workflow, arguments, reply } => {
                 self.begin_workflow(call, workflow, arguments, reply);
             }
             Change::Compact { call, wishes, reply } => self.compact(call, wishes, reply),
-            Change::Abort => self.abort(),
-            Change::Interrupt { call, reply } => self.interrupt(call, reply).await,
+            Change::Abort { request, reply } => self.abort_for(request, reply).await,
+            Change::Interrupt { call, request, before, reply } => {
+                self.interrupt(call, request, before, reply).await;
+            }
             Change::AbortRetry { reply } => {
                 reply.ok(());
                 self.abort_retry();

@@ -9,43 +9,49 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AfterTurn, SessionActor, user_message};
 use crate::catalogue::ErrorCode;
-use crate::event::{Body, Cause, CompactionEnded, Event, RetryAwaited, Sender, UserMessage};
+use crate::clock::epoch_millis;
+use crate::event::{
+    Body, Cause, CompactionEnded, Event, RetryAwaited, Sender, TurnEnded, TurnOutcome, UserMessage,
+};
 use crate::facts::Phase;
-use crate::limits::QUEUED_MESSAGES;
-use crate::message::{Block, TurnId};
+use crate::limits::{LEDGER_KEYS, LEDGER_WINDOW_MS, QUEUED_MESSAGES};
+use crate::message::{Block, EntryId, TurnId};
 use crate::runtime::agent::{self, TurnTask};
-use crate::runtime::change::{Begun, Change, Claim, HeldRun};
-use crate::runtime::control::{Control, TurnEnd};
+use crate::runtime::change::{Begun, Change, HeldRun};
 use crate::runtime::execution::Execution;
+use crate::runtime::incoming::Incoming;
 use crate::runtime::invocation;
+use crate::runtime::ledger::{Known, Lookup, conflict};
 use crate::runtime::queue::{self, Until, Waiting};
 use crate::runtime::running::RunningTurn;
-use crate::session::{ApiError, Call, Prompt, Prompted, Reply};
+use crate::runtime::turn_control::{TurnControl, TurnEnd};
+use crate::session::{ApiError, Call, Ended, Interrupted, Prompted, Reply};
+use crate::store::record::{Request, Requested, TurnEvent, TurnRecord, Wish};
 use crate::store::{Entry, EntryBody};
 
 impl SessionActor {
     /// Starts a turn with the user's message. Replies once the message is on disk.
-    pub async fn prompt(&mut self, call: Call, prompt: Prompt, reply: Reply<Prompted>) {
-        let Some(reply) = self.first_time(&prompt, reply) else { return };
+    pub async fn prompt(&mut self, call: Call, incoming: Incoming, reply: Reply<Prompted>) {
+        let Some(reply) = self.first_time(incoming.request.as_deref(), reply) else { return };
         if self.is_ending() {
-            return self.after_turn.push(AfterTurn::Prompt(call, prompt, reply));
+            return self.after_turn.push(AfterTurn::Prompt(call, incoming, reply));
         }
         if self.turn.is_some() {
             let message = "A turn is running: steer it, queue the message with follow_up, or abort the turn.";
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        let key = prompt.idempotency_key.clone();
-        let gathered = self.gather(queue::content(prompt), &turn).await;
-        let written = match self.append(gathered.bodies).await {
+        let Incoming { prompt, request } = incoming;
+        let mut gathered = self.gather(queue::content(prompt), &turn).await;
+        gathered.bodies.push(self.turn_record(&turn, None));
+        let written = match self.append_for(gathered.bodies, [answered(request, &turn)]).await {
             Ok(written) => written,
             Err(error) => return reply.fail(error),
         };
-        self.remember(key, Some(turn.clone()));
         // A client with the answer sees the session as busy.
         self.facts.phase = Phase::Streaming;
         self.publish();
-        reply.ok(Prompted { turn: Some(turn.clone()) });
+        reply.ok(Prompted { turn: Some(turn.clone()), repeated: None });
         self.tell_failures(gathered.failures, Some(&call.cause()));
         self.tell_messages(&written, Some(&call.cause()), false);
         self.begin_turn(turn, Some(call.cause()), None);
@@ -53,13 +59,13 @@ impl SessionActor {
 
     /// Adds a message to the running turn, or queues it until its end; without a turn, starts one with the
     /// oldest waiting message.
-    pub async fn enqueue(&mut self, call: Call, prompt: Prompt, until: Until, reply: Reply<Prompted>) {
+    pub async fn enqueue(&mut self, call: Call, incoming: Incoming, until: Until, reply: Reply<Prompted>) {
         // A turn that is about to end makes no further model call.
         let until = if self.is_ending() { Until::TurnEnd } else { until };
         if self.turn.is_none() && self.queue.len() == 0 {
-            return self.prompt(call, prompt, reply).await;
+            return self.prompt(call, incoming, reply).await;
         }
-        let Some(reply) = self.first_time(&prompt, reply) else { return };
+        let Some(reply) = self.first_time(incoming.request.as_deref(), reply) else { return };
         if self.queue.len() >= QUEUED_MESSAGES {
             let mut error = ApiError::failed(format!("{QUEUED_MESSAGES} messages wait already."));
             error.retryable = true;
@@ -69,10 +75,10 @@ impl SessionActor {
             (Some(running), Until::NextCall) => running.id.clone(),
             _ => TurnId::from(self.shared.clock.id("t-")),
         };
-        let key = prompt.idempotency_key.clone();
+        let Incoming { prompt, request } = incoming;
         let own_turn = (until == Until::TurnEnd).then_some(&turn);
         let entry = queue::queued(&self.handle.id, until, &queue::content(prompt), own_turn);
-        match self.append(vec![entry]).await {
+        match self.append_for(vec![entry], [answered(request, &turn)]).await {
             Ok(entries) => {
                 for entry in entries {
                     self.queue.set_cause(&entry.id, call.cause());
@@ -80,23 +86,93 @@ impl SessionActor {
             }
             Err(error) => return reply.fail(error),
         }
-        self.remember(key, Some(turn.clone()));
-        reply.ok(Prompted { turn: Some(turn) });
+        reply.ok(Prompted { turn: Some(turn), repeated: None });
         self.changed(Some(call.cause()));
         if self.turn.is_none() {
             self.begin_next().await;
         }
     }
 
-    /// The reply, unless the same key was answered before: that answer is then repeated.
-    fn first_time(&self, prompt: &Prompt, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
-        match prompt.idempotency_key.as_ref().map(|key| self.ledger.look_up(key)) {
-            Some(Claim::Answered(turn)) => {
-                reply.ok(Prompted { turn });
+    /// Takes a text that came through control. Its own entry is written before the running turn ends, so that what is
+    /// refused has done nothing.
+    pub(super) async fn inject(
+        &mut self,
+        call: Call,
+        incoming: Incoming,
+        interrupts: Option<i64>,
+        reply: Reply<Prompted>,
+    ) {
+        let Some(latest) = interrupts else {
+            return self.enqueue(call, incoming, Until::NextCall, reply).await;
+        };
+        let known = self.ledger.len();
+        let running = self.turn.as_ref().map(|turn| turn.id.clone());
+        self.enqueue(call.clone(), incoming, Until::TurnEnd, reply).await;
+        let is_same = running.is_some() && running == self.turn.as_ref().map(|turn| turn.id.clone());
+        let is_older = self.turn.as_ref().is_some_and(|turn| turn.control.began <= latest);
+        if self.ledger.len() > known && is_same && is_older {
+            self.interrupt_turn();
+            self.changed(Some(call.cause()));
+        }
+    }
+
+    /// The reply, unless the request was carried out before, whose answer is then repeated, or is refused for its key.
+    fn first_time(&self, request: Option<&Request>, reply: Reply<Prompted>) -> Option<Reply<Prompted>> {
+        match self.look_up(request) {
+            Ok(None) => Some(reply),
+            Ok(Some(known)) => {
+                let state = self.ledger.state(&known, self.turn.as_ref().map(|turn| &turn.id));
+                reply.ok(Prompted { turn: known.turn, repeated: Some(state) });
                 None
             }
-            Some(Claim::New) | None => Some(reply),
+            Err(error) => {
+                reply.fail(error);
+                None
+            }
         }
+    }
+
+    /// What is known of a request that was carried out before; `None` for a new one, or one without a key.
+    ///
+    /// # Errors
+    /// If its key was used for another request, or there is no room for it.
+    fn look_up(&self, request: Option<&Request>) -> Result<Option<Known>, ApiError> {
+        let Some(request) = request else { return Ok(None) };
+        let now = epoch_millis(self.shared.clock.now());
+        match self.ledger.look_up(request, now, LEDGER_WINDOW_MS) {
+            Lookup::New => Ok(None),
+            Lookup::Again(known) => Ok(Some(known)),
+            Lookup::Other => Err(conflict(request)),
+            Lookup::Full => Err(ApiError::new(
+                ErrorCode::LedgerFull,
+                format!("The session knows {LEDGER_KEYS} keys of the last minutes: try again later."),
+            )),
+        }
+    }
+
+    /// Notes a request that leaves no message. A slash command is noted before it runs, and thus runs at most once.
+    pub(super) async fn claim(&mut self, request: Box<Request>, wish: Wish, reply: Reply<Prompted>) {
+        let Some(reply) = self.first_time(Some(&request), reply) else { return };
+        let entry = self.requested(wish, None);
+        match self.append_for(vec![entry], [Some(Arc::from(request))]).await {
+            Ok(_) => reply.ok(Prompted::default()),
+            Err(error) => reply.fail(error),
+        }
+    }
+
+    /// The entry of a request that leaves no message.
+    fn requested(&self, wish: Wish, turn: Option<TurnId>) -> EntryBody {
+        EntryBody::Requested(Requested { session_id: self.handle.id.clone(), wish, turn_id: turn })
+    }
+
+    /// The entry of a turn's begin, or of its end with its outcome.
+    fn turn_record(&self, turn: &TurnId, outcome: Option<TurnOutcome>) -> EntryBody {
+        EntryBody::Turn(TurnRecord {
+            session_id: self.handle.id.clone(),
+            turn_id: turn.clone(),
+            event: if outcome.is_some() { TurnEvent::Ended } else { TurnEvent::Began },
+            outcome: outcome.map(|outcome| outcome.as_str().to_owned()),
+        })
     }
 
     /// Starts a turn with the text of a prompt template or a skill.
@@ -105,21 +181,18 @@ impl SessionActor {
         call: Call,
         name: String,
         arguments: String,
-        prompt: Prompt,
+        mut incoming: Incoming,
         reply: Reply<Prompted>,
     ) {
         let (shared, cwd) = (self.shared.clone(), self.facts.cwd.clone());
         let search = move || shared.search_folder(&cwd);
         let Ok(project) = tokio::task::spawn_blocking(search).await else { return };
         match invocation::expand(&project, &name, &arguments) {
-            Ok(message) => self.prompt(call, Prompt { message, ..prompt }, reply).await,
+            Ok(message) => {
+                incoming.prompt.message = message;
+                self.prompt(call, incoming, reply).await;
+            }
             Err(error) => reply.fail(error),
-        }
-    }
-
-    fn remember(&mut self, key: Option<String>, turn: Option<TurnId>) {
-        if let Some(key) = key {
-            self.ledger.record(key, turn);
         }
     }
 
@@ -142,8 +215,8 @@ impl SessionActor {
         };
         for entry in written {
             let EntryBody::Message(message) = &entry.body else { continue };
-            let body =
-                Body::UserMessage(Arc::new(UserMessage { message: message.clone(), from: from.clone() }));
+            let from = if message.sender.is_some() { Sender::Control } else { from.clone() };
+            let body = Body::UserMessage(Arc::new(UserMessage { message: message.clone(), from }));
             let event = Event {
                 turn: message.turn_id.clone(),
                 entry: Some(entry.id.clone()),
@@ -154,10 +227,16 @@ impl SessionActor {
     }
 
     /// Occupies the session.
-    fn hold(&mut self, id: TurnId, cause: Option<Cause>, phase: Phase) -> (CancellationToken, Arc<Control>) {
-        let running = RunningTurn::new(id, cause.clone());
+    fn hold(
+        &mut self,
+        id: TurnId,
+        cause: Option<Cause>,
+        phase: Phase,
+    ) -> (CancellationToken, Arc<TurnControl>) {
+        let running = RunningTurn::new(id, cause.clone(), epoch_millis(self.shared.clock.now()));
         let (stop, control) = (running.stop.clone(), running.control.clone());
         self.handle.stop.store(Some(Arc::new(stop.clone())));
+        self.handle.control.store(Some(control.clone()));
         self.facts.phase = phase;
         self.turn = Some(running);
         self.changed(cause.clone());
@@ -167,6 +246,9 @@ impl SessionActor {
 
     fn begin_turn(&mut self, id: TurnId, cause: Option<Cause>, execution: Option<Arc<Execution>>) {
         let (stop, control) = self.hold(id.clone(), cause.clone(), Phase::Streaming);
+        if let Some(running) = &mut self.turn {
+            running.is_recorded = true;
+        }
         let session = self.handle.clone();
         let task = TurnTask {
             session: session.clone(),
@@ -194,14 +276,15 @@ impl SessionActor {
             return Err(ApiError::new(ErrorCode::SessionNotIdle, "A turn is running in the child session."));
         }
         let turn = TurnId::from(self.shared.clock.id("t-"));
-        self.begin_stage(turn.clone(), task, cause.clone()).await?;
+        let began = self.turn_record(&turn, None);
+        self.begin_with(turn.clone(), task, cause.clone(), vec![began]).await?;
         let (sender, receiver) = oneshot::channel();
         self.worked = Some((turn.clone(), sender));
         self.begin_turn(turn, cause, execution);
         Ok(receiver)
     }
 
-    /// Writes the message for a turn of a workflow or of a subagent.
+    /// Writes the message for the turn of a workflow's stage, which the workflow's own entries count.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -211,8 +294,20 @@ impl SessionActor {
         message: String,
         cause: Option<Cause>,
     ) -> Result<(), ApiError> {
+        self.begin_with(turn, message, cause, Vec::new()).await
+    }
+
+    /// Writes a message of the runtime's own, with further entries.
+    async fn begin_with(
+        &mut self,
+        turn: TurnId,
+        message: String,
+        cause: Option<Cause>,
+        further: Vec<EntryBody>,
+    ) -> Result<(), ApiError> {
         let message = user_message(vec![Block::Text(message.into())], &turn);
-        let bodies = self.with_adopted(vec![EntryBody::Message(message)]);
+        let mut bodies = self.with_adopted(vec![EntryBody::Message(message)]);
+        bodies.extend(further);
         let written = self.append(bodies).await?;
         self.tell_messages(&written, cause.as_ref(), true);
         Ok(())
@@ -273,8 +368,9 @@ impl SessionActor {
         let Some(next) = self.queue.first() else { return };
         let turn = next.turn.clone().unwrap_or_else(|| TurnId::from(self.shared.clock.id("t-")));
         let mut gathered = self.gather(next.content.clone(), &turn).await;
-        gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next)));
-        match self.append(gathered.bodies).await {
+        gathered.bodies.push(queue::dequeued(&self.handle.id, std::slice::from_ref(&next), false));
+        gathered.bodies.push(self.turn_record(&turn, None));
+        match self.append_for(gathered.bodies, [next.request.clone()]).await {
             Ok(written) => {
                 self.tell_failures(gathered.failures, next.cause.as_ref());
                 self.tell_messages(&written, next.cause.as_ref(), false);
@@ -309,8 +405,9 @@ impl SessionActor {
             bodies.extend(gathered.bodies);
             failures.extend(gathered.failures);
         }
-        bodies.push(queue::dequeued(&self.handle.id, &waiting));
-        let written = self.append(bodies).await?;
+        bodies.push(queue::dequeued(&self.handle.id, &waiting, false));
+        let requests: Vec<_> = waiting.iter().map(|waiting| waiting.request.clone()).collect();
+        let written = self.append_for(bodies, requests).await?;
         // Written and waiting messages have the same order.
         let mut senders = waiting.iter().map(|waiting| waiting.cause.clone());
         for entry in written.iter().filter(|entry| matches!(entry.body, EntryBody::Message(_))) {
@@ -326,7 +423,14 @@ impl SessionActor {
     pub(super) async fn turn_ended(&mut self, turn: &TurnId, end: TurnEnd) {
         let Some(running) = self.turn.take_if(|running| running.id == *turn) else { return };
         let was_compaction = self.facts.phase == Phase::Compacting;
+        let ended = running.ended(end, self.handle.snapshot().messages().rev());
+        if running.is_recorded
+            && let Err(error) = self.append(vec![self.turn_record(turn, Some(ended.outcome))]).await
+        {
+            tracing::warn!(%error, "the journal does not say that a turn has ended");
+        }
         self.handle.stop.store(None);
+        self.handle.control.store(None);
         self.facts.phase = Phase::Idle;
         self.facts.interrupt_pending = false;
         self.facts.retry_attempt = 0;
@@ -338,12 +442,12 @@ impl SessionActor {
             let _ = worked.send(end);
         }
         if !was_compaction {
-            self.tell_end(&running, end);
+            self.tell_end(&running, ended);
         }
         self.adopt_between_turns().await;
         for waiting in std::mem::take(&mut self.after_turn) {
             match waiting {
-                AfterTurn::Prompt(call, prompt, reply) => self.prompt(call, prompt, reply).await,
+                AfterTurn::Prompt(call, incoming, reply) => self.prompt(call, incoming, reply).await,
                 AfterTurn::Compact(call, wishes, reply) => self.compact(call, wishes, reply),
                 AfterTurn::Workflow(call, workflow, arguments, reply) => {
                     self.begin_workflow(call, workflow, arguments, reply);
@@ -377,8 +481,7 @@ impl SessionActor {
     }
 
     /// Notifies everyone of the end of a turn or of a workflow's run.
-    fn tell_end(&self, running: &RunningTurn, end: TurnEnd) {
-        let ended = running.ended(end, self.handle.snapshot().messages().rev());
+    fn tell_end(&self, running: &RunningTurn, ended: TurnEnded) {
         let event = Event {
             turn: Some(running.id.clone()),
             entry: running.last.as_ref().map(|entry| entry.id.clone()),
@@ -403,6 +506,22 @@ impl SessionActor {
         }
     }
 
+    /// Ends the running turn for a client. One with a known key ends nothing.
+    pub(super) async fn abort_for(&mut self, request: Option<Box<Request>>, reply: Reply<bool>) {
+        match self.look_up(request.as_deref()) {
+            Ok(Some(_)) => return reply.ok(true),
+            Err(error) => return reply.fail(error),
+            Ok(None) => self.abort(),
+        }
+        if let Some(request) = request {
+            let entry = self.requested(Wish::Abort, self.turn.as_ref().map(|turn| turn.id.clone()));
+            if let Err(error) = self.append_for(vec![entry], [Some(Arc::from(request))]).await {
+                return reply.fail(kept_not(error));
+            }
+        }
+        reply.ok(false);
+    }
+
     /// Ends the running turn after its tool calls, without a request to answer.
     pub(super) fn interrupt_work(&self) {
         if let Some(running) = &self.turn {
@@ -424,21 +543,74 @@ impl SessionActor {
     }
 
     /// Ends the running turn after the running tool calls, and returns undelivered steering text.
-    pub async fn interrupt(&mut self, call: Call, reply: Reply<(bool, String)>) {
-        let Some(running) = &self.turn else { return reply.ok((false, String::new())) };
-        let pending = running.control.running_tools.load(Ordering::Acquire) > 0;
-        running.control.interrupt.cancel();
-        let waiting = self.queue.steering();
-        if !waiting.is_empty()
-            && let Err(error) = self.append(vec![queue::dequeued(&self.handle.id, &waiting)]).await
+    pub async fn interrupt(
+        &mut self,
+        call: Call,
+        request: Option<Box<Request>>,
+        before: Option<i64>,
+        reply: Reply<Interrupted>,
+    ) {
+        match self.look_up(request.as_deref()) {
+            Ok(Some(known)) => {
+                let text = self.returned(&known.entry);
+                return reply.ok(Interrupted { text, is_repeated: true, ..Interrupted::default() });
+            }
+            Err(error) => return reply.fail(error),
+            Ok(None) => {}
+        }
+        let ended = match &self.turn {
+            None => Ended::Idle,
+            Some(turn) if before.is_some_and(|before| turn.control.began > before) => Ended::Later,
+            Some(_) => Ended::Turn,
+        };
+        let is_pending = ended == Ended::Turn && self.interrupt_turn();
+        let waiting = match &self.turn {
+            Some(_) if before.is_none() => {
+                self.queue.steering().into_iter().filter(Waiting::is_returned).collect()
+            }
+            _ => Vec::new(),
+        };
+        let mut bodies = Vec::new();
+        if !waiting.is_empty() {
+            bodies.push(queue::dequeued(&self.handle.id, &waiting, true));
+        }
+        if request.is_some() {
+            bodies.push(self.requested(Wish::Interrupt, self.turn.as_ref().map(|turn| turn.id.clone())));
+        }
+        if !bodies.is_empty()
+            && let Err(error) = self.append_for(bodies, [request.map(Arc::from)]).await
         {
-            return reply.fail(error);
+            return reply.fail(kept_not(error));
         }
         let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
-        self.facts.interrupt_pending = pending && self.turn.is_some();
+        reply.ok(Interrupted { is_pending, text: texts.join("\n"), is_repeated: false, ended });
+        if self.turn.is_some() {
+            self.changed(Some(call.cause()));
+        }
+    }
+
+    /// Ends the running turn after its tool calls. Returns whether it waits for one.
+    fn interrupt_turn(&mut self) -> bool {
+        let Some(running) = &self.turn else { return false };
+        let is_pending = running.control.running_tools.load(Ordering::Acquire) > 0;
+        running.control.interrupt.cancel();
+        self.facts.interrupt_pending = is_pending;
         self.publish();
-        reply.ok((pending, texts.join("\n")));
-        self.changed(Some(call.cause()));
+        is_pending
+    }
+
+    /// The text that the answer to an interrupt gave back. Its entry follows that of the messages.
+    fn returned(&self, interrupt: &EntryId) -> String {
+        let entries = self.entries.all();
+        let entry = |id: &EntryId| entries.iter().rev().find(|entry| entry.id == *id);
+        let before = entry(interrupt).and_then(|entry| entry.parent.as_ref()).and_then(entry);
+        let Some(EntryBody::Dequeued(gone)) = before.map(|entry| &entry.body) else { return String::new() };
+        let queued = entries.iter().filter(|entry| gone.returned && gone.entry_ids.contains(&entry.id));
+        let texts = queued.filter_map(|entry| match &entry.body {
+            EntryBody::Queued(queued) => Some(queue::text(&queued.content)),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
     }
 
     /// Cancels the wait for a retry.
@@ -518,5 +690,18 @@ impl SessionActor {
             let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
             reply.send(done.map(Some).map_err(ApiError::failed));
         });
+    }
+}
+
+/// A request as its entry notes it: with the turn of its answer.
+fn answered(request: Option<Box<Request>>, turn: &TurnId) -> Option<Arc<Request>> {
+    request.map(|request| Arc::new(Request { turn_id: Some(turn.clone()), ..*request }))
+}
+
+/// Why an end of a turn failed that has happened all the same.
+fn kept_not(error: ApiError) -> ApiError {
+    ApiError {
+        message: format!("The turn was ended, but that could not be kept: {}", error.message),
+        ..error
     }
 }

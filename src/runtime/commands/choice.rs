@@ -147,7 +147,7 @@ impl Commands<'_> {
                 self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
             Some(Pick::Entry(entry)) => {
-                self.0.fork(call.clone(), entry, self.opened(&call, "session_switch"));
+                self.0.fork(call.clone(), entry, None, self.opened(&call, "session_switch"));
             }
             Some(Pick::Model { provider, id }) => {
                 let reply = self

@@ -9,12 +9,12 @@ use crate::message::{StopReason, TurnId};
 use crate::provider::models::Model;
 use crate::runtime::agent::TurnTask;
 use crate::runtime::change::Change;
-use crate::runtime::control::Control;
 use crate::runtime::execution::Execution;
 use crate::runtime::handle::Handle;
 use crate::runtime::open::Opener;
 use crate::runtime::revision::ConfigRevision;
 use crate::runtime::services::Services;
+use crate::runtime::turn_control::TurnControl;
 use crate::store::{Entry, EntryBody};
 
 /// A turn that runs.
@@ -26,7 +26,7 @@ pub struct Turn {
     pub id: TurnId,
     pub cause: Option<Cause>,
     pub stop: CancellationToken,
-    pub control: Arc<Control>,
+    pub control: Arc<TurnControl>,
     /// The workflow stage for which it runs.
     pub execution: Option<Arc<Execution>>,
 }

@@ -6,6 +6,7 @@ use crate::catalogue::{ErrorCode, FEATURES, PROTOCOL_VERSION, PROTOCOL_VERSION_T
 use crate::facts::SessionFacts;
 use crate::limits::CLIENT_NAME_BYTES;
 use crate::projection;
+use crate::session::control::{Capabilities, Spelling};
 use crate::session::{Agreed, ApiError};
 use crate::value::{Map, Value};
 
@@ -16,6 +17,7 @@ use crate::value::{Map, Value};
 pub fn agree(
     params: &Value<'_>,
     facts: impl FnOnce() -> Option<Arc<SessionFacts>>,
+    control: &Capabilities,
 ) -> Result<(Agreed, Map<'static>), ApiError> {
     let info = ClientInfo::read(params)?;
     let Some(minor) = common_minor(info.protocol_version) else {
@@ -36,6 +38,9 @@ pub fn agree(
     let protocol_version = format!("{}.{minor}", PROTOCOL_VERSION.0);
     server.put("protocol-version", protocol_version.clone());
     server.put("features", Value::vector(features.iter().map(|name| Value::from(*name))));
+    if !control.kinds.is_empty() {
+        server.put("control", control.to_map(Spelling::Edn));
+    }
     let mut data = Map::new();
     data.put("server-info", Value::from(server));
     let agreed = Agreed {

@@ -43,6 +43,7 @@ pub const fn topic(body: &Body) -> Topic {
         Body::RetryAwaited(_) => Topic::TurnRetry,
         Body::CompactionStarted { .. } => Topic::CompactionStarted,
         Body::CompactionEnded(_) => Topic::CompactionEnded,
+        Body::ControlHandled(_) => Topic::ControlHandled,
         Body::ToolStart(_) => Topic::ToolStart,
         Body::ToolDelta { .. } => Topic::ToolDelta,
         Body::ToolExecuting(_) => Topic::ToolExecuting,
@@ -89,6 +90,7 @@ fn body(body: &Body) -> Map<'_> {
                 from.put_some("client", name.as_deref());
             }
             map.put("from", from);
+            map.put_some("sender", sent.message.sender.as_deref());
             map
         }
         Body::TurnEnded(ended) => {
@@ -106,6 +108,16 @@ fn body(body: &Body) -> Map<'_> {
         }
         Body::CompactionStarted { asked } => {
             Map::new().with("reason", if *asked { "requested" } else { "window-full" })
+        }
+        Body::ControlHandled(handled) => {
+            let mut map =
+                Map::new().with("type", handled.kind).with("request-id", handled.request_id.as_ref());
+            map.put("team", handled.team.as_ref());
+            map.put("sender", handled.sender.as_ref());
+            map.put("result", handled.result);
+            map.put("duplicate", handled.duplicate);
+            map.put_some("detail", handled.detail.as_deref());
+            map
         }
         Body::CompactionEnded(ended) => {
             let mut map = Map::new().with("outcome", ended.outcome.as_str());

@@ -13,9 +13,10 @@ use crate::facts::{
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
+use crate::session::control::{ControlAck, ControlMessage, Spelling};
 use crate::session::{
-    ActionResult, ActionStatus, ApiError, Call, DialogResult, Opened, Page, Prompt, Prompted, Query,
-    QueryAnswer, Reach, Reply, Response, Scope, SessionApi, SwitchTarget,
+    ActionResult, ActionStatus, ApiError, Call, DialogResult, Interrupted, Opened, Page, Prompt, Prompted,
+    Query, QueryAnswer, Reach, Reply, Response, Scope, SessionApi, SwitchTarget, TurnState,
 };
 use crate::value::{Map, Value};
 use crate::wire::edn::params;
@@ -198,27 +199,52 @@ pub(super) fn prompt_while_streaming(Ask { api, call, p, reply }: Ask<'_>) {
     }
 }
 
-pub(super) fn abort(Ask { api, call, reply, .. }: Ask<'_>) {
-    api.abort(call, shape(reply, accepted))
+pub(super) fn abort(Ask { api, call, p, reply }: Ask<'_>) {
+    let reply = shape(reply, |is_repeated| with_repeated(accepted(()), is_repeated));
+    api.abort(call, p.optional("idempotency-key"), reply);
 }
 
-pub(super) fn interrupt(Ask { api, call, reply, .. }: Ask<'_>) {
-    let reply = shape(reply, |(pending, dropped): (bool, String)| {
+/// Adds that the request's key was known, and nothing was done.
+fn with_repeated(mut data: Map<'static>, is_repeated: bool) -> Map<'static> {
+    data.put_some("duplicate", is_repeated.then_some(true));
+    data
+}
+
+pub(super) fn interrupt(Ask { api, call, p, reply }: Ask<'_>) {
+    let reply = shape(reply, |interrupted: Interrupted| {
         let mut data = accepted(());
-        data.put("pending", pending);
-        data.put("dropped-steering-text", dropped);
-        data
+        data.put("pending", interrupted.is_pending);
+        data.put("dropped-steering-text", interrupted.text);
+        with_repeated(data, interrupted.is_repeated)
     });
-    api.interrupt(call, reply);
+    api.interrupt(call, p.optional("idempotency-key"), reply);
 }
 
 pub(super) fn abort_retry(Ask { api, call, reply, .. }: Ask<'_>) {
     api.abort_retry(call, shape(reply, accepted))
 }
 
+pub(super) fn control(Ask { api, call, p, reply }: Ask<'_>) {
+    let ack = |ack: Map<'static>| one("ack", ack);
+    match p.value("message").as_map().map(|message| ControlMessage::read(message, Spelling::Edn)) {
+        Some(Ok(ControlMessage::Request(request))) => {
+            api.control(
+                call,
+                request,
+                shape(reply, move |answer: ControlAck| ack(answer.to_map(Spelling::Edn))),
+            );
+        }
+        Some(Ok(ControlMessage::Capabilities)) => {
+            reply.ok(Data::Laid(ack(api.control_capabilities().to_map(Spelling::Edn))));
+        }
+        Some(Err(why)) => reply.fail(ApiError::new(ErrorCode::InvalidParams, format!(":message: {why}."))),
+        None => reply.fail(ApiError::invalid_param("message", "a map")),
+    }
+}
+
 pub(super) fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
     let parent = p.text("parent-session").map(SessionId::from);
-    api.new_session(call, parent, shape(reply, opened));
+    api.new_session(call, parent, p.optional("idempotency-key"), shape(reply, opened));
 }
 
 pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
@@ -234,7 +260,8 @@ pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn fork(Ask { api, call, p, reply }: Ask<'_>) {
-    api.fork(call, EntryId::from(p.owned("entry-id")), shape(reply, opened))
+    let entry = EntryId::from(p.owned("entry-id"));
+    api.fork(call, entry, p.optional("idempotency-key"), shape(reply, opened))
 }
 
 pub(super) fn set_session_name(Ask { api, call, p, reply }: Ask<'_>) {
@@ -421,7 +448,8 @@ fn prompted(prompted: Prompted) -> Map<'static> {
     if let Some(turn) = prompted.turn.as_ref().map(TurnId::to_value) {
         data.put("turn-id", turn);
     }
-    data
+    data.put_some("turn-state", prompted.repeated.map(TurnState::as_str));
+    with_repeated(data, prompted.repeated.is_some())
 }
 
 fn opened(opened: Opened) -> Map<'static> {
@@ -429,7 +457,7 @@ fn opened(opened: Opened) -> Map<'static> {
     if let Some(location) = opened.location {
         data.put("session-file", location);
     }
-    data
+    with_repeated(data, opened.is_repeated)
 }
 
 fn page(page: Page) -> Map<'static> {

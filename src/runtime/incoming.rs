@@ -1,0 +1,50 @@
+//! A message on its way into a session, with what the journal notes of its request.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::message::SessionId;
+use crate::session::Prompt;
+use crate::store::record::{Request, Via};
+
+/// A message for a session.
+#[derive(Debug)]
+pub struct Incoming {
+    /// What is said.
+    pub prompt: Prompt,
+    /// Its request, if that has a key.
+    pub request: Option<Box<Request>>,
+}
+
+impl Incoming {
+    /// A message that an op brings, with the op's key.
+    pub fn of_op(session: &SessionId, op: &str, prompt: Prompt) -> Self {
+        let request = prompt.idempotency_key.as_deref().map(|key| {
+            let texts = prompt.images.iter().flat_map(|(mime, data)| [mime.as_ref(), data.as_ref()]);
+            of_op(session, key, [op, &prompt.message].into_iter().chain(texts))
+        });
+        Self { prompt, request }
+    }
+}
+
+/// The request of an op with a key. `said` is all that makes it this request.
+pub fn of_op<'s>(session: &SessionId, key: &str, said: impl IntoIterator<Item = &'s str>) -> Box<Request> {
+    Box::new(Request {
+        session_id: session.clone(),
+        via: Via::Edn,
+        team: None,
+        id: key.into(),
+        sender: None,
+        digest: digest(said).into(),
+        turn_id: None,
+    })
+}
+
+/// The SHA-256 of texts, each with its length, so that no two lists have the same.
+pub fn digest<'s>(said: impl IntoIterator<Item = &'s str>) -> String {
+    let mut hash = Sha256::new();
+    for text in said {
+        hash.update(text.len().to_le_bytes());
+        hash.update(text);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
