@@ -104,7 +104,7 @@
       (should (equal (edn-bridge-transcript-draft) "more"))
       (should (equal (edn-bridge-test-transcript) "No\n\nYou\nHi\n\nNo\n")))))
 
-(ert-deftest edn-bridge-said-prompt-in-anothers-turn-waits ()
+(ert-deftest edn-bridge-said-prompt-in-another-turn-waits ()
   (pcase-dolist (`(,command ,op) '((edn-bridge-input-send "steer")
                                    (edn-bridge-input-queue "follow_up")))
     (edn-bridge-test-with-chat (conn sent)
