@@ -63,6 +63,6 @@ fuzz_target!(|input: &[u8]| {
     // What a rule denies to a tool by its path, a walk does not see.
     let paths: Vec<Rule> = rules.into_iter().filter(|rule| rule.path.is_some()).collect();
     if matches!(of(Mode::Yolo, &paths, "search", &Access::Read(path.clone())), Verdict::Deny(_)) {
-        assert!(Barred::new(&paths, Path::new("/w"), "search").bars(&path));
+        assert!(Barred::new(&paths, &Ground::from(Path::new("/w")), "search").bars(&path));
     }
 });
