@@ -22,8 +22,11 @@ use crate::value::{Map, Value};
 /// The digest before the first line.
 const BEGINNING: &str = "0";
 
-/// How many bytes at the end of the file are searched for the last line. A record has some hundred bytes.
+/// How many bytes at the end of the file are searched for the last line at first. A record has some hundred bytes.
 const LAST_LINE_BYTES: u64 = 64 * 1024;
+
+/// How many bytes are searched at most: as many as a line may have to be read (16 MiB).
+const LONGEST_LINE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The audit file of a state folder.
 #[derive(Debug)]
@@ -197,17 +200,26 @@ fn digest(record: &Map<'static>) -> String {
     Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The last line, with its end if it has one.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let size = file.metadata()?.len();
     if size == 0 {
         return Ok(None);
     }
-    file.seek(SeekFrom::Start(size.saturating_sub(LAST_LINE_BYTES)))?;
-    let mut end = Vec::new();
-    file.read_to_end(&mut end)?;
-    let within = end.strip_suffix(b"\n").unwrap_or(&end);
-    let from = memchr::memrchr(b'\n', within).map_or(0, |at| at.saturating_add(1));
-    Ok(end.get(from..).map(<[u8]>::to_vec))
+    let mut looked = LAST_LINE_BYTES;
+    loop {
+        let from = size.saturating_sub(looked);
+        file.seek(SeekFrom::Start(from))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        let within = end.strip_suffix(b"\n").unwrap_or(&end);
+        match memchr::memrchr(b'\n', within) {
+            Some(at) => return Ok(end.get(at.saturating_add(1)..).map(<[u8]>::to_vec)),
+            None if from == 0 || looked >= LONGEST_LINE_BYTES => return Ok(Some(end)),
+            // A record may have a text, if the user wants that.
+            None => looked = looked.saturating_mul(16),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -215,12 +227,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn record_after_a_long_one_continues_the_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        for length in [0, 70_000, 3_000_000, 0] {
+            let record = Map::new().with("kind", "control/request").with("text", "x".repeat(length));
+            Audit::new(dir.path()).append(record).unwrap();
+        }
+        assert_eq!(verify(&path(dir.path())).unwrap(), 4);
+    }
+
+    #[test]
     fn records_of_control_are_no_questions() {
         let dir = tempfile::tempdir().unwrap();
         for n in 0..4 {
             let record = Map::new().with("record", "Interaction").with("interaction-id", "i").with("n", n);
             Audit::new(dir.path()).append(record).unwrap();
-            Audit::new(dir.path()).append(Map::new().with("record", "control/sent")).unwrap();
+            Audit::new(dir.path()).append(Map::new().with("kind", "control/sent")).unwrap();
         }
         let found = newest(&path(dir.path()), 2);
         let numbers: Vec<_> = found.iter().map(|record| record.get_keyword("n").unwrap().clone()).collect();
