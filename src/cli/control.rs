@@ -398,8 +398,9 @@ impl Sender<'_> {
     /// Writes a record into the audit. It never has the text.
     fn record(&self, name: &'static str, attempt: u8, more: impl FnOnce(&mut Map<'static>)) {
         let mut record = Map::new();
-        record.put("record", name);
-        record.put("kind", self.asked.kind().as_str());
+        record.put("kind", name);
+        record.put("at", rfc3339(self.clock.now()).to_string());
+        record.put("type", self.asked.kind().as_str());
         record.put("request-id", self.id.clone());
         record.put("team", self.sending.team.clone());
         record.put("session-id", self.sending.session.clone());
@@ -407,7 +408,6 @@ impl Sender<'_> {
         record.put("sender", self.sending.sender.clone());
         record.put("retry-count", i64::from(attempt));
         more(&mut record);
-        record.put("at", rfc3339(self.clock.now()).to_string());
         if let Err(error) = self.audit.append(record) {
             say(&format!("the audit record could not be written: {error}"));
         }

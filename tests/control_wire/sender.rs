@@ -148,11 +148,10 @@ fn audited(setup: &Setup) -> Vec<String> {
         for (key, value) in [("team", "atm-dev"), ("agent-id", "codex:abc123"), ("sender", "arch-ctm")] {
             assert_eq!(record.get(key).and_then(|value| value.as_str()), Some(value), "{line}");
         }
-        for key in ["request-id", "session-id", "kind", "at"] {
+        for key in ["request-id", "session-id", "type", "at"] {
             assert!(record.get(key).and_then(|value| value.as_str()).is_some(), "{key}: {line}");
         }
-        let name =
-            record.get("record").unwrap().as_str().unwrap().strip_prefix("control/").unwrap().to_owned();
+        let name = record.get("kind").unwrap().as_str().unwrap().strip_prefix("control/").unwrap().to_owned();
         let result = record.get("result").and_then(|result| result.as_str());
         let duplicate = record.get("duplicate").and_then(|duplicate| duplicate.as_bool());
         let result = result.map(|result| format!(" {result} {}", duplicate.unwrap())).unwrap_or_default();
