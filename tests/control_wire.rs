@@ -21,6 +21,8 @@ mod fake;
 mod lines;
 #[path = "control_wire/listener.rs"]
 mod listener;
+#[path = "control_wire/live.rs"]
+mod live;
 #[path = "control_wire/sender.rs"]
 mod sender;
 #[path = "control_wire/served.rs"]

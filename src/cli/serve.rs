@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -18,9 +18,10 @@ use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS, SAME_SIGNAL};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
 use edn_bridge::runtime::{Providers, Runtime};
-use edn_bridge::session::Reply;
+use edn_bridge::session::{Clients as _, Control as _, Reply};
 use edn_bridge::store::{Durability, Store};
 use edn_bridge::wire::connection::End;
+use edn_bridge::wire::control::serve::Server;
 use edn_bridge::wire::edn::encode::{self, ErrorFrame, Style};
 use edn_bridge::wire::edn::service::{self, Connection};
 use edn_bridge::wire::transport::Transport;
@@ -101,6 +102,7 @@ impl Own {
 pub(super) fn run(options: &Options) -> Exit {
     let settings = options.settings()?;
     let place = Place { state_dir: settings.state_dir.clone(), project: settings.cwd.clone() };
+    let named = settings.control.socket.clone();
     let process = Process::new(settings, options.durability())?;
     let transport = Transport::stdio().map_err(Failure::io("standard input and output"))?;
     let (ended, wait) = channel();
@@ -114,9 +116,13 @@ pub(super) fn run(options: &Options) -> Exit {
     });
     let connection =
         service::start(1, transport, api.clone(), process.clock.clone(), on_end).map_err(Failure::start)?;
+    let control = ControlWire::open(&place, named.as_deref(), &api, &process.clock);
     let guests = Guests::listen(place, api, process.clock.clone());
     let why = wait.recv();
     tracing::info!(?why, "ending");
+    if let Some(control) = &control {
+        control.close();
+    }
     // The process belongs to the editor. When the editor leaves, all clients leave, after they learn how their turns end.
     let (stopped, all) = channel();
     process.runtime.stop(Reply::new(move |_| {
@@ -124,6 +130,9 @@ pub(super) fn run(options: &Options) -> Exit {
     }));
     let asked = Instant::now();
     let _ = all.recv_timeout(PATIENCE);
+    if let Some(control) = &control {
+        control.finish(FLUSHING);
+    }
     guests.finish(&connection, PATIENCE.saturating_sub(asked.elapsed()).max(FLUSHING));
     process.end();
     Ok(match why {
@@ -236,6 +245,54 @@ impl Guests {
 
     fn connections(&self) -> MutexGuard<'_, HashMap<u64, Arc<Connection>>> {
         self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The control wire and its sockets.
+struct ControlWire {
+    server: Arc<Server>,
+    places: Vec<socket::Place>,
+}
+
+impl ControlWire {
+    /// Opens the sockets if a team is named; without one, nothing is paid for the wire. Where there can be no socket, the
+    /// bridge goes on without one and says so in the log.
+    fn open(
+        place: &Place,
+        named: Option<&Path>,
+        runtime: &Arc<Runtime>,
+        clock: &Arc<dyn Clock>,
+    ) -> Option<Self> {
+        if runtime.control_capabilities().kinds.is_empty() {
+            return None;
+        }
+        let server = Server::new(runtime.clone(), runtime.tally(), clock.clone());
+        let own = Listener::bind(Purpose::Control, &place.state_dir, &place.project);
+        let mut places = Vec::new();
+        for bound in [Some(own), named.map(Listener::bind_named)].into_iter().flatten() {
+            let listening = bound.and_then(|listener| {
+                let place = listener.place();
+                server.listen(listener).map(|()| place)
+            });
+            match listening {
+                Ok(place) => places.push(place),
+                Err(error) => tracing::warn!(%error, "no socket for control"),
+            }
+        }
+        Some(Self { server, places })
+    }
+
+    /// Takes no further request.
+    fn close(&self) {
+        for place in &self.places {
+            place.remove();
+        }
+        self.server.finish(Duration::ZERO);
+    }
+
+    /// Waits at most `patience` until the requests that were taken are answered.
+    fn finish(&self, patience: Duration) {
+        self.server.finish(patience);
     }
 }
 

@@ -21,7 +21,9 @@ pub fn socket(state: &Path) -> PathBuf {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let entries = std::fs::read_dir(state.join("run")).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
+        // The control wire has a socket of its own beside it.
+        let is_control = |path: &PathBuf| path.to_string_lossy().ends_with(".control.sock");
+        for path in entries.map(|entry| entry.path()).filter(|path| !is_control(path)) {
             // The permissions are set after the socket is bound; until then the folder excludes others.
             let mode = path.metadata().map(|meta| meta.permissions().mode() & 0o777);
             if mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(&path).is_ok() {

@@ -1,0 +1,450 @@
+//! The control wire of the real program, with real sessions.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use edn_bridge::interaction::audit;
+use serde_json::{Value as Json, json};
+
+use crate::daemon::{AgentStateInfo, CanonicalMemberState, ControlAck, SocketResponse, read};
+use crate::fake::Program;
+use crate::support::{Bridge, PATIENCE, Setup, text};
+
+const ANSWER: &str = "{:turns [{:steps [{:delta \"Done.\"}]}] :then :repeat-last}";
+
+/// A turn that lasts longer than any test.
+const LONG: &str =
+    "{:turns [{:steps [{:delta \"Working.\"} {:sleep-ms 600000}]} {:steps [{:delta \"Next.\"}]}]}";
+
+const TEAM: &str =
+    r#"{:control {:teams [{:name "dev" :members ["arch" {:name "reader" :may [:interrupt]}]}]}}"#;
+
+/// A setup whose user names a team.
+fn setup(script: &str, config: &str) -> Setup {
+    let setup = Setup::new().script(script);
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), config).unwrap();
+    setup
+}
+
+fn sockets(setup: &Setup) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(setup.state().join("run")).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with(".control.sock"))
+        .collect()
+}
+
+/// The socket of a bridge that was started.
+fn socket(setup: &Setup) -> PathBuf {
+    awaited(|| {
+        sockets(setup).into_iter().find(|path| {
+            let mode = path.metadata().map(|found| found.permissions().mode() & 0o777);
+            mode.is_ok_and(|mode| mode == 0o600) && UnixStream::connect(path).is_ok()
+        })
+    })
+}
+
+/// What is there after some time.
+fn awaited<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it did not come");
+        std::thread::yield_now();
+    }
+}
+
+fn program(setup: &Setup) -> Program {
+    Program::on(UnixStream::connect(socket(setup)).unwrap())
+}
+
+fn session_id(bridge: &mut Bridge) -> String {
+    let state = bridge.ask("state", "get_state", "{}");
+    let state = state.get("data").and_then(|data| data.get("state")).unwrap();
+    state.get("session-id").unwrap().as_str().unwrap().to_owned()
+}
+
+fn request(kind: &str, id: &str, agent: &str, sender: &str) -> Json {
+    let mut request = json!({
+        "type": format!("control.{kind}.request"), "v": 1, "request_id": id, "team": "dev", "session_id": "",
+        "agent_id": agent, "sender": sender, "sent_at": jiff::Timestamp::now().to_string()
+    });
+    let (key, value) = if kind == "stdin" { ("content", "hello") } else { ("signal", "interrupt") };
+    request[key] = value.into();
+    request
+}
+
+/// The messages of the user in the session.
+fn messages(bridge: &mut Bridge) -> Vec<String> {
+    let answer = bridge.ask("messages", "get_messages", "{}").to_string();
+    answer.split(":role \"user\"").skip(1).map(|message| message.chars().take(200).collect()).collect()
+}
+
+/// The program's own sender.
+fn send(setup: &Setup, arguments: &[&str], text: &str) -> (i32, Json, String) {
+    let mut command = setup.command();
+    let mut child = command
+        .arg("control")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(text.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), serde_json::from_str(&out).unwrap_or_default(), err)
+}
+
+fn as_arch<'a>(what: &'a str, agent: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments =
+        vec![what, "--team", "dev", "--agent", agent, "--sender", "arch", "--timeout-ms", "60000"];
+    arguments.extend(more);
+    arguments
+}
+
+#[test]
+fn without_a_team_there_is_no_control_socket() {
+    let setup = setup(ANSWER, "{}");
+    let mut bridge = setup.ready();
+    crate::support::guest::socket(&setup.state());
+    assert!(bridge.ask("p", "ping", "{}").to_string().contains(":pong true"));
+    assert!(sockets(&setup).is_empty());
+    let threads = std::fs::read_dir(format!("/proc/{}/task", bridge.pid())).unwrap();
+    for thread in threads {
+        let name = std::fs::read_to_string(thread.unwrap().path().join("comm")).unwrap_or_default();
+        assert!(!name.starts_with("control"), "{name}");
+    }
+    let (status, _, err) = send(&setup, &as_arch("stdin", "s-1", &[]), "hello");
+    assert_eq!(status, 1, "{err}");
+}
+
+#[test]
+fn sent_text_begins_a_turn_that_the_editor_sees() {
+    let setup = setup(ANSWER, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    socket(&setup);
+    let (status, offer, err) = send(&setup, &["capabilities"], "");
+    assert_eq!((status, err.as_str()), (0, ""), "{offer}");
+    assert_eq!(offer["types"][0], "control.stdin.request");
+    let (status, ack, err) = send(&setup, &as_arch("stdin", &id, &["--request-id", "r-1"]), "from outside\n");
+    assert_eq!((status, err.as_str()), (0, ""), "{ack}");
+    assert_eq!(
+        (&ack["result"], &ack["duplicate"], &ack["type"]),
+        (&json!("ok"), &json!(false), &json!("control.stdin.ack"))
+    );
+    read::<ControlAck>(ack);
+    let shown = bridge.event("user/message").to_string();
+    assert!(shown.contains("from outside\\n") && shown.contains("arch"), "{shown}");
+    bridge.event("assistant/message");
+    // Again, with the same id: nothing happens a second time.
+    let (status, ack, _) = send(&setup, &as_arch("stdin", &id, &["--request-id", "r-1"]), "from outside\n");
+    assert_eq!((status, &ack["duplicate"]), (0, &json!(true)), "{ack}");
+    let (status, ack, err) = send(&setup, &as_arch("stdin", &id, &["--request-id", "r-1"]), "another text");
+    assert_eq!((status, &ack["result"]), (7, &json!("rejected")), "{ack} {err}");
+    assert_eq!(messages(&mut bridge).len(), 1);
+    let query = bridge
+        .ask("q", "query_eql", "{:query \"[{:psi.process/ops [:psi.op/name :psi.op/answered]}]\"}")
+        .to_string();
+    assert!(query.contains("\"control.stdin.request\" :psi.op/answered 3"), "{query}");
+    let path = audit::path(&setup.state());
+    // The receiver writes behind its acknowledgement.
+    let records = awaited(|| {
+        let records = std::fs::read_to_string(&path).unwrap();
+        let has_all = |name: &str| records.matches(&format!("{name:?}")).count() == 3;
+        ["control/sent", "control/acked", "control/request", "control/ack"]
+            .into_iter()
+            .all(has_all)
+            .then_some(records)
+    });
+    assert_eq!(audit::verify(&path).unwrap(), 12);
+    assert!(!records.contains("from outside"), "{records}");
+}
+
+#[test]
+fn each_refusal_has_its_exit_status() {
+    let setup = setup(ANSWER, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    socket(&setup);
+    let arguments = |team: &'static str, agent: &'static str, sender: &'static str| {
+        ["stdin", "--team", team, "--agent", agent, "--sender", sender, "--timeout-ms", "60000"]
+    };
+    for (arguments, status) in [
+        (arguments("other", "s-none", "arch"), 7),
+        (arguments("dev", "s-none", "mallory"), 7),
+        (arguments("dev", "s-none", "reader"), 7),
+        (arguments("dev", "s-none", "arch@other"), 7),
+        (arguments("dev", "s-none", "arch"), 4),
+        (arguments("dev", "s-none", "arch@dev"), 4),
+    ] {
+        let (found, ack, err) = send(&setup, &arguments, "hello");
+        assert_eq!(found, status, "{arguments:?}: {ack} {err}");
+        assert!(!ack["error"]["code"].is_null() && !err.is_empty(), "{ack}");
+        read::<ControlAck>(ack);
+    }
+    let (status, ack, _) = send(&setup, &as_arch("interrupt", &id, &[]), "");
+    assert_eq!((status, &ack["detail"]), (0, &json!("idle")));
+    assert!(messages(&mut bridge).is_empty());
+}
+
+#[test]
+fn session_is_shown_and_addressed_as_the_daemons_clients_do() {
+    let setup = setup(LONG, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    bridge.ask("n", "set_session_name", "{:name \"builder\"}");
+    let mut tui = program(&setup);
+    let mut ask = |command: &str, payload: Json| -> SocketResponse {
+        let envelope = json!({ "version": 1, "request_id": "e", "command": command, "payload": payload });
+        read(tui.ask(envelope.to_string()))
+    };
+    let mut state = || {
+        let answer = ask("list-agents", json!({ "team": "dev" }));
+        let members: Vec<CanonicalMemberState> = read(answer.payload.unwrap());
+        assert_eq!(
+            (members[0].agent.as_str(), members[0].session_id.as_deref()),
+            ("builder", Some(id.as_str()))
+        );
+        let answer = ask("agent-state", json!({ "agent": "builder", "team": "dev" }));
+        let info: AgentStateInfo = read(answer.payload.unwrap());
+        assert_eq!(info.state, members[0].state);
+        info.state
+    };
+    assert_eq!(state(), "idle");
+    // As the terminal interface sends it.
+    let mut payload = request("stdin", "r-1", "edn-bridge:builder", "arch");
+    payload["action"] = "stdin".into();
+    let answer = ask("control", payload);
+    let ack: ControlAck = read(answer.payload.unwrap());
+    assert_eq!(ack.result, crate::daemon::ControlResult::Ok, "{:?}", ack.detail);
+    bridge.until(|frame| text(frame, "event") == "assistant/delta");
+    let answer = ask("agent-state", json!({ "agent": "builder" }));
+    assert_eq!(read::<AgentStateInfo>(answer.payload.unwrap()).state, "busy");
+    let answer = ask("control", request("interrupt", "r-2", "builder", "reader"));
+    let ack: ControlAck = read(answer.payload.unwrap());
+    assert_eq!(ack.result, crate::daemon::ControlResult::Ok, "{:?}", ack.detail);
+    bridge.event("assistant/message");
+}
+
+#[test]
+fn turn_goes_on_when_its_connection_closes() {
+    let setup = setup("{:turns [{:steps [{:delta \"A\"} {:sleep-ms 300} {:delta \"B\"}]}]}", TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let mut program = program(&setup);
+    program.send(request("stdin", "r", &id, "arch").to_string());
+    drop(program);
+    let answer = bridge.event("assistant/message").to_string();
+    assert!(answer.contains("\"AB\""), "{answer}");
+    // One that comes and goes ends nothing either.
+    drop(UnixStream::connect(socket(&setup)).unwrap());
+    assert!(bridge.ask("p", "ping", "{}").to_string().contains(":pong true"));
+}
+
+/// Passes lines between a sender and a bridge, and loses the first acknowledgement.
+fn lossy(bridge: PathBuf, path: &Path) -> Arc<Mutex<usize>> {
+    let listener = UnixListener::bind(path).unwrap();
+    let lost = Arc::new(Mutex::new(0));
+    let count = lost.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut sender = stream.unwrap();
+            let mut receiver = UnixStream::connect(&bridge).unwrap();
+            let mut answers = BufReader::new(receiver.try_clone().unwrap());
+            let count = count.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(sender.try_clone().unwrap()).lines().map_while(Result::ok) {
+                    writeln!(receiver, "{line}").unwrap();
+                    let mut answer = String::new();
+                    answers.read_line(&mut answer).unwrap();
+                    let mut count = count.lock().unwrap();
+                    if line.contains("control.stdin") && *count == 0 {
+                        *count += 1;
+                        continue;
+                    }
+                    let _ = sender.write_all(answer.as_bytes());
+                }
+            });
+        }
+    });
+    lost
+}
+
+#[test]
+fn retry_after_a_lost_acknowledgement_is_a_duplicate() {
+    let setup = setup(ANSWER, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let path = setup.dir.path().join("lossy.sock");
+    let lost = lossy(socket(&setup), &path);
+    let mut arguments = as_arch("stdin", &id, &["--socket", path.to_str().unwrap()]);
+    let timeout = arguments.iter().position(|argument| *argument == "60000").unwrap();
+    arguments[timeout] = "3000";
+    let (status, ack, err) = send(&setup, &arguments, "once");
+    assert_eq!((status, &ack["result"], &ack["duplicate"]), (0, &json!("ok"), &json!(true)), "{err}");
+    assert_eq!(*lost.lock().unwrap(), 1);
+    bridge.event("assistant/message");
+    assert_eq!(messages(&mut bridge).len(), 1);
+}
+
+#[test]
+fn key_is_known_after_the_process_was_killed() {
+    let setup = setup(ANSWER, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    socket(&setup);
+    let arguments = as_arch("stdin", &id, &["--request-id", "r-1"]);
+    assert_eq!(send(&setup, &arguments, "once").0, 0);
+    bridge.event("assistant/message");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(bridge.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    bridge.wait();
+    let left = sockets(&setup);
+    assert_eq!(left.len(), 1, "a killed process leaves its socket");
+    let mut bridge = setup.ready();
+    awaited(|| (sockets(&setup).len() == 2).then_some(()));
+    let switched = bridge.ask("s", "switch_session", &format!("{{:session-id {id:?}}}"));
+    assert_eq!(text(&switched, "kind"), "", "{switched}");
+    let (status, ack, err) = send(&setup, &arguments, "once");
+    assert_eq!((status, &ack["duplicate"]), (0, &json!(true)), "{ack} {err}");
+    assert!(!left[0].exists(), "the sender removes the dead socket");
+    assert_eq!(messages(&mut bridge).len(), 1);
+}
+
+#[test]
+fn large_text_arrives_whole() {
+    let setup = setup("{:turns [{:steps [{:delta \"Done.\"}]}]}", TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    socket(&setup);
+    let text = format!("{}\u{e4}nd", "x".repeat(1_100_000));
+    let (status, ack, err) = send(&setup, &as_arch("stdin", &id, &[]), &text);
+    assert_eq!(status, 0, "{ack} {err}");
+    assert!(err.contains("bytes; receivers recommend 65536 at most"), "{err}");
+    let shown = bridge.event("user/message").to_string();
+    assert!(shown.contains(&text[text.len() - 100..]) && shown.len() > text.len(), "{}", shown.len());
+    assert_eq!(std::fs::read_dir(setup.state().join("control")).unwrap().count(), 0);
+}
+
+#[test]
+fn named_socket_serves_the_same_and_ends_with_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("atm/atm-daemon.sock");
+    let config = format!(
+        "{{:control {{:teams [{{:name \"dev\" :members [\"arch\"]}}] :socket {:?}}}}}",
+        path.to_str().unwrap()
+    );
+    let setup = setup(ANSWER, &config);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let mut program = Program::on(awaited(|| UnixStream::connect(&path).ok()));
+    assert_eq!(program.ask(request("stdin", "r", &id, "arch").to_string())["result"], "ok");
+    // A second bridge goes on without it.
+    let mut second = setup.ready();
+    assert!(second.ask("p", "ping", "{}").to_string().contains(":pong true"));
+    assert!(second.finish().2.contains("no socket for control"));
+    assert!(path.exists());
+    bridge.finish();
+    assert!(!path.exists() && sockets(&setup).is_empty());
+    assert_eq!(program.receive(), None);
+}
+
+#[test]
+fn hostile_lines_disturb_neither_session_nor_editor() {
+    let setup = setup(ANSWER, TEAM);
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let path = socket(&setup);
+    let good = request("stdin", "good", &id, "arch");
+    let mut kinds: Vec<Vec<u8>> = vec![
+        b"\x00\xff".to_vec(),
+        b"{\"command\":".to_vec(),
+        b"[[[[[[[[[[[[[[[[[[[[[[[[".to_vec(),
+        json!({ "version": 1, "request_id": "e", "command": "launch", "payload": {} })
+            .to_string()
+            .into_bytes(),
+    ];
+    for (key, value) in [
+        ("v", json!(2)),
+        ("sender", json!("mallory")),
+        ("team", json!("none")),
+        ("agent_id", json!("../../etc/passwd")),
+        ("agent_id", json!("x".repeat(10_000))),
+        ("sent_at", json!("2000-01-01T00:00:00Z")),
+        ("sent_at", json!("9999-01-01T00:00:00Z")),
+        ("content", json!("  ")),
+        (
+            "content_ref",
+            json!({ "path": "/etc/passwd", "size_bytes": 1, "sha256": "0".repeat(64), "mime": "text/plain" }),
+        ),
+    ] {
+        let mut bad = good.clone();
+        bad[key] = value;
+        if key == "content_ref" {
+            bad.as_object_mut().unwrap().remove("content");
+        }
+        kinds.push(bad.to_string().into_bytes());
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut program = Program::on(UnixStream::connect(&path).unwrap());
+                for _ in 0..40 {
+                    for line in &kinds {
+                        let answer = program.ask(line);
+                        let result = answer["result"].as_str().unwrap_or("error");
+                        assert!(["error", "rejected", "not_found"].contains(&result), "{answer}");
+                    }
+                }
+            });
+        }
+        for n in 0..50 {
+            assert!(bridge.ask(&n.to_string(), "ping", "{}").to_string().contains(":pong true"));
+        }
+    });
+    assert!(messages(&mut bridge).is_empty());
+    let mut program = Program::on(UnixStream::connect(&path).unwrap());
+    assert_eq!(program.ask(request("stdin", "good", &id, "arch").to_string())["result"], "ok");
+    bridge.event("assistant/message");
+    assert_eq!(bridge.finish().0.code(), Some(0));
+}
+
+/// Connects to each control socket in the folder that is its first argument, and prints the first line that it reads.
+const CONNECT: &str = r#"
+import glob, socket, sys
+for path in glob.glob(sys.argv[1] + "/*.control.sock"):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    s.settimeout(30)
+    print("got", s.makefile("rb").readline().decode())
+"#;
+
+/// A command that a model runs reaches no control socket, and so neither speaks to its own session nor answers for it.
+#[test]
+#[cfg(target_os = "linux")]
+fn command_of_a_session_is_refused() {
+    let setup = setup("", TEAM).arg("--yolo");
+    std::fs::write(setup.project().join("connect.py"), CONNECT).unwrap();
+    let call = format!("python3 connect.py {}/run", setup.state().display());
+    let setup = setup.script(&format!(
+        "{{:turns [{{:steps [{{:tool-call {{:name \"bash\" :arguments {{:command {call:?}}}}}}}]}} {{:steps [{{:delta \"end\"}}]}}]}}"
+    ));
+    let mut bridge = setup.ready();
+    socket(&setup);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let result = bridge.event("tool/result").to_string();
+    assert!(result.contains("PERMISSION_DENIED"), "{result}");
+}
