@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use edn_bridge::catalogue::{ERROR_CODES, ErrorSpec, TOPICS};
 use edn_bridge::edn;
-use edn_bridge::value::Value;
+use edn_bridge::value::{Map, Value};
 use edn_bridge_contract::Status;
 
 #[path = "contract/mutant.rs"]
@@ -248,6 +248,18 @@ fn a_wrong_envelope_is_caught() {
             "a code that is not catalogued",
             "frame.error-code",
             error("error-code", Value::str("no/such")),
+        )
+        .beside(refused),
+        mutant(
+            "an error without its :data",
+            "frame.error-data",
+            where_("error", "", |f| with(f, "data", None)),
+        )
+        .beside(refused),
+        mutant(
+            "an error with :data of another key",
+            "frame.error-data",
+            error("data", Value::from(Map::new().with("expected", "x").with("other", 1))),
         )
         .beside(refused),
         mutant("a :seq that stands still", "frame.seq", event("seq", Value::int(1)))

@@ -39,6 +39,15 @@ fn keys(required: &[&str], optional: &[&str]) -> Keys {
     required.chain(optional.iter().map(|key| ((*key).to_owned(), false))).collect()
 }
 
+/// The keys of a row; one that ends in `?` is optional.
+fn keys_of(row: &[&str]) -> Keys {
+    let key = |key: &&str| match key.strip_suffix('?') {
+        Some(key) => (key.to_owned(), false),
+        None => ((*key).to_owned(), true),
+    };
+    row.iter().map(key).collect()
+}
+
 /// Fails with one line for each difference.
 #[track_caller]
 fn same<V: PartialEq + std::fmt::Debug>(what: &str, spec: &BTreeMap<String, V>, code: &BTreeMap<String, V>) {
@@ -82,14 +91,8 @@ fn ops_and_their_params() {
 #[test]
 fn answers_of_ops() {
     let spec = spec::read();
-    let data = |op: &edn_bridge::catalogue::OpSpec| -> Keys {
-        let key = |key: &&str| match key.strip_suffix('?') {
-            Some(key) => (key.to_owned(), false),
-            None => ((*key).to_owned(), true),
-        };
-        op.data.iter().map(key).collect()
-    };
-    same("answer of", &spec.answers, &OPS.iter().map(|op| (op.name.to_owned(), data(op))).collect());
+    let data = OPS.iter().map(|op| (op.name.to_owned(), keys_of(op.data))).collect();
+    same("answer of", &spec.answers, &data);
     let errors = |op: &edn_bridge::catalogue::OpSpec| -> BTreeSet<String> {
         op.errors.iter().map(|code| code.as_str().to_owned()).collect()
     };
@@ -133,6 +136,12 @@ fn delivery_of_topics() {
 fn error_codes_features_and_commands() {
     let spec = spec::read();
     same_names("error codes", &spec.enums["ErrorCode"], ERROR_CODES.iter().map(|error| error.name));
+    let data: BTreeMap<String, Keys> = ERROR_CODES
+        .iter()
+        .filter(|error| !error.data.is_empty())
+        .map(|error| (spec::plain(error.name), keys_of(error.data)))
+        .collect();
+    same(":data of", &spec.contracts["ErrorData"], &data);
     same_names("features", &spec.enums["Feature"], FEATURES.iter().map(|(name, _)| *name));
     same_names("commands", &spec.enums["SlashCommand"], COMMANDS.iter().map(|command| command.name));
     for code in spec.errors.values().flatten() {

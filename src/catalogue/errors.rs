@@ -1,8 +1,9 @@
 //! The error codes.
 
-/// Declares the codes: variant, wire name, whether the same request may succeed later, and the cause.
+/// Declares the codes: variant, wire name, whether the same request may succeed later, the keys of the error's `:data`,
+/// and the cause.
 macro_rules! error_codes {
-    ($($variant:ident $name:literal $retryable:literal $doc:literal;)*) => {
+    ($($variant:ident $name:literal $retryable:literal $data:tt $doc:literal;)*) => {
         /// The reason for refusing a request or a line.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
@@ -11,7 +12,7 @@ macro_rules! error_codes {
 
         /// All error codes, in the order of the table.
         pub const ERROR_CODES: &[ErrorSpec] = &[
-            $(ErrorSpec { code: ErrorCode::$variant, name: $name, retryable: $retryable, doc: $doc },)*
+            $(ErrorSpec { code: ErrorCode::$variant, name: $name, retryable: $retryable, data: &$data, doc: $doc },)*
         ];
 
         impl ErrorCode {
@@ -37,33 +38,35 @@ pub struct ErrorSpec {
     pub name: &'static str,
     /// Whether the same request may succeed later.
     pub retryable: bool,
+    /// The keys of the error's `:data`; a key that ends in `?` is optional.
+    pub data: &'static [&'static str],
     /// The cause.
     pub doc: &'static str,
 }
 
 error_codes! {
-    NotReady "transport/not-ready" false "The op requires a handshake.";
-    InvalidFrame "transport/invalid-frame" false "The line is not a single EDN form within the bounds.";
-    MaxPendingExceeded "transport/max-pending-exceeded" true "The connection has too many pending requests.";
-    UnsupportedVersion "protocol/unsupported-version" false "Client and server have no common major version.";
-    InvalidEnvelope "protocol/invalid-envelope" false "The form is not a request.";
-    InvalidId "request/invalid-id" false "The id is empty, not a string, or already pending.";
-    InvalidOp "request/invalid-op" false "The op is empty or not a string.";
-    InvalidParams "request/invalid-params" false "A param is missing or has the wrong shape.";
-    InvalidQuery "request/invalid-query" false "The query is not valid EQL.";
-    OpNotSupported "request/op-not-supported" false "The op is not in the catalogue.";
-    SessionNotIdle "request/session-not-idle" true "The op requires a session without a running turn.";
-    NotFound "request/not-found" false "There is no such session, entry, job or output.";
-    IdempotencyConflict "request/idempotency-conflict" false "The idempotency key was used for another request; nothing was done.";
-    LedgerFull "request/ledger-full" true "The session knows as many keys of the last minutes as it can.";
-    UnknownModel "request/unknown-model" false "The catalogue has no such model.";
-    UnknownCommand "request/unknown-command" false "There is no such slash command.";
-    NoPendingLogin "request/no-pending-login" false "No login is pending on this connection.";
-    NoActiveDialog "request/no-active-dialog" false "No dialog is open on this connection.";
-    DialogIdMismatch "request/dialog-id-mismatch" false "A different dialog is open.";
-    InteractionAlreadyAnswered "request/interaction-already-answered" false "The question was already answered or withdrawn.";
-    QueryFailed "runtime/query-failed" false "A strict query names an attribute that cannot be resolved.";
-    Failed "runtime/failed" false "The runtime failed; the message gives the reason.";
+    NotReady "transport/not-ready" false [] "The op requires a handshake.";
+    InvalidFrame "transport/invalid-frame" false ["reason", "offset"] "The line is not a single EDN form within the bounds.";
+    MaxPendingExceeded "transport/max-pending-exceeded" true [] "The connection has too many pending requests.";
+    UnsupportedVersion "protocol/unsupported-version" false ["supported-versions"] "Client and server have no common major version.";
+    InvalidEnvelope "protocol/invalid-envelope" false [] "The form is not a request.";
+    InvalidId "request/invalid-id" false ["duplicate-id?"] "The id is empty, not a string, or already pending.";
+    InvalidOp "request/invalid-op" false [] "The op is empty or not a string.";
+    InvalidParams "request/invalid-params" false ["key?", "expected?"] "A param is missing or has the wrong shape.";
+    InvalidQuery "request/invalid-query" false ["offset", "expected?"] "The query is not valid EQL.";
+    OpNotSupported "request/op-not-supported" false ["supported-ops"] "The op is not in the catalogue.";
+    SessionNotIdle "request/session-not-idle" true [] "The op requires a session without a running turn.";
+    NotFound "request/not-found" false [] "There is no such session, entry, job or output.";
+    IdempotencyConflict "request/idempotency-conflict" false [] "The idempotency key was used for another request; nothing was done.";
+    LedgerFull "request/ledger-full" true [] "The session knows as many keys of the last minutes as it can.";
+    UnknownModel "request/unknown-model" false ["nearest?"] "The catalogue has no such model.";
+    UnknownCommand "request/unknown-command" false ["nearest"] "There is no such slash command.";
+    NoPendingLogin "request/no-pending-login" false [] "No login is pending on this connection.";
+    NoActiveDialog "request/no-active-dialog" false [] "No dialog is open on this connection.";
+    DialogIdMismatch "request/dialog-id-mismatch" false [] "A different dialog is open.";
+    InteractionAlreadyAnswered "request/interaction-already-answered" false [] "The question was already answered or withdrawn.";
+    QueryFailed "runtime/query-failed" false ["missing?", "errors?"] "A strict query names an attribute that cannot be resolved.";
+    Failed "runtime/failed" false [] "The runtime failed; the message gives the reason.";
 }
 
 impl std::fmt::Display for ErrorCode {

@@ -54,6 +54,10 @@ fn write_tables(file: &mut String) -> std::fmt::Result {
     writeln!(file, "  :commands {commands:?}")?;
     let codes: Vec<&str> = ERROR_CODES.iter().map(|spec| spec.name).collect();
     writeln!(file, "  :error-codes {codes:?}")?;
+    let with_data = ERROR_CODES.iter().filter(|spec| !spec.data.is_empty());
+    let data: Vec<String> =
+        with_data.map(|spec| format!("{:?} [{}]", spec.name, keywords(spec.data))).collect();
+    writeln!(file, "  :error-data {{{}}}", data.join(" "))?;
     writeln!(file, "  :ops\n  [")?;
     for op in OPS {
         let params = op.params.iter().map(|param| {
@@ -160,13 +164,15 @@ fn write_reference(page: &mut String) -> std::fmt::Result {
             topic.doc
         )?;
     }
-    writeln!(page, "\n## Error codes\n\n| code | retryable | when |\n|---|---|---|")?;
+    writeln!(page, "\n## Error codes\n\n| code | retryable | `:data` | when |\n|---|---|---|---|")?;
     for error in ERROR_CODES {
+        let data: Vec<String> = error.data.iter().map(|key| format!("`:{key}`")).collect();
         writeln!(
             page,
-            "| `{}` | {} | {} |",
+            "| `{}` | {} | {} | {} |",
             error.name,
             if error.retryable { "yes" } else { "no" },
+            data.join(" "),
             error.doc
         )?;
     }

@@ -13,6 +13,8 @@ pub struct Catalogue {
     pub topics: Vec<Topic>,
     /// All error codes.
     pub error_codes: Vec<String>,
+    /// The codes whose errors have `:data`, each with its keys; a key that ends in `?` is optional.
+    pub error_data: Vec<(String, Vec<String>)>,
     /// The keys that every payload may have.
     pub scope_keys: Vec<String>,
     /// The kinds of questions, each with the keys that its payload must have.
@@ -46,7 +48,12 @@ impl Catalogue {
     pub fn read(tables: &Form) -> Self {
         let rows = |key| tables.get(key).and_then(Value::as_slice).unwrap_or_default().iter();
         let name = |row: &Form| row.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let kinds = tables.get("interaction-kinds").and_then(Value::as_map);
+        let lists = |key| -> Vec<(String, Vec<String>)> {
+            let lists = tables.get(key).and_then(Value::as_map).into_iter().flat_map(|lists| lists.iter());
+            lists
+                .map(|(name, keys)| (name.as_str().unwrap_or_default().to_owned(), words(Some(keys))))
+                .collect()
+        };
         Self {
             ops: rows("ops")
                 .map(|op| Op { name: name(op), data: words(op.get("data")), errors: words(op.get("errors")) })
@@ -59,12 +66,9 @@ impl Catalogue {
                 })
                 .collect(),
             error_codes: words(tables.get("error-codes")),
+            error_data: lists("error-data"),
             scope_keys: words(tables.get("scope-keys")),
-            kinds: kinds
-                .into_iter()
-                .flat_map(|kinds| kinds.iter())
-                .map(|(kind, keys)| (kind.as_str().unwrap_or_default().to_owned(), words(Some(keys))))
-                .collect(),
+            kinds: lists("interaction-kinds"),
         }
     }
 }

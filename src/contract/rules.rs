@@ -34,6 +34,7 @@ pub const RULES: &[(&str, &str)] = &[
     ),
     ("frame.event", "An event has :kind :event :data, optionally :id :seq :ts, and no other key."),
     ("frame.error-code", "Every :error-code is in the catalogue."),
+    ("frame.error-data", "The :data of an error has the keys of its code, and no other."),
     ("frame.topic", "Every :event is a topic of the catalogue."),
     ("frame.seq", "The :seq of a connection's events is 1, 2, 3 and so on, without a gap."),
     ("frame.ts", "The :ts of an event is an RFC 3339 UTC string."),
@@ -278,6 +279,7 @@ impl Witness {
             Some(code) if self.catalogue.error_codes.iter().any(|known| known == code) => {}
             found => look.breach("frame.error-code", format!(":error-code is {found:?}")),
         }
+        self.error_data(map, look);
         if map.get_keyword("id").is_some() {
             self.answer(map, look);
         }
@@ -289,6 +291,25 @@ impl Witness {
                 &format!("answer.{}", op.name),
                 format!("{code} is none of the errors of {}", op.name),
             );
+        }
+    }
+
+    fn error_data(&mut self, map: &Map<'_>, look: &mut Look<'_>) {
+        const RULE: &str = "frame.error-data";
+        look.at(RULE);
+        let code = map.get_keyword("error-code").and_then(Value::as_str).unwrap_or_default();
+        let known = self.catalogue.error_data.iter().find(|(known, _)| known == code);
+        let known = known.map(|(_, keys)| keys.as_slice()).unwrap_or_default();
+        let data = map.get_keyword("data").and_then(Value::as_map);
+        let has = |key: &str| data.is_some_and(|data| data.get_keyword(key).is_some());
+        if let Some(missing) = known.iter().find(|key| !key.ends_with('?') && !has(key)) {
+            look.breach(RULE, format!("the :data of {code} has no :{missing}"));
+        }
+        for (key, _) in data.into_iter().flat_map(Map::iter) {
+            let key = key.as_keyword().unwrap_or_default();
+            if !known.iter().any(|known| known.trim_end_matches('?') == key) {
+                look.breach(RULE, format!("the :data of {code} has :{key}, which is not in the catalogue"));
+            }
         }
     }
 
