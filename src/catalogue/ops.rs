@@ -137,7 +137,7 @@ macro_rules! each_op {
             SwitchSession switch_session Write false
                 { "session-id" Shape::Filled ;?, "session-path" Shape::Filled ;? }
                 ["session-id" "session-file?"] [NotFound]
-                "Moves the connection's focus to a session; opens it from disk if necessary.";
+                "Moves the connection's focus to a session, named by its id, its path or both; opens it from disk if necessary.";
             Fork fork Write true { "entry-id" Shape::Filled, "idempotency-key" Shape::Filled ;? }
                 ["session-id" "session-file?" "duplicate?"] [NotFound IdempotencyConflict]
                 "Opens a session with the history up to an entry and moves the focus to it.";

@@ -159,8 +159,13 @@ impl Opener {
         let loaded = tokio::task::spawn_blocking(move || {
             let journals = &opener.shared.journals;
             let id = match target {
-                SwitchTarget::Location(location) => {
-                    journals.session_at(&location).map_err(|error| not_opened(&error))?
+                SwitchTarget::Location(location, wanted) => {
+                    let id = journals.session_at(&location).map_err(|error| not_opened(&error))?;
+                    if wanted.is_some_and(|wanted| wanted != id) {
+                        let expected = format!("that of the session at :session-path, {id}");
+                        return Err(ApiError::invalid_param("session-id", &expected));
+                    }
+                    id
                 }
                 SwitchTarget::Id(id) => id,
             };

@@ -95,6 +95,6 @@ pub enum Scope {
 pub enum SwitchTarget {
     /// By id.
     Id(SessionId),
-    /// By where its journal is, as lists show it.
-    Location(String),
+    /// By where its journal is, as lists show it; if an id is given too, only if it is that session.
+    Location(String, Option<SessionId>),
 }

@@ -330,7 +330,7 @@ fn large_text_arrives_whole() {
     let mut bridge = setup.ready();
     let id = session_id(&mut bridge);
     socket(&setup);
-    let text = format!("{}\u{e4}nd", "x".repeat(1_100_000));
+    let text = format!("{}\u{e4}", "x".repeat(1_100_000));
     let (status, ack, err) = send(&setup, &as_arch("stdin", &id, &[]), &text);
     assert_eq!(status, 0, "{ack} {err}");
     assert!(err.contains("bytes; receivers recommend 65536 at most"), "{err}");

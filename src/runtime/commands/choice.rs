@@ -139,7 +139,7 @@ impl Commands<'_> {
         }
         match result.pick {
             Some(Pick::Location(location)) => {
-                let target = SwitchTarget::Location(location);
+                let target = SwitchTarget::Location(location, None);
                 self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
             }
             Some(Pick::Session(id)) => {

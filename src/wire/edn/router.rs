@@ -248,15 +248,13 @@ pub(super) fn new_session(Ask { api, call, p, reply }: Ask<'_>) {
 }
 
 pub(super) fn switch_session(Ask { api, call, p, reply }: Ask<'_>) {
-    match (p.text("session-id"), p.text("session-path")) {
-        (Some(id), None) => {
-            api.switch_session(call, SwitchTarget::Id(SessionId::from(id)), shape(reply, opened));
-        }
-        (None, Some(path)) => {
-            api.switch_session(call, SwitchTarget::Location(path.to_owned()), shape(reply, opened));
-        }
-        _ => reply.fail(ApiError::invalid_param("session-id", "given, or :session-path, but not both")),
-    }
+    let id = p.text("session-id").map(SessionId::from);
+    let target = match (id, p.optional("session-path")) {
+        (id, Some(path)) => SwitchTarget::Location(path, id),
+        (Some(id), None) => SwitchTarget::Id(id),
+        (None, None) => return reply.fail(ApiError::invalid_param("session-id", "given, or :session-path")),
+    };
+    api.switch_session(call, target, shape(reply, opened));
 }
 
 pub(super) fn fork(Ask { api, call, p, reply }: Ask<'_>) {
