@@ -104,7 +104,7 @@ fn serve(stream: &UnixStream) {
 fn answer(line: &[u8], ready: &mut bool, topics: &mut BTreeSet<String>) -> String {
     let options = edn::Options { max_depth: MAX_DEPTH, max_bytes: MAX_LINE_BYTES, ..edn::Options::default() };
     let Ok(form) = edn::read_one_with(line, options) else {
-        return error(None, None, "transport/invalid-frame", "");
+        return error(None, None, "transport/invalid-frame", " :data {:reason \"unreadable\" :offset 0}");
     };
     let text = |key: &str| form.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let (id, op) = (text("id"), text("op"));
@@ -150,7 +150,12 @@ fn answer(line: &[u8], ready: &mut bool, topics: &mut BTreeSet<String>) -> Strin
                 return invalid("client-info");
             };
             if !version.starts_with("1.") {
-                return error(Some(id), Some(op), "protocol/unsupported-version", "");
+                return error(
+                    Some(id),
+                    Some(op),
+                    "protocol/unsupported-version",
+                    " :data {:supported-versions [\"1.0\"]}",
+                );
             }
             *ready = true;
             "{:server-info {:protocol-version \"1.0\" :features []}}".to_owned()

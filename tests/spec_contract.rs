@@ -398,6 +398,7 @@ fn every_topic_arrives() {
         "interaction.",
         "dialog.",
         "action.",
+        "control.stdin",
         "command.",
         "jobs.",
         "persistence.torn",
