@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use edn_bridge::engine::Engine;
 use edn_bridge::message::{Block, EntryId, Message, Role, SessionId};
-use edn_bridge::runtime::Runtime;
 use edn_bridge::session::{Call, Clients as _, Sessions as _, SwitchTarget};
 use edn_bridge::store::{Durability, Entry, EntryBody, Header, Journals as _, Store};
 use process::{Nobody, asked, call, process, wait};
@@ -159,19 +159,19 @@ fn open() {
     println!("open: {LONG} entries read from disk                 {:>10.1?}", median(read.collect()));
 
     let store = Store::new(dir.path(), Durability::Full).unwrap();
-    let (runtime, executor) = process(dir.path(), store, 2);
-    let first = runtime.attach(1, Arc::new(Nobody));
+    let (engine, executor) = process(dir.path(), store, 2);
+    let first = engine.attach(1, Arc::new(Nobody));
     let start = Instant::now();
     let target = SwitchTarget::Id("s-long".into());
-    wait(asked(|reply| runtime.switch_session(call(&first), target, reply)));
+    wait(asked(|reply| engine.switch_session(call(&first), target, reply)));
     println!("open: switch_session to it, answered                 {:>10.1?}", start.elapsed());
     let long = Call { session: "s-long".into(), ..call(&first) };
     let start = Instant::now();
-    wait(asked(|reply| runtime.messages(long.clone(), None, None, reply)));
+    wait(asked(|reply| engine.messages(long.clone(), None, None, reply)));
     println!("open: its newest page                                {:>10.1?}", start.elapsed());
     let last = EntryId::from(format!("e-019b0000000070008000{:012x}", LONG - 1));
     let start = Instant::now();
-    wait(asked(|reply| runtime.fork(long, last, None, reply)));
+    wait(asked(|reply| engine.fork(long, last, None, reply)));
     println!("fork: of the live session, answered                  {:>10.1?}", start.elapsed());
     executor.shutdown_timeout(Duration::from_secs(5));
 }
@@ -219,18 +219,18 @@ fn list() {
 fn rest() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(dir.path(), Durability::Full).unwrap();
-    let (runtime, executor) = process(dir.path(), store, 2);
-    let first = runtime.attach(1, Arc::new(Nobody));
+    let (engine, executor) = process(dir.path(), store, 2);
+    let first = engine.attach(1, Arc::new(Nobody));
     let resident = || {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
         pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     };
     for n in 0..10 {
-        name(&runtime, &first, n);
+        name(&engine, &first, n);
     }
     let before = resident();
     for n in 0..AT_REST {
-        name(&runtime, &first, n);
+        name(&engine, &first, n);
     }
     let each = (resident() - before) / AT_REST;
     println!("rest: memory of each of {AT_REST} live sessions, bytes      {each:>10}");
@@ -238,8 +238,8 @@ fn rest() {
 }
 
 /// A new session with an entry on disk.
-fn name(runtime: &Runtime, first: &SessionId, number: usize) {
-    let opened = wait(asked(|reply| runtime.new_session(call(first), None, None, reply)));
+fn name(engine: &Engine, first: &SessionId, number: usize) {
+    let opened = wait(asked(|reply| engine.new_session(call(first), None, None, reply)));
     let call = Call { session: opened.session, ..call(first) };
-    wait(asked(|reply| runtime.set_name(call, format!("Session {number}"), reply)));
+    wait(asked(|reply| engine.set_name(call, format!("Session {number}"), reply)));
 }

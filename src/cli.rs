@@ -225,7 +225,7 @@ enum Failure {
     /// A form on standard input has no end.
     #[error("standard input ended within a form")]
     OpenForm,
-    /// The prompt, the contract or the opening of the runtime failed; contains the reason.
+    /// The prompt, the contract or the opening of the engine failed; contains the reason.
     #[error("{0}")]
     Failed(String),
 }

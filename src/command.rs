@@ -1,6 +1,6 @@
 //! Parses slash commands into a type.
 //!
-//! Knows the grammar (`grammar/slash.ebnf`) and the catalogue's names. Runs nothing; the runtime does.
+//! Knows the grammar (`grammar/slash.ebnf`) and the catalogue's names. Runs nothing; the engine does.
 
 use std::borrow::Cow;
 

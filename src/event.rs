@@ -1,6 +1,6 @@
 //! Events of sessions, as one closed enum with named fields.
 //!
-//! The runtime makes events, and wires lay them out. An event knows its delivery class and which older event it
+//! The engine makes events, and wires lay them out. An event knows its delivery class and which older event it
 //! continues. It knows no wire's topics and keys, no seq numbers and no bytes.
 
 pub mod question;
@@ -124,7 +124,7 @@ pub enum Body {
     CommandResult(Arc<CommandOutcome>),
     /// A command needs a choice, which the frontend offers natively.
     ChoiceRequested(Arc<Choice>),
-    /// The runtime asks a typed question and waits for its answer.
+    /// The engine asks a typed question and waits for its answer.
     QuestionAsked(Arc<QuestionAsked>),
     /// The same question, for connections that support only dialogs.
     DialogRequested(Arc<Dialog>),

@@ -1,4 +1,4 @@
-//! Facts about sessions and jobs at one moment: plain data for every wire, the graph and the runtime.
+//! Facts about sessions and jobs at one moment: plain data for every wire, the graph and the engine.
 //!
 //! Pure. Knows neither how a session lives nor how a wire lays its facts out.
 

@@ -2,7 +2,7 @@
 //! watch.
 //!
 //! Knows the kinds of hooks, where one may stand, and how to run its command ([`command`]). Does not know
-//! turns: the runtime runs hooks and applies their outcomes.
+//! turns: the engine runs hooks and applies their outcomes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

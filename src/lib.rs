@@ -1,7 +1,7 @@
 //! The map of the house. It contains no logic.
 //!
 //! Data flows one way: bytes are cut into lines, a line is read into a [`value::Value`], a value becomes a
-//! request, the [`wire`] calls [`session`]'s API, the runtime answers and publishes events, and the wire writes
+//! request, the [`wire`] calls [`session`]'s API, the engine answers and publishes events, and the wire writes
 //! both as EDN lines.
 
 pub mod auth;
@@ -12,6 +12,7 @@ pub mod config;
 pub mod context;
 pub mod delivery;
 pub mod descriptors;
+pub mod engine;
 pub mod event;
 pub mod export;
 pub mod facts;
@@ -32,7 +33,6 @@ pub mod provider;
 pub mod query;
 pub mod repl;
 pub mod runner;
-pub mod runtime;
 pub mod secret;
 pub mod session;
 pub mod similar;

@@ -540,7 +540,7 @@ pub const RETRY_FIRST_MS: u64 = 1000;
 /// The longest pause before a retry, in milliseconds. If a provider demands more, there is no retry.
 pub const RETRY_MAX_MS: u64 = 120_000;
 
-/// Tokens reserved for the answer, or a quarter of the window if that is less. From the runtime's design.
+/// Tokens reserved for the answer, or a quarter of the window if that is less. From the engine's design.
 pub const COMPACT_RESERVE_TOKENS: u64 = 16_384;
 
 /// Tokens of the newest messages that a compaction keeps, or a quarter of the window if that is less.

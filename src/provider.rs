@@ -1,7 +1,7 @@
-//! Models, as the runtime sees them: a request goes in, a stream of chunks comes out.
+//! Models, as the engine sees them: a request goes in, a stream of chunks comes out.
 //!
-//! Knows the plain types of a conversation. Does not know the runtime, the journal or the wire. A provider
-//! neither retries nor runs tools; it reports what happened, and the runtime decides.
+//! Knows the plain types of a conversation. Does not know the engine, the journal or the wire. A provider
+//! neither retries nor runs tools; it reports what happened, and the engine decides.
 //!
 //! There are three kinds of provider: [`scripted`] answers from a file, [`embedded`] runs a model inside the
 //! process, [`hosted`] calls a server.

@@ -3,7 +3,7 @@
 //! A query is text. [`parse`] turns it into a tree, `compile` replaces names by the graph's numbers, `plan`
 //! finds the ways from known attributes to others, and `run` answers. `resolvers` declares the attributes,
 //! one file per namespace, mostly as a [`table`] over typed facts. A [`world::World`] gives the facts at the
-//! moment of a query; the runtime makes it from its snapshots.
+//! moment of a query; the engine makes it from its snapshots.
 
 pub mod ast;
 pub mod compile;

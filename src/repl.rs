@@ -1,6 +1,6 @@
 //! The query REPL: forms in, answers out, over a connection to a bridge.
 //!
-//! A client like any other: it knows the wire, not the runtime behind it. [`show`] lays values out for people, and `terminal` is the interactive part. This module interprets the
+//! A client like any other: it knows the wire, not the engine behind it. [`show`] lays values out for people, and `terminal` is the interactive part. This module interprets the
 //! forms, for a terminal and for a pipe.
 
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,6 +1,6 @@
-//! The API of the runtime for every wire, as capabilities. A wire takes those that it needs.
+//! The API of the engine for every wire, as capabilities. A wire takes those that it needs.
 //!
-//! Only here a wire and the runtime meet. This room knows values, messages, events and error codes. It knows
+//! Only here a wire and the engine meet. This room knows values, messages, events and error codes. It knows
 //! neither text nor frames, nor how a session lives.
 //!
 //! | capability | what it promises |

@@ -1,8 +1,8 @@
 //! The tools: what a model can do in addition to text.
 //!
-//! A tool says what a call would touch ([`permission::Access`]), so that the runtime can judge it and ask,
+//! A tool says what a call would touch ([`permission::Access`]), so that the engine can judge it and ask,
 //! and then does it. Knows files, processes and plain data; does not know sessions, people or the wire.
-//! The tools that need those (`ask-user`, `delegate`) are only described here; the runtime answers them.
+//! The tools that need those (`ask-user`, `delegate`) are only described here; the engine answers them.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ pub use read::read_file;
 use output::{Kept, Outputs};
 use permission::Access;
 
-/// The name of the tool that asks the person; the runtime answers it.
+/// The name of the tool that asks the person; the engine answers it.
 pub const ASK_USER: &str = "ask-user";
 
-/// The name of the tool that gives a task to a subagent; the runtime answers it.
+/// The name of the tool that gives a task to a subagent; the engine answers it.
 pub const DELEGATE: &str = "delegate";
 
 /// The name of the tool that runs commands.

@@ -1,7 +1,7 @@
 //! Workflows: reads and checks a file of stages before anything runs.
 //!
 //! Knows the file's shape ([`read`]), templates ([`render`]) and the place of an error. Does not know
-//! sessions; the runtime runs stages.
+//! sessions; the engine runs stages.
 
 use std::sync::Arc;
 use std::time::Duration;

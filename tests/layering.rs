@@ -126,7 +126,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "runtime",
+        "engine",
         &[
             "value",
             "edn",
@@ -267,10 +267,10 @@ fn climbing_path_is_found() {
     let table: BTreeMap<&str, BTreeSet<&str>> =
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (file, text) in [
-        ("src/wire.rs", "use super::runtime::Runtime;"),
-        ("src/wire/outbox.rs", "use super::super::runtime::Runtime;"),
+        ("src/wire.rs", "use super::engine::Engine;"),
+        ("src/wire/outbox.rs", "use super::super::engine::Engine;"),
     ] {
-        assert!(rooms_used(&absolute(Path::new(file), text), &table).contains("runtime"), "{file}: {text}");
+        assert!(rooms_used(&absolute(Path::new(file), text), &table).contains("engine"), "{file}: {text}");
     }
     let inside = absolute(Path::new("src/wire/outbox.rs"), "use super::lines::x;");
     assert!(rooms_used(&inside, &table).is_empty(), "a neighbour in the same room");
@@ -364,7 +364,7 @@ fn used_room_is_found_in_every_form() {
         TABLE.iter().map(|(room, _)| (*room, BTreeSet::new())).collect();
     for (text, expected) in [
         ("use crate::runner::main;", "runner"),
-        ("use crate::{limits, runtime};", "runtime"),
+        ("use crate::{limits, engine};", "engine"),
         ("let x = crate::wire::start();", "wire"),
         ("use crate::{\n    value::Value,\n    query::{run, plan},\n};", "query"),
         ("    use crate::store;", "store"),

@@ -74,18 +74,18 @@ fn fork_blocks_nobody_and_copies_only_its_history() {
     for id in ["s-long", "s-other"] {
         append(&store.create(header(id)), &chain(None, 1_000)).unwrap();
     }
-    let (runtime, executor) = process(folder.path(), store.clone(), 1);
-    let first = runtime.attach(1, Arc::new(Nobody));
+    let (engine, executor) = process(folder.path(), store.clone(), 1);
+    let first = engine.attach(1, Arc::new(Nobody));
     let switch = |id: &str| {
         let target = SwitchTarget::Id(id.into());
-        wait(asked(|reply| runtime.switch_session(call(&first), target, reply))).session
+        wait(asked(|reply| engine.switch_session(call(&first), target, reply))).session
     };
     let name = |session: &str| {
-        wait(asked(|reply| runtime.set_name(call(&session.into()), "name".to_owned(), reply)));
+        wait(asked(|reply| engine.set_name(call(&session.into()), "name".to_owned(), reply)));
     };
     switch("s-long");
     let held = gate.lock().unwrap();
-    let fork = asked(|reply| runtime.fork(call(&"s-long".into()), "e499".into(), None, reply));
+    let fork = asked(|reply| engine.fork(call(&"s-long".into()), "e499".into(), None, reply));
     reached.recv_timeout(PATIENCE).unwrap();
     name("s-long");
     switch("s-other");

@@ -23,10 +23,10 @@ pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String
     let process = process.map_err(|failure| failure.to_string())?;
     let (events, listen) = channel();
     let client = Arc::new(Console::new(events));
-    let session = process.runtime.attach(CONNECTION, client.clone());
+    let session = process.engine.attach(CONNECTION, client.clone());
     client.focus(session.clone());
     let prompt = Prompt { message: text, ..Prompt::default() };
-    wait(|reply| process.runtime.prompt(call(&session), prompt, reply))?;
+    wait(|reply| process.engine.prompt(call(&session), prompt, reply))?;
     let mut out = out::stdout();
     let ended = loop {
         match listen.recv().map_err(|_| "the turn did not end".to_owned())? {
@@ -38,7 +38,7 @@ pub(super) fn prompt(options: &Options, text: String) -> Result<ExitCode, String
             ConsoleEvent::Ended(ended) => break ended,
         }
     };
-    wait(|reply| process.runtime.detach(CONNECTION, reply))?;
+    wait(|reply| process.engine.detach(CONNECTION, reply))?;
     process.end();
     match ended {
         Ended::Command { failed: true, message } => Err(message),

@@ -1,4 +1,4 @@
-//! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge or, if none runs, of a runtime of
+//! `edn-bridge repl` and `edn-bridge query`: clients of the project's running bridge or, if none runs, of an engine of
 //! their own.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -31,7 +31,7 @@ struct Attached {
 }
 
 impl Attached {
-    /// Attaches to the bridge that has the session, else to the newest of the project, else to a runtime
+    /// Attaches to the bridge that has the session, else to the newest of the project, else to an engine
     /// of our own, which opens the session from disk.
     fn new(settings: Settings, durability: Durability, session: Option<&str>) -> Result<Self, Failure> {
         let project = socket::connect(Purpose::Clients, &settings.state_dir, Some(&settings.cwd));

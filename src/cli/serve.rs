@@ -14,10 +14,10 @@ use edn_bridge::catalogue::ErrorCode;
 use edn_bridge::clock::{self, Clock};
 use edn_bridge::config::Settings;
 use edn_bridge::descriptors;
+use edn_bridge::engine::{Engine, Providers};
 use edn_bridge::limits::{ACCEPT_PAUSE, MAX_CONNECTIONS, SAME_SIGNAL};
 use edn_bridge::private;
 use edn_bridge::provider::scripted::Scripted;
-use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::{Clients as _, Control as _, Reply};
 use edn_bridge::store::{Durability, Store};
 use edn_bridge::wire::connection::End;
@@ -37,9 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reading client may take for the remaining output if the turns have used up [`PATIENCE`].
 const FLUSHING: Duration = Duration::from_secs(1);
 
-/// A runtime with the executor that its tasks run on.
+/// An engine with the executor that its tasks run on.
 pub(super) struct Process {
-    pub(super) runtime: Runtime,
+    pub(super) engine: Engine,
     pub(super) clock: Arc<dyn Clock>,
     executor: tokio::runtime::Runtime,
 }
@@ -62,20 +62,20 @@ impl Process {
             .build()
             .map_err(Failure::start)?;
         let store = Store::new(&settings.state_dir, durability).map_err(Failure::start)?;
-        let runtime = Runtime::new(clock.clone(), settings, store, providers, executor.handle().clone())
+        let engine = Engine::new(clock.clone(), settings, store, providers, executor.handle().clone())
             .map_err(Failure::Failed)?;
-        Ok(Self { runtime, clock, executor })
+        Ok(Self { engine, clock, executor })
     }
 
     /// Ends the executor, so that the sessions' locks are given back by name too. What does not end is
     /// not waited for long: it was told to stop before. A provider's own threads are waited for.
     pub(super) fn end(self) {
         self.executor.shutdown_timeout(std::time::Duration::from_millis(200));
-        self.runtime.end();
+        self.engine.end();
     }
 }
 
-/// A runtime of this program's own, behind a pair of sockets, for a client without a running bridge.
+/// An engine of this program's own, behind a pair of sockets, for a client without a running bridge.
 pub(super) struct Own {
     connection: Arc<Connection>,
     process: Process,
@@ -86,7 +86,7 @@ impl Own {
         let process = Process::new(settings, durability)?;
         let (ours, theirs) = UnixStream::pair().map_err(Failure::start)?;
         let transport = Transport::socket(theirs).map_err(Failure::start)?;
-        let api = Arc::new(process.runtime.clone());
+        let api = Arc::new(process.engine.clone());
         let connection = service::start(1, transport, api, process.clock.clone(), Box::new(|_| {}))
             .map_err(Failure::start)?;
         Ok((Self { connection, process }, ours))
@@ -110,7 +110,7 @@ pub(super) fn run(options: &Options) -> Exit {
     process.executor.spawn(terminate(move |signal| {
         let _ = on_signal.send(Err(signal));
     }));
-    let api = Arc::new(process.runtime.clone());
+    let api = Arc::new(process.engine.clone());
     let on_end = Box::new(move |end: End| {
         let _ = ended.send(Ok(end));
     });
@@ -125,7 +125,7 @@ pub(super) fn run(options: &Options) -> Exit {
     }
     // The process belongs to the editor. When the editor leaves, all clients leave, after they learn how their turns end.
     let (stopped, all) = channel();
-    process.runtime.stop(Reply::new(move |_| {
+    process.engine.stop(Reply::new(move |_| {
         let _ = stopped.send(());
     }));
     let asked = Instant::now();
@@ -162,7 +162,7 @@ struct GuestList {
 impl Guests {
     /// Listens on a thread of its own, so that the first handshake does not wait for it. Where there can be
     /// no socket, the bridge goes on without one and says so in the log.
-    fn listen(place: Place, api: Arc<Runtime>, clock: Arc<dyn Clock>) -> Self {
+    fn listen(place: Place, api: Arc<Engine>, clock: Arc<dyn Clock>) -> Self {
         let guests = Self(Arc::default());
         let mine = guests.clone();
         let listening = std::thread::Builder::new().name("socket".to_owned()).spawn(move || {
@@ -186,7 +186,7 @@ impl Guests {
         guests
     }
 
-    fn welcome(&self, id: u64, stream: UnixStream, api: Arc<Runtime>, clock: Arc<dyn Clock>) {
+    fn welcome(&self, id: u64, stream: UnixStream, api: Arc<Engine>, clock: Arc<dyn Clock>) {
         let mut connections = self.connections();
         if connections.len() >= MAX_CONNECTIONS {
             drop(connections);
@@ -260,13 +260,13 @@ impl ControlWire {
     fn open(
         place: &Place,
         named: Option<&Path>,
-        runtime: &Arc<Runtime>,
+        engine: &Arc<Engine>,
         clock: &Arc<dyn Clock>,
     ) -> Option<Self> {
-        if runtime.control_capabilities().kinds.is_empty() {
+        if engine.control_capabilities().kinds.is_empty() {
             return None;
         }
-        let server = Server::new(runtime.clone(), runtime.tally(), clock.clone());
+        let server = Server::new(engine.clone(), engine.tally(), clock.clone());
         let own = Listener::bind(Purpose::Control, &place.state_dir, &place.project);
         let mut places = Vec::new();
         for bound in [Some(own), named.map(Listener::bind_named)].into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! The engine's view of the process: a snapshot of plain facts.
 //!
-//! The runtime implements these traits from its snapshots. A world gives the same answers for its whole life,
+//! The engine implements these traits from its snapshots. A world gives the same answers for its whole life,
 //! so that a query reads one consistent state. Nothing here waits for a turn.
 
 use std::sync::Arc;

@@ -30,7 +30,7 @@ impl Call {
     }
 }
 
-/// Why the runtime refused.
+/// Why the engine refused.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {
@@ -78,7 +78,7 @@ impl ApiError {
     }
 }
 
-/// The pending answer to a call. It is completed once. If it is dropped, it answers that the runtime failed,
+/// The pending answer to a call. It is completed once. If it is dropped, it answers that the engine failed,
 /// so that no request stays without an answer.
 pub struct Reply<T>(Option<OnReply<T>>);
 

@@ -1,4 +1,4 @@
-//! Clients that come and go: what the runtime asks of a client, and what a client asks when it comes.
+//! Clients that come and go: what the engine asks of a client, and what a client asks when it comes.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub struct Agreed {
     pub features: Vec<&'static str>,
 }
 
-/// A connected frontend, as the runtime sees it.
+/// A connected frontend, as the engine sees it.
 pub trait Client: Send + Sync {
     /// Whether the client receives any events of the session; of no session for `None`.
     fn watches(&self, session: Option<&SessionId>) -> bool;

@@ -1,6 +1,6 @@
 //! The reasons why a call cannot be made.
 //!
-//! A model reads them as text. The runtime and the tools tell apart what a second attempt may change.
+//! A model reads them as text. The engine and the tools tell apart what a second attempt may change.
 
 use crate::limits::SEARCH_PATTERN_LENGTH;
 use std::path::PathBuf;

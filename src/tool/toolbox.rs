@@ -33,7 +33,7 @@ impl Toolbox {
         self.0.iter().find(|tool| tool.spec().name == name)
     }
 
-    /// What the model is told of every tool, with those that the runtime answers.
+    /// What the model is told of every tool, with those that the engine answers.
     pub fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.0.iter().map(|tool| tool.spec()).collect();
         specs.push(spec(

@@ -197,7 +197,7 @@ mod tests {
     use crate::tool::output::Outputs;
     use crate::value::Map;
 
-    /// A call as the runtime makes it: planned, then run.
+    /// A call as the engine makes it: planned, then run.
     async fn call(name: &str, cwd: &Path, arguments: Value<'static>) -> Outcome {
         let stop = CancellationToken::new();
         let toolbox = crate::tool::toolbox::Toolbox::builtin();

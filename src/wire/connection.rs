@@ -1,6 +1,6 @@
 //! One connection of any wire: its threads, pending requests, focus and outbox.
 //!
-//! Reads lines and hands them to the [`Wire`], and hands the wire the runtime's events. Knows neither what stands in a
+//! Reads lines and hands them to the [`Wire`], and hands the wire the engine's events. Knows neither what stands in a
 //! line nor how an event is written, nor how a session lives. Every byte for the client passes through the
 //! connection's [`Outbox`].
 //!
@@ -31,7 +31,7 @@ pub enum End {
     Input,
     /// The client no longer reads.
     Output(std::io::Error),
-    /// The runtime closed it, because the person asked to quit.
+    /// The engine closed it, because the person asked to quit.
     Closed,
 }
 
@@ -142,7 +142,7 @@ impl<W: Wire> Connection<W> {
         self.id
     }
 
-    /// The capabilities of the runtime.
+    /// The capabilities of the engine.
     pub fn api(&self) -> &W::Api {
         &self.api
     }
@@ -194,7 +194,7 @@ impl<W: Wire> Connection<W> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the runtime. Pass the returned receiver to [`Connection::drain`].
+    /// Leaves the engine. Pass the returned receiver to [`Connection::drain`].
     pub fn leave(&self) -> Receiver<()> {
         let (sender, receiver) = channel();
         self.api.detach(
@@ -206,12 +206,12 @@ impl<W: Wire> Connection<W> {
         receiver
     }
 
-    /// Leaves the runtime and waits at most `patience` until every pending request is answered and written.
+    /// Leaves the engine and waits at most `patience` until every pending request is answered and written.
     pub fn finish(&self, patience: Duration) {
         self.drain(&self.leave(), patience);
     }
 
-    /// Waits at most `patience` until the connection has left the runtime and every pending request is
+    /// Waits at most `patience` until the connection has left the engine and every pending request is
     /// answered and written.
     pub fn drain(&self, left_runtime: &Receiver<()>, patience: Duration) {
         let deadline = Instant::now().checked_add(patience);

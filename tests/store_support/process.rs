@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use edn_bridge::clock::SystemClock;
 use edn_bridge::config::Settings;
+use edn_bridge::engine::{Engine, Providers};
 use edn_bridge::event::Event;
 use edn_bridge::message::SessionId;
-use edn_bridge::runtime::{Providers, Runtime};
 use edn_bridge::session::{ApiError, Call, Client, Pressure, Reply};
 use edn_bridge::store::Store;
 
@@ -17,7 +17,7 @@ use edn_bridge::store::Store;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A runtime on that state folder, and its executor.
-pub fn process(state: &Path, store: Store, threads: usize) -> (Runtime, tokio::runtime::Runtime) {
+pub fn process(state: &Path, store: Store, threads: usize) -> (Engine, tokio::runtime::Runtime) {
     let executor =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap();
     let settings = Settings {
@@ -28,8 +28,8 @@ pub fn process(state: &Path, store: Store, threads: usize) -> (Runtime, tokio::r
         ..Settings::default()
     };
     let (clock, providers) = (Arc::new(SystemClock), Providers::default());
-    let runtime = Runtime::new(clock, settings, store, providers, executor.handle().clone()).unwrap();
-    (runtime, executor)
+    let engine = Engine::new(clock, settings, store, providers, executor.handle().clone()).unwrap();
+    (engine, executor)
 }
 
 /// A request of the one connection.

@@ -1,7 +1,7 @@
 //! The connections of the control wire: a line, its answer, the next line.
 //!
-//! A connection takes one thread and answers in the order of its lines. It is no client of the runtime. Every line has
-//! an answer: if the runtime gives none in time, the wire says so itself.
+//! A connection takes one thread and answers in the order of its lines. It is no client of the engine. Every line has
+//! an answer: if the engine gives none in time, the wire says so itself.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ use crate::wire::lines::{Line, Splitter};
 use crate::wire::transport::socket::{Client, Listener};
 use crate::wire::unfinished::Share;
 
-/// The number of every control connection in the runtime: no event is for it.
+/// The number of every control connection in the engine: no event is for it.
 const CONNECTION: u64 = 0;
 
 /// Serves the control wire on any number of connections, up to its bound.
@@ -227,7 +227,7 @@ impl Server {
         ask.form.line(payload)
     }
 
-    /// Passes a request on and waits for its acknowledgement, as long as the runtime may take, and a little longer.
+    /// Passes a request on and waits for its acknowledgement, as long as the engine may take, and a little longer.
     fn acknowledge(&self, request: Box<ControlRequest>) -> ControlAck {
         // The request is given away before it is known whether an acknowledgement comes.
         let mut own = ControlAck::new(&request, rfc3339(self.clock.now()), ControlResult::InternalError);

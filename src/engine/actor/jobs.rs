@@ -1,0 +1,169 @@
+//! Runs the session's background jobs, and the command that `bash` runs for the user.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::SessionActor;
+use crate::catalogue::ErrorCode;
+use crate::clock::rfc3339;
+use crate::engine::change::Change;
+use crate::event::{Body, Level};
+use crate::facts::{BashOutput, JobFacts, JobStatus};
+use crate::limits::{BASH_MAX_SECONDS, TOOL_EXCERPT_BYTES};
+use crate::message::TurnId;
+use crate::session::{ApiError, Reply};
+use crate::tool::output::{Kept, Outputs};
+use crate::tool::process::{self, End};
+
+impl SessionActor {
+    pub(super) fn start_job(
+        &mut self,
+        id: Arc<str>,
+        turn: TurnId,
+        job: process::Job,
+    ) -> Result<(), ApiError> {
+        let stop = CancellationToken::new();
+        let facts = JobFacts {
+            id: id.clone(),
+            command: job.command.as_str().into(),
+            turn: Some(turn),
+            started_at: rfc3339(self.shared.clock.now()),
+            ended_at: None,
+            status: JobStatus::Running,
+            exit_code: None,
+            output: Arc::default(),
+            handle: None,
+        };
+        self.jobs.add(facts, stop.clone())?;
+        self.announce_job(&id);
+        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
+        let collector = outputs.collect(self.shared.clock.id("o-"));
+        let session = self.handle.clone();
+        self.shared.tasks.spawn(async move {
+            let progress = {
+                let (session, id) = (session.clone(), id.clone());
+                move |newest: &str| {
+                    session.tell(Change::JobOutput { id: id.clone(), newest: newest.into() });
+                }
+            };
+            let ended = Box::new(process::run(job, collector, &stop, &progress).await);
+            let _ = session.ask(|ack| Change::JobEnded { id, ended, ack }).await;
+        });
+        Ok(())
+    }
+
+    /// A job has written something.
+    pub(super) fn job_output(&mut self, id: &str, newest: Arc<str>) {
+        self.change_job(id, |job| job.output = newest);
+    }
+
+    pub(super) fn job_ended(&mut self, id: &str, ended: std::io::Result<(End, Kept)>) {
+        let now = rfc3339(self.shared.clock.now());
+        self.change_job(id, |job| {
+            job.ended_at = Some(now);
+            match ended {
+                Ok((end, kept)) => {
+                    job.status = match end {
+                        End::Exit(0) => JobStatus::Completed,
+                        End::Stopped => JobStatus::Cancelled,
+                        End::Exit(_) | End::Signal(_) | End::TimedOut => JobStatus::Failed,
+                    };
+                    if let End::Exit(code) = end {
+                        job.exit_code = Some(code);
+                    }
+                    job.handle = kept.handle.map(Arc::from);
+                    job.output = newest(kept.text).into();
+                }
+                Err(error) => {
+                    job.status = JobStatus::Failed;
+                    job.output = format!("The command cannot be started: {error}.").into();
+                }
+            }
+        });
+        if let Some(job) = self.jobs.get(id) {
+            let level = if job.status == JobStatus::Failed { Level::Warning } else { Level::Info };
+            let command = crate::tool::one_line(&job.command, 80);
+            self.notify(level, &format!("Background job {}: {command}", job.status.as_str()));
+        }
+        self.check_idle();
+    }
+
+    fn change_job(&mut self, id: &str, change: impl FnOnce(&mut JobFacts)) {
+        if self.jobs.change(id, change) {
+            self.announce_job(id);
+        }
+    }
+
+    fn announce_job(&self, id: &str) {
+        let Some(job) = self.jobs.get(id) else { return };
+        let event = self.handle.event(Body::JobUpdated(job), None);
+        let _ = self.handle.show(&self.shared.hub, event);
+    }
+
+    /// Ends the command that runs for the user.
+    pub fn abort_bash(&self) {
+        if let Some(bash) = &self.bash {
+            bash.cancel();
+        }
+    }
+
+    /// Runs a command for the user. One at a time; a turn may run beside it.
+    pub fn user_bash(&mut self, command: String, timeout_seconds: Option<u64>, reply: Reply<BashOutput>) {
+        if self.bash.is_some() {
+            return reply.fail(ApiError::new(
+                ErrorCode::SessionNotIdle,
+                "A command is running; wait for it, or end it with abort_bash.",
+            ));
+        }
+        let stop = CancellationToken::new();
+        self.bash = Some(stop.clone());
+        let job = process::Job {
+            command,
+            cwd: PathBuf::from(&*self.facts.cwd),
+            timeout: timeout_seconds.map(|seconds| Duration::from_secs(seconds.min(BASH_MAX_SECONDS))),
+            sandbox: None,
+            hidden: self.handle.manifest().hidden.to_vec(),
+        };
+        let outputs = Outputs::new(&self.shared.settings.state_dir, self.handle.id.as_str());
+        let collector = outputs.collect(self.shared.clock.id("o-"));
+        let session = self.handle.clone();
+        self.shared.tasks.spawn(async move {
+            let ended = process::run(job, collector, &stop, &|_| {}).await;
+            // The next one may start when the client has seen the end of this one.
+            let _ = session.ask(|ack| Change::BashEnded { ack }).await;
+            match ended {
+                Ok((end, kept)) => reply.ok(bash_output(end, kept)),
+                Err(error) => {
+                    reply.fail(ApiError::failed(format!("The command cannot be started: {error}.")))
+                }
+            }
+        });
+    }
+}
+
+fn bash_output(end: End, kept: Kept) -> BashOutput {
+    BashOutput {
+        output: kept.text,
+        exit_code: match end {
+            End::Exit(code) => Some(code),
+            // The convention of shells.
+            End::Signal(signal) => Some(signal.saturating_add(128)),
+            End::TimedOut | End::Stopped => None,
+        },
+        cancelled: matches!(end, End::Stopped | End::TimedOut),
+        truncated: kept.cut,
+        handle: kept.handle,
+    }
+}
+
+/// The end of a text, short enough for an event.
+fn newest(text: String) -> String {
+    let from = text.len().saturating_sub(TOOL_EXCERPT_BYTES);
+    match (from..=text.len()).find(|from| text.is_char_boundary(*from)) {
+        Some(from) if from > 0 => text.get(from..).unwrap_or_default().to_owned(),
+        _ => text,
+    }
+}

@@ -1,0 +1,75 @@
+//! What a session needs of whatever answers its turns.
+//!
+//! The native agent calls models and runs tools itself. Another one may pass the turn on to a program. An agent
+//! sends its events through the session's handle while the turn runs, at the pace of the clients: there is no
+//! queue and no task in between. What it writes, it sends to the session as a change.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::engine::change::Change;
+use crate::engine::execution::Execution;
+use crate::engine::handle::Handle;
+use crate::engine::turn_control::{TurnControl, TurnEnd};
+use crate::event::Cause;
+use crate::message::TurnId;
+
+/// A turn to answer. The user's message is in the session's journal.
+pub struct TurnTask {
+    /// The session.
+    pub session: Handle,
+    /// The turn.
+    pub id: TurnId,
+    /// The request that caused it.
+    pub cause: Option<Cause>,
+    /// Ends it at once.
+    pub stop: CancellationToken,
+    /// The session's controls of it.
+    pub control: Arc<TurnControl>,
+    /// The workflow stage for which it runs.
+    pub execution: Option<Arc<Execution>>,
+}
+
+/// Answers the turns of sessions.
+pub trait Agent: Send + Sync {
+    /// Answers a turn to its end. Its last output is a journalled message with its event or, after success, the
+    /// stage `render`. The session stays occupied: the caller frees it.
+    fn answer(self: Arc<Self>, turn: TurnTask) -> BoxFuture<'static, TurnEnd>;
+
+    /// Summarises the older part of a session's conversation, with the user's wishes for the summary. Gives the
+    /// summary, or why there is none, for a person.
+    fn compact(
+        self: Arc<Self>,
+        session: Handle,
+        stop: CancellationToken,
+        wishes: Option<String>,
+    ) -> BoxFuture<'static, Result<String, String>>;
+}
+
+/// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that fails inside ends as well: the
+/// session must not wait for it for ever.
+pub fn spawn(
+    tasks: &TaskTracker,
+    session: Handle,
+    turn: TurnId,
+    cause: Option<&Cause>,
+    task: impl Future<Output = TurnEnd> + Send + 'static,
+) {
+    let span = tracing::debug_span!(
+        "turn",
+        id = turn.as_str(),
+        connection = cause.map(|cause| cause.connection),
+        request = cause.map(|cause| &*cause.request),
+    );
+    let task = async move {
+        let end = AssertUnwindSafe(task).catch_unwind().await.unwrap_or(TurnEnd::Stopped);
+        let _ = session.ask(|ack| Change::TurnEnded { turn, end, ack }).await;
+    };
+    tasks.spawn(task.instrument(span));
+}

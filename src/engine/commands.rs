@@ -1,0 +1,372 @@
+//! Runs slash commands.
+//!
+//! A command calls the session API like any frontend, and sends its outcome as an event to the connection
+//! that gave it. A command that needs a choice asks the frontend to offer it natively. Does not know the
+//! wire.
+
+mod choice;
+mod text;
+
+use std::sync::Arc;
+
+use crate::catalogue::COMMANDS;
+use crate::command::{self, Command, Line};
+use crate::context::Project;
+use crate::engine::change::{Change, HeldRun};
+use crate::engine::handle::Handle;
+use crate::engine::host::Engine;
+use crate::engine::incoming::Incoming;
+use crate::engine::login::LoginDesk;
+use crate::engine::remember;
+use crate::engine::workflow;
+use crate::facts::{CommandFacts, JobFacts};
+use crate::message::{Mode, SessionId, ThinkingLevel};
+use crate::session::{
+    ApiError, Call, Jobs as _, Logins as _, Opened, Prompted, Reach, Reply, Sessions as _, Settings as _,
+    SwitchTarget, Turns as _,
+};
+use crate::store::record::{Request, Wish};
+
+/// The slash commands of a engine.
+pub struct Commands<'r>(pub &'r Engine);
+
+impl Commands<'_> {
+    /// Runs a line: a command, or text for the model.
+    pub(super) fn line(&self, call: Call, mut incoming: Incoming, reply: Reply<Prompted>) {
+        let text = incoming.prompt.message.clone();
+        match command::read(&text) {
+            Line::Text(text) => {
+                incoming.prompt.message = text.into_owned();
+                self.0.begin_turn(call, incoming, reply);
+            }
+            Line::Unknown { name, arguments, .. } => {
+                let (name, arguments) = (name.to_owned(), arguments.to_owned());
+                self.own_command(call, name, arguments, incoming, reply);
+            }
+            Line::Usage(usage) => {
+                reply.ok(Prompted::default());
+                self.0.shared.tell(&call, "text", format!("Usage: {usage}"));
+            }
+            Line::Command(command) => match (incoming.request, self.0.shared.tree.get(&call.session)) {
+                (Some(request), _) => self.run_once(call, request, text, reply),
+                (None, Err(error)) => reply.fail(error),
+                (None, Ok(handle)) => {
+                    reply.ok(Prompted::default());
+                    let _executor = self.0.shared.executor.enter();
+                    self.run_command(call, &handle, command);
+                }
+            },
+        }
+    }
+
+    /// Starts a turn with the prompt template or skill of that name.
+    fn own_command(
+        &self,
+        call: Call,
+        name: String,
+        arguments: String,
+        incoming: Incoming,
+        reply: Reply<Prompted>,
+    ) {
+        let handle = match self.0.shared.tree.get(&call.session) {
+            Ok(handle) => handle,
+            Err(error) => return reply.fail(error),
+        };
+        // On the session's task, so that later requests come after it.
+        handle.tell(Change::Invoke { call, name, arguments, incoming, reply });
+    }
+
+    /// Runs a command, unless its key was answered before; the session's task knows the keys.
+    fn run_once(&self, call: Call, request: Box<Request>, line: String, reply: Reply<Prompted>) {
+        let handle = match self.0.shared.tree.get(&call.session) {
+            Ok(handle) => handle,
+            Err(error) => return reply.fail(error),
+        };
+        let (engine, session) = (self.0.clone(), handle.clone());
+        let claimed = Reply::new(move |claim: Result<Prompted, ApiError>| {
+            let is_new = claim.as_ref().is_ok_and(|claim| claim.repeated.is_none());
+            reply.send(claim);
+            if is_new && let Line::Command(command) = command::read(&line) {
+                Commands(&engine).run_command(call, &session, command);
+            }
+        });
+        handle.tell(Change::Claim { request, wish: Wish::Command, reply: claimed });
+    }
+
+    fn run_command(&self, call: Call, handle: &Handle, command: Command<'_>) {
+        let snapshot = handle.snapshot();
+        match command {
+            Command::Help => self.0.shared.tell(&call, "text", text::help()),
+            Command::Quit => {
+                self.0.shared.tell(&call, "quit", String::new());
+                if let Some(client) = self.0.shared.hub.client(call.connection) {
+                    client.close();
+                }
+            }
+            Command::New => self.0.new_session(call.clone(), None, None, self.opened(&call, "new_session")),
+            Command::Resume(text) => self.ask_resume(call, text),
+            Command::Tree(None) | Command::Fork => {
+                self.ask_session(&call, &snapshot, command == Command::Fork)
+            }
+            Command::Tree(Some(id)) => {
+                let target = SwitchTarget::Id(SessionId::from(id));
+                self.0.switch_session(call.clone(), target, self.opened(&call, "session_switch"));
+            }
+            Command::Mode(None) => {
+                self.0.shared.tell(&call, "text", format!("Mode: {}", snapshot.facts.mode))
+            }
+            Command::Mode(Some(mode)) => {
+                let Some(mode) = Mode::parse(mode) else {
+                    return self.0.shared.tell(
+                        &call,
+                        "text",
+                        format!("Usage: /mode {}", Mode::NAMES.join("|")),
+                    );
+                };
+                let reply = self.text(&call, |mode| format!("Mode set to {mode}"));
+                self.0.set_mode(call.clone(), mode, reply);
+            }
+            Command::Trust => {
+                let reply = self.text(&call, |_| "This project's configuration is trusted.".to_owned());
+                self.0.trust_project(call.clone(), true, None, reply);
+            }
+            Command::Workflow { name, arguments } => self.workflow(call, handle, name, arguments),
+            Command::Reload => self.reload(call, handle),
+            Command::Status => self.0.shared.tell(&call, "text", text::status(&snapshot)),
+            Command::History => self.0.shared.tell(&call, "text", text::history(&snapshot)),
+            Command::Model(None) => self.ask_model(call),
+            Command::Model(Some((provider, id))) => {
+                let reply = self
+                    .outcome(&call, "model_set", |(provider, id)| format!("Model set to {provider} {id}"));
+                self.0.set_model(call.clone(), provider.to_owned(), id.to_owned(), Reach::Session, reply);
+            }
+            Command::Thinking(None) => self.ask_thinking(&call),
+            Command::Thinking(Some(level)) => self.set_thinking(call, level),
+            Command::Compact(text) => {
+                let reply = self.text(&call, |summary: Option<String>| {
+                    format!("The conversation was compacted.\n\n{}", summary.unwrap_or_default())
+                });
+                self.0.compact(call.clone(), text.map(str::to_owned), reply);
+            }
+            Command::Name(name) => {
+                let reply = self.text(&call, |name| format!("Session named {name}"));
+                self.0.set_name(call.clone(), name.to_owned(), reply);
+            }
+            Command::Prompts => self.tell_project(call, handle, text::templates),
+            Command::Skills => self.tell_project(call, handle, text::skills),
+            Command::Remember(text) => remember::command(&self.0.shared, &call, handle, text),
+            Command::Login(provider) => LoginDesk(&self.0.shared).command(call, provider),
+            Command::Logout(provider) => {
+                let provider =
+                    provider.map_or_else(|| snapshot.facts.model_provider.to_string(), str::to_owned);
+                let reply = self.outcome(&call, "logout", |done: bool| {
+                    if done { "Logged out." } else { "There was no login." }.to_owned()
+                });
+                self.0.logout(call.clone(), provider, reply);
+            }
+            Command::Worktree => self.0.shared.tell(&call, "text", text::worktree(&snapshot)),
+            Command::Jobs => {
+                let reply = self.text(&call, |jobs: Vec<Arc<JobFacts>>| match jobs.len() {
+                    0 => "There are no background jobs.".to_owned(),
+                    _ => jobs.iter().map(|job| text::job_line(job)).collect::<Vec<_>>().join("\n"),
+                });
+                self.0.jobs(call.clone(), None, reply);
+            }
+            Command::Job(id) => {
+                self.0.job(
+                    call.clone(),
+                    id.to_owned(),
+                    self.text(&call, |job: Arc<JobFacts>| text::job(&job)),
+                );
+            }
+            Command::CancelJob(id) => {
+                let reply = self.text(&call, |_: Arc<JobFacts>| "The job was told to end.".to_owned());
+                self.0.cancel_job(call.clone(), id.to_owned(), reply);
+            }
+            Command::Tools => {
+                let facts = &snapshot.facts;
+                let model = handle.manifest().models.describe(&facts.model_provider, &facts.model_id);
+                self.0.shared.tell(&call, "text", text::tools(&handle.tools, model.tools, &facts.model_id));
+            }
+            Command::Export(path) => {
+                let reply = self.text(&call, |path| format!("Exported to {path}"));
+                self.0.export_html(call.clone(), path.map(str::to_owned), reply);
+            }
+            Command::Abort => {
+                self.0.abort(
+                    call.clone(),
+                    None,
+                    self.text(&call, |_| "The turn was told to end.".to_owned()),
+                );
+            }
+        }
+    }
+
+    /// Starts a workflow, or resumes its last run.
+    fn workflow(&self, call: Call, handle: &Handle, name: &str, arguments: &str) {
+        let manifest = handle.manifest();
+        match manifest.workflows.get(name) {
+            Some(Ok(workflow)) => {
+                let (engine, session) = (self.0.clone(), handle.clone());
+                let (asked, found) = (call.clone(), workflow.clone());
+                let reply = Reply::new(move |held: Result<HeldRun, ApiError>| match held {
+                    Ok(held) => {
+                        let name = &found.name;
+                        let began = match &held.from {
+                            None => format!("Workflow {name} began."),
+                            Some(run) => format!("Workflow {name} goes on with the stage {}.", run.step),
+                        };
+                        engine.shared.tell(&asked, "text", began);
+                        workflow::start(engine.opener.clone(), session, found, asked.cause(), held);
+                    }
+                    Err(error) => engine.shared.tell(&asked, "error", error.message),
+                });
+                let (workflow, arguments) = (workflow.name.clone(), arguments.to_owned());
+                handle.tell(Change::BeginWorkflow { call, workflow, arguments, reply });
+            }
+            Some(Err(wrong)) => {
+                self.0.shared.tell(&call, "error", format!("The workflow cannot be used: {wrong}"))
+            }
+            None => {
+                let names: Vec<&str> = manifest.workflows.keys().map(String::as_str).collect();
+                let message = format!("There is no workflow {name:?}; there are {}.", names.join(", "));
+                self.0.shared.tell(&call, "error", message);
+            }
+        }
+    }
+
+    /// Reports on the session's folder, after a new search.
+    fn tell_project(&self, call: Call, handle: &Handle, say: fn(&Project) -> String) {
+        let (engine, cwd) = (self.0.clone(), handle.snapshot().facts.cwd.clone());
+        let look = move || {
+            let project = engine.shared.search_folder(&cwd);
+            engine.shared.tell(&call, "text", say(&project));
+        };
+        self.0.shared.tasks.spawn_blocking_on(look, &self.0.shared.executor);
+    }
+
+    /// Reloads the configuration, and reports when this session uses it: a running stage keeps the old one.
+    fn reload(&self, call: Call, handle: &Handle) {
+        let (engine, handle) = (self.0.clone(), handle.clone());
+        self.0.shared.tasks.spawn(async move {
+            let shared = engine.shared.clone();
+            let read = tokio::task::spawn_blocking(move || shared.reload()).await;
+            match read.unwrap_or_else(|_| Err(ApiError::failed("The configuration could not be read."))) {
+                Ok((manifest, problems)) => {
+                    handle.adopted(manifest.revision).await;
+                    let (revision, summary) = (manifest.revision, manifest.summary());
+                    let mut message =
+                        format!("The configuration was read again: revision {revision}, {summary}");
+                    for problem in problems {
+                        message.push_str(&format!("; not usable: {problem}"));
+                    }
+                    message.push('.');
+                    message.push_str(&Commands(&engine).look_again(&handle).await);
+                    engine.shared.tell(&call, "text", message);
+                }
+                Err(error) => {
+                    engine.shared.tell(&call, "error", format!("Nothing was changed: {}", error.message))
+                }
+            }
+        });
+    }
+
+    /// Searches the session's folder again, and reports the result.
+    async fn look_again(&self, handle: &Handle) -> String {
+        let (shared, session) = (self.0.shared.clone(), handle.clone());
+        let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
+        let Ok(project) = looked.await else { return String::new() };
+        let found = project.instructions.len().saturating_add(project.skills.len());
+        if found.saturating_add(project.templates.len()).saturating_add(project.problems.len()) == 0 {
+            handle.tell(Change::ContextFound { project, ack: None });
+            return String::new();
+        }
+        let text = format!(
+            " There are {} files of instructions, {} skills, {} prompt templates.{}",
+            project.instructions.len(),
+            project.skills.len(),
+            project.templates.len(),
+            text::problems(&project)
+        );
+        handle.tell(Change::ContextFound { project, ack: None });
+        text
+    }
+
+    fn set_thinking(&self, call: Call, level: ThinkingLevel) {
+        let reply = self.outcome(&call, "thinking_set", |level: ThinkingLevel| {
+            format!("Thinking level set to {}", level.as_str())
+        });
+        self.0.set_thinking_level(call, Some(level), reply);
+    }
+
+    /// A reply that reports a success with its own type, and a failure as an error.
+    fn outcome<T: 'static>(
+        &self,
+        call: &Call,
+        kind: &'static str,
+        say: impl FnOnce(T) -> String + Send + 'static,
+    ) -> Reply<T> {
+        let engine = self.0.clone();
+        let call = call.clone();
+        Reply::new(move |result| match result {
+            Ok(value) => engine.shared.tell(&call, kind, say(value)),
+            Err(error) => engine.shared.tell(&call, "error", error.message),
+        })
+    }
+
+    fn text<T: 'static>(&self, call: &Call, say: impl FnOnce(T) -> String + Send + 'static) -> Reply<T> {
+        self.outcome(call, "text", say)
+    }
+
+    fn opened(&self, call: &Call, kind: &'static str) -> Reply<Opened> {
+        self.outcome(call, kind, |opened: Opened| format!("Session {}", opened.session))
+    }
+}
+
+/// An additional slash command, not one of the program.
+pub(super) struct Added<'p> {
+    pub(super) name: &'p str,
+    usage: String,
+    description: &'p str,
+    /// `template` or `skill`.
+    source: &'static str,
+}
+
+/// The slash commands of the project and the user: templates, then skills, without those that the program's
+/// commands, or a template, hide.
+pub(super) fn added(project: &Project) -> impl Iterator<Item = Added<'_>> {
+    let hidden = |name: &str| COMMANDS.iter().any(|command| command.name == name);
+    let templates = project.templates.values().filter(move |template| !hidden(&template.name));
+    let templates = templates.map(|one| Added {
+        name: &one.name,
+        usage: one.usage(),
+        description: &one.description,
+        source: "template",
+    });
+    let skills = project.skills.values().filter(move |skill| {
+        !hidden(&skill.name) && !project.templates.contains_key(&skill.name) && command::is_name(&skill.name)
+    });
+    templates.chain(skills.map(|one| Added {
+        name: &one.name,
+        usage: format!("/{} [text]", one.name),
+        description: &one.description,
+        source: "skill",
+    }))
+}
+
+/// The slash commands, for completion: the program's own, then the additional ones.
+pub(super) fn listed(project: &Project) -> Vec<CommandFacts> {
+    let own = COMMANDS.iter().map(|command| CommandFacts {
+        name: command.name.to_owned(),
+        usage: command.usage.to_owned(),
+        description: command.doc.to_owned(),
+        source: "built-in",
+    });
+    let added = added(project).map(|one| CommandFacts {
+        name: one.name.to_owned(),
+        usage: one.usage,
+        description: one.description.to_owned(),
+        source: one.source,
+    });
+    own.chain(added).collect()
+}

@@ -1,0 +1,116 @@
+//! The texts of commands about the program, a project and a session. Runs nothing.
+
+use crate::catalogue::COMMANDS;
+use crate::context::Project;
+use crate::engine::snapshot::Snapshot;
+use crate::facts::JobFacts;
+use crate::limits::HISTORY_MESSAGES;
+use crate::projection;
+use crate::tool;
+use crate::tool::toolbox::Toolbox;
+
+pub(super) fn help() -> String {
+    let width = COMMANDS.iter().map(|command| command.usage.len()).max().unwrap_or_default();
+    let lines = COMMANDS.iter().map(|command| format!("{:width$}  {}", command.usage, command.doc));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn templates(project: &Project) -> String {
+    let lines = project.templates.values().map(|template| {
+        let taken = COMMANDS.iter().any(|command| command.name == template.name);
+        let note = if taken { " (hidden by the command of that name)" } else { "" };
+        format!("{}  {}{note}\n    {}", template.usage(), template.description, template.path.display())
+    });
+    let lines: Vec<String> = lines.collect();
+    let text = match lines.is_empty() {
+        true => {
+            "There are no prompt templates. They stand as name.md in .edn-bridge/prompts of the project, or \
+            in prompts beside the user's configuration."
+                .to_owned()
+        }
+        false => lines.join("\n"),
+    };
+    text + &problems(project)
+}
+
+pub(super) fn skills(project: &Project) -> String {
+    let lines = project.skills.values().map(|skill| {
+        let note = if skill.for_model { "" } else { " (not told to the model)" };
+        format!("{}  {}{note}\n    {}", skill.name, skill.description, skill.path.display())
+    });
+    let lines: Vec<String> = lines.collect();
+    let text = match lines.is_empty() {
+        true => {
+            "There are no skills. They stand as name/SKILL.md in .edn-bridge/skills of the project, or in \
+            skills beside the user's configuration."
+                .to_owned()
+        }
+        false => lines.join("\n"),
+    };
+    text + &problems(project)
+}
+
+pub(super) fn problems(project: &Project) -> String {
+    let lines = project.problems.iter();
+    let lines = lines.map(|problem| format!("\n{}: {}", problem.path.display(), problem.message));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n\nCannot be used:{lines}") }
+}
+
+pub(super) fn tools(tools: &Toolbox, offered: bool, model: &str) -> String {
+    if !offered {
+        return format!("The model {model} has no use for tools; it is offered none.");
+    }
+    let specs = tools.specs();
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or_default();
+    let lines = specs.iter().map(|spec| format!("{:width$}  {}", spec.name, spec.description));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn status(snapshot: &Snapshot) -> String {
+    let facts = &snapshot.facts;
+    let stats = projection::usage_parts(facts).join(" ");
+    format!(
+        "Session: {}\nModel: {} {}\nThinking: {}\nMode: {}\nPhase: {}\nMessages: {}\nUsage: {stats}",
+        facts.display_name(),
+        facts.model_provider,
+        facts.model_id,
+        facts.effective_thinking().as_str(),
+        facts.mode,
+        facts.phase.as_str(),
+        facts.message_count,
+    )
+}
+
+/// A background job on one line.
+pub(super) fn job_line(job: &JobFacts) -> String {
+    let exit = job.exit_code.map(|code| format!(" (exit {code})")).unwrap_or_default();
+    format!("{}  {}{exit}  {}", job.id, job.status.as_str(), tool::one_line(&job.command, 100))
+}
+
+/// A background job with its times and its latest output.
+pub(super) fn job(job: &JobFacts) -> String {
+    let ended = job.ended_at.as_deref().map(|at| format!("\nEnded: {at}")).unwrap_or_default();
+    let output = if job.output.is_empty() { "(no output yet)" } else { &*job.output };
+    format!("{}\nStarted: {}{ended}\n\n{output}", job_line(job), job.started_at)
+}
+
+pub(super) fn history(snapshot: &Snapshot) -> String {
+    let mut lines: Vec<String> = snapshot
+        .messages()
+        .rev()
+        .take(HISTORY_MESSAGES)
+        .map(|message| {
+            let start: String = message.text().chars().take(100).collect();
+            format!("{:9}  {}", message.role.as_str(), start.replace('\n', " "))
+        })
+        .collect();
+    lines.push("Message history".to_owned());
+    lines.reverse();
+    lines.join("\n")
+}
+
+pub(super) fn worktree(snapshot: &Snapshot) -> String {
+    let branch = snapshot.facts.git_branch.as_deref().unwrap_or("no repository");
+    format!("{} ({branch})", snapshot.facts.cwd)
+}

@@ -1,0 +1,492 @@
+//! Control requests: who may send which, which session is meant, and what it is asked to do.
+//!
+//! All rules of the control protocol are here; wires only read and write its messages. What has to happen once happens
+//! in the session's task, which looks into the ledger and writes the key with what it causes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+
+use crate::catalogue::ErrorCode;
+use crate::clock::{epoch_millis, rfc3339};
+use crate::config::{ControlPolicy, Team};
+use crate::engine::change::Change;
+use crate::engine::handle::Handle;
+use crate::engine::host::Engine;
+use crate::engine::incoming::{self, Incoming};
+use crate::engine::ledger::{Ledger, Lookup};
+use crate::event::{Body, ControlHandled};
+use crate::facts::Phase;
+use crate::files::{self, Expected};
+use crate::limits::{CONTROL_FILE_BYTES, CONTROL_SOFT_BYTES};
+use crate::message::SessionId;
+use crate::session::control::{
+    Agent, Asked, Capabilities, Content, ContentRef, ControlAck, ControlKind, ControlRequest, ControlResult,
+    SentAt,
+};
+use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Questions as _, Reply};
+use crate::store::record::{Request, Via, Wish};
+
+/// The prefix of an agent's id in programs that know several kinds of agents.
+const OWN_PREFIX: &str = "edn-bridge:";
+
+/// What becomes of a request.
+struct Outcome {
+    result: ControlResult,
+    duplicate: bool,
+    detail: Option<String>,
+    code: Option<ErrorCode>,
+}
+
+impl Outcome {
+    fn ok(detail: impl Into<String>) -> Self {
+        Self { result: ControlResult::Ok, duplicate: false, detail: Some(detail.into()), code: None }
+    }
+
+    fn duplicate() -> Self {
+        Self { duplicate: true, ..Self::ok("accepted before") }
+    }
+
+    fn no(result: ControlResult, detail: impl Into<String>) -> Self {
+        let code = match result {
+            ControlResult::NotFound | ControlResult::NotLive => ErrorCode::NotFound,
+            ControlResult::Rejected => ErrorCode::InvalidParams,
+            _ => ErrorCode::Failed,
+        };
+        Self { result, duplicate: false, detail: Some(detail.into()), code: Some(code) }
+    }
+
+    fn rejected(detail: impl Into<String>) -> Self {
+        Self::no(ControlResult::Rejected, detail)
+    }
+
+    /// The refusal of a session's task.
+    fn refused(error: &ApiError) -> Self {
+        let result = match error.code {
+            ErrorCode::IdempotencyConflict | ErrorCode::InvalidParams => ControlResult::Rejected,
+            _ if error.retryable => ControlResult::Busy,
+            _ => ControlResult::InternalError,
+        };
+        let duplicate = error.code == ErrorCode::IdempotencyConflict;
+        Self { result, duplicate, detail: Some(error.message.clone()), code: Some(error.code) }
+    }
+}
+
+/// The session that a request means.
+enum Target {
+    Live(Handle),
+    /// On disk, with its ledger.
+    Stored(SessionId, Box<Ledger>),
+}
+
+impl Control for Engine {
+    fn control(&self, call: Call, request: Box<ControlRequest>, reply: Reply<ControlAck>) {
+        let engine = self.clone();
+        let serve = async move {
+            let (outcome, target) = engine.serve_control(&call, &request).await;
+            let acked_at = rfc3339(engine.shared.clock.now());
+            let mut ack = ControlAck::new(&request, acked_at, outcome.result);
+            ack.duplicate = outcome.duplicate;
+            ack.error = outcome.code.map(|code| (code, outcome.detail.clone().unwrap_or_default()));
+            ack.detail = outcome.detail;
+            reply.ok(ack.clone());
+            engine.shared.control.count(outcome.result);
+            if let Some(handle) = target {
+                let handled = ControlHandled::new(&request, &ack);
+                let event = handle.event(Body::ControlHandled(Arc::new(handled)), None);
+                let _ = handle.show(&engine.shared.hub, event);
+            }
+            let text = match &request.asked {
+                Ok(Asked::Stdin { content: Content::Text(text), .. }) if engine.policy().log_text => {
+                    Some(text)
+                }
+                _ => None,
+            };
+            engine.shared.control_audit.record(&request, &ack, text.map(String::as_str));
+        };
+        self.shared.tasks.spawn_on(serve, &self.shared.executor);
+    }
+
+    fn control_capabilities(&self) -> Capabilities {
+        let policy = self.policy();
+        let kinds = [ControlKind::Stdin, ControlKind::Interrupt, ControlKind::Elicitation];
+        Capabilities {
+            kinds: if policy.teams.is_empty() { Vec::new() } else { kinds.to_vec() },
+            soft_limit_bytes: CONTROL_SOFT_BYTES.min(policy.hard_limit_bytes),
+            hard_limit_bytes: policy.hard_limit_bytes,
+            file_limit_bytes: CONTROL_FILE_BYTES,
+            content_folders: self.content_folders(&policy),
+            max_age_ms: policy.max_age_ms,
+            max_skew_ms: policy.max_skew_ms,
+            dedupe_ms: policy.dedupe_ms,
+            ack_timeout_ms: policy.ack_timeout_ms,
+        }
+    }
+
+    fn control_agents(&self, team: Option<&str>) -> Vec<Agent> {
+        let policy = self.policy();
+        let agent = |handle: Handle| {
+            let facts = handle.snapshot().facts.clone();
+            let of = policy.team_of(Path::new(&*facts.cwd))?;
+            team.is_none_or(|team| team == of.name).then(|| Agent {
+                id: handle.id.clone(),
+                name: facts.name.clone(),
+                parent: handle.working_for().map(|link| link.parent.clone()),
+                team: of.name.clone(),
+                is_busy: facts.phase != Phase::Idle,
+                cwd: facts.cwd.clone(),
+            })
+        };
+        self.shared.tree.all().into_iter().filter_map(agent).collect()
+    }
+}
+
+impl Engine {
+    fn policy(&self) -> ControlPolicy {
+        self.shared.configuration.newest().settings.control.clone()
+    }
+
+    fn content_folders(&self, policy: &ControlPolicy) -> Vec<PathBuf> {
+        let own = self.shared.settings.state_dir.join("control");
+        policy.content_folders.iter().cloned().chain([own]).collect()
+    }
+
+    /// What becomes of a request, and the live session that it means. The order of the checks is part of the protocol:
+    /// whoever may not ask learns nothing of sessions, and a known key is answered before anything else about the
+    /// request.
+    async fn serve_control(&self, call: &Call, request: &ControlRequest) -> (Outcome, Option<Handle>) {
+        let asked = match &request.asked {
+            Ok(asked) => asked,
+            Err(fault) => return (Outcome::rejected(fault.as_str()), None),
+        };
+        let policy = self.policy();
+        let team = match allowed(&policy, request, asked) {
+            Ok(team) => team,
+            Err(why) => return (Outcome::rejected(why), None),
+        };
+        let target = match self.target(&policy, team, request).await {
+            Ok(target) => target,
+            Err(outcome) => return (outcome, None),
+        };
+        let id = match &target {
+            Target::Live(handle) => &handle.id,
+            Target::Stored(id, _) => id,
+        };
+        let noted = noted(id, request, asked);
+        let now = epoch_millis(self.shared.clock.now());
+        let (ledger, live) = match target {
+            Target::Live(handle) => (handle.snapshot().ledger.clone(), Some(handle)),
+            Target::Stored(_, ledger) => (*ledger, None),
+        };
+        let known = ledger.look_up(&noted, now, policy.dedupe_ms);
+        let outcome = match known {
+            Lookup::Again(_) => Outcome::duplicate(),
+            Lookup::Other => Outcome {
+                duplicate: true,
+                code: Some(ErrorCode::IdempotencyConflict),
+                ..Outcome::rejected("the request_id was used for something else")
+            },
+            Lookup::New | Lookup::Full => match (untimely(&policy, request.sent_at, now), &live) {
+                (Some(why), _) => Outcome::rejected(why),
+                (None, None) => {
+                    Outcome::no(ControlResult::NotLive, "the session is not live in this process")
+                }
+                (None, Some(handle)) if handle.parent.is_some() && handle.working_for().is_none() => {
+                    Outcome::no(ControlResult::NotLive, "the subagent's work is over")
+                }
+                (None, Some(_)) if known == Lookup::Full => {
+                    Outcome::no(ControlResult::Busy, "the session knows as many request_ids as it can")
+                }
+                (None, Some(handle)) => {
+                    let patience = Duration::from_millis(policy.ack_timeout_ms);
+                    let done = self.carry_out(&policy, call, handle, asked, request.sent_at, noted);
+                    let late = || Outcome::no(ControlResult::Timeout, "the session did not answer in time");
+                    tokio::time::timeout(patience, done).await.unwrap_or_else(|_| late())
+                }
+            },
+        };
+        (outcome, live)
+    }
+
+    /// The session that a request means.
+    async fn target(
+        &self,
+        policy: &ControlPolicy,
+        team: &Team,
+        request: &ControlRequest,
+    ) -> Result<Target, Outcome> {
+        let not_found = || Outcome::no(ControlResult::NotFound, "there is no such session in the team");
+        let is_of_team = |cwd: &str| policy.team_of(Path::new(cwd)).is_some_and(|of| of.name == team.name);
+        let above = request.session_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.session_id);
+        let agent = request.agent_id.strip_prefix(OWN_PREFIX).unwrap_or(&request.agent_id);
+        let mut live = self.shared.tree.all();
+        live.retain(|handle| is_of_team(&handle.snapshot().facts.cwd));
+        let by_id = live.iter().find(|handle| handle.id.as_str() == agent);
+        let found = match by_id {
+            Some(handle) => Some(handle.clone()),
+            None => {
+                let is_named = |handle: &&Handle| handle.snapshot().facts.name.as_deref() == Some(agent);
+                let mut named = live.iter().filter(is_named);
+                match (named.next(), named.next()) {
+                    (Some(_), Some(_)) => {
+                        return Err(Outcome::rejected("several live sessions have that name: give an id"));
+                    }
+                    (found, _) => found.cloned(),
+                }
+            }
+        };
+        if let Some(handle) = found {
+            let below = above.is_empty() || self.is_below(&handle, above);
+            // Looked up, so that it stays while the request is served.
+            let held = self.shared.tree.get(&handle.id).is_ok();
+            return if below && held { Ok(Target::Live(handle)) } else { Err(not_found()) };
+        }
+        let (journals, id) = (self.shared.journals.clone(), SessionId::from(agent));
+        let read = tokio::task::spawn_blocking(move || journals.read(&id).map(|read| (id, read)));
+        let Ok(Ok((id, (header, entries)))) = read.await else { return Err(not_found()) };
+        let parent = header.parent.as_ref().map(|parent| parent.session.as_str());
+        if !is_of_team(&header.cwd) || !(above.is_empty() || above == id.as_str() || parent == Some(above)) {
+            return Err(not_found());
+        }
+        let mut ledger = Ledger::default();
+        for entry in &entries {
+            ledger.apply(entry, &id);
+        }
+        Ok(Target::Stored(id, Box::new(ledger)))
+    }
+
+    /// Whether a session is that one, or works below it.
+    fn is_below(&self, handle: &Handle, above: &str) -> bool {
+        let mut id = handle.id.clone();
+        // A chain of subagents is short; this only guards against a circle.
+        for _ in 0..64 {
+            if id.as_str() == above {
+                return true;
+            }
+            let Ok(handle) = self.shared.tree.get(&id) else { return false };
+            match &handle.parent {
+                Some(link) => id = link.parent.clone(),
+                None => return false,
+            }
+        }
+        false
+    }
+
+    async fn carry_out(
+        &self,
+        policy: &ControlPolicy,
+        call: &Call,
+        handle: &Handle,
+        asked: &Asked,
+        sent_at: SentAt,
+        noted: Box<Request>,
+    ) -> Outcome {
+        let call = Call { session: handle.id.clone(), ..call.clone() };
+        match asked {
+            Asked::Stdin { content, interrupt } => {
+                let text = match self.text(policy, content).await {
+                    Ok(text) => text,
+                    Err(why) => return Outcome::rejected(why),
+                };
+                let prompt = Prompt { message: text, ..Prompt::default() };
+                let incoming = Incoming { prompt, request: Some(noted) };
+                let interrupts = interrupt.then(|| sent_at.latest());
+                let done = answer(handle, |reply| Change::Inject { call, incoming, interrupts, reply });
+                match done.await {
+                    Ok(Prompted { repeated: Some(_), .. }) => Outcome::duplicate(),
+                    Ok(_) => Outcome::ok("accepted"),
+                    Err(error) => error,
+                }
+            }
+            Asked::Interrupt => {
+                let latest = sent_at.latest();
+                // At once: stopping does not wait for the disk.
+                if self.is_new(handle, Some(&noted)) {
+                    handle.interrupt(latest);
+                }
+                let request = Some(noted);
+                let done =
+                    answer(handle, |reply| Change::Interrupt { call, request, before: Some(latest), reply });
+                match done.await {
+                    Ok(Interrupted { is_repeated: true, .. }) => Outcome::duplicate(),
+                    Ok(Interrupted { ended: Ended::Turn, .. }) => Outcome::ok("accepted"),
+                    Ok(Interrupted { ended: Ended::Idle, .. }) => Outcome::ok("idle"),
+                    Ok(Interrupted { ended: Ended::Later, .. }) => {
+                        Outcome::ok("the running turn began after the request was sent, and goes on")
+                    }
+                    Err(error) => error,
+                }
+            }
+            Asked::Answer { question, approve } => {
+                self.decide_for(call, handle, question, *approve, noted).await
+            }
+        }
+    }
+
+    /// Answers a question of a session. The key is noted after the answer: a question is answered once in any case, and
+    /// ends with its process.
+    async fn decide_for(
+        &self,
+        call: Call,
+        handle: &Handle,
+        question: &str,
+        approve: bool,
+        noted: Box<Request>,
+    ) -> Outcome {
+        if !self.shared.questions.is_of(question, &handle.id) {
+            return Outcome::rejected("there is no such open question in the session");
+        }
+        let (reply, decided) = pending();
+        self.decide(call, question.to_owned(), approve, None, reply);
+        match decided.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if self.is_new(handle, Some(&noted)) => return Outcome::rejected(error.message),
+            Ok(Err(_)) => return Outcome::duplicate(),
+            Err(_) => return Outcome::no(ControlResult::InternalError, "the answer was not taken"),
+        }
+        let wish = Wish::Answer;
+        match answer(handle, |reply| Change::Claim { request: noted, wish, reply }).await {
+            Ok(Prompted { repeated: Some(_), .. }) => Outcome::duplicate(),
+            Ok(_) => Outcome::ok("accepted"),
+            Err(error) => error,
+        }
+    }
+
+    /// The text of a request.
+    async fn text(&self, policy: &ControlPolicy, content: &Content) -> Result<String, String> {
+        let text = match content {
+            Content::Text(text) => {
+                let most = policy.hard_limit_bytes;
+                if u64::try_from(text.len()).is_ok_and(|length| length > most) {
+                    return Err(format!(
+                        "content has {} bytes; above {most} it must be a content_ref",
+                        text.len()
+                    ));
+                }
+                text.clone()
+            }
+            Content::File(file) => {
+                let (folders, file) = (self.content_folders(policy), file.clone());
+                let now = self.shared.clock.now();
+                if file.expires_at.is_some_and(|end| end < now) {
+                    return Err("content_ref has expired".to_owned());
+                }
+                let read = tokio::task::spawn_blocking(move || read_content(&folders, &file));
+                read.await.map_err(|_| "content_ref could not be read".to_owned())??
+            }
+        };
+        match text.trim().is_empty() {
+            true => Err("content is empty".to_owned()),
+            false => Ok(text),
+        }
+    }
+}
+
+/// The team of a request, if its sender may send it.
+fn allowed<'p>(
+    policy: &'p ControlPolicy,
+    request: &ControlRequest,
+    asked: &Asked,
+) -> Result<&'p Team, &'static str> {
+    let team = policy.team(&request.team).ok_or("the team is not known")?;
+    let member = team.member(&request.sender).ok_or("the sender is no member of the team")?;
+    let powers: &[&str] = match asked {
+        Asked::Stdin { interrupt: true, .. } => &["stdin", "interrupt"],
+        Asked::Stdin { .. } => &["stdin"],
+        Asked::Interrupt => &["interrupt"],
+        Asked::Answer { .. } => &["answer"],
+    };
+    let may = powers.iter().all(|power| member.may.iter().any(|known| known == power));
+    may.then_some(team).ok_or("the sender may not do that")
+}
+
+/// Why the time of a request is wrong.
+fn untimely(policy: &ControlPolicy, sent_at: SentAt, now: i64) -> Option<String> {
+    let millis = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
+    if now.saturating_sub(sent_at.latest()) > millis(policy.max_age_ms) {
+        return Some(format!("sent_at is older than {} ms", policy.max_age_ms));
+    }
+    let ahead = sent_at.millis.saturating_sub(now) > millis(policy.max_skew_ms);
+    ahead.then(|| format!("sent_at is more than {} ms ahead", policy.max_skew_ms))
+}
+
+/// A request as the journal notes it. A text in a file counts by its digest, so that it is the same request as the text.
+fn noted(session: &SessionId, request: &ControlRequest, asked: &Asked) -> Box<Request> {
+    let hex = |text: &str| Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let said = match asked {
+        Asked::Stdin { content, interrupt } => {
+            let digest = match content {
+                Content::Text(text) => hex(text),
+                Content::File(file) => file.sha256.clone(),
+            };
+            vec!["stdin".to_owned(), interrupt.to_string(), digest]
+        }
+        Asked::Interrupt => vec!["interrupt".to_owned()],
+        Asked::Answer { question, approve } => {
+            vec!["answer".to_owned(), question.clone(), approve.to_string()]
+        }
+    };
+    Box::new(Request {
+        session_id: session.clone(),
+        via: Via::Control,
+        team: Some(request.team.as_str().into()),
+        id: request.request_id.as_str().into(),
+        sender: Some(request.sender.as_str().into()),
+        digest: incoming::digest(said.iter().map(String::as_str)).into(),
+        turn_id: None,
+    })
+}
+
+/// The text in a file, as verified.
+fn read_content(folders: &[PathBuf], file: &ContentRef) -> Result<String, String> {
+    let mime = file.mime.to_ascii_lowercase();
+    let mut parts = mime.split(';').map(str::trim);
+    let is_text = parts.next().is_some_and(|kind| kind.starts_with("text/"));
+    let charset = parts.find_map(|part| part.strip_prefix("charset=").map(|name| name.trim_matches('"')));
+    if !is_text || charset.is_some_and(|name| name != "utf-8" && name != "us-ascii") {
+        return Err("content_ref.mime must be a text in UTF-8".to_owned());
+    }
+    let expected = Expected { bytes: file.size_bytes, sha256: &file.sha256 };
+    let bytes = files::read_below(folders, &file.path, &expected, CONTROL_FILE_BYTES);
+    let bytes = bytes.map_err(|error| format!("content_ref: {error}"))?;
+    String::from_utf8(bytes).map_err(|_| "content_ref: the file is not UTF-8".to_owned())
+}
+
+/// A reply, and where its result arrives.
+fn pending<T: Send + 'static>() -> (Reply<T>, oneshot::Receiver<Result<T, ApiError>>) {
+    let (sender, receiver) = oneshot::channel();
+    (Reply::new(move |result| drop(sender.send(result))), receiver)
+}
+
+/// Sends a change to a session and waits for its answer.
+async fn answer<T: Send + 'static>(
+    handle: &Handle,
+    change: impl FnOnce(Reply<T>) -> Change,
+) -> Result<T, Outcome> {
+    let (reply, answer) = pending();
+    if !handle.offer(change(reply)) {
+        return Err(Outcome::no(ControlResult::Busy, "the session has too much to do"));
+    }
+    match answer.await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Outcome::refused(&error)),
+        Err(_) => Err(Outcome::no(ControlResult::InternalError, "the session has ended")),
+    }
+}
+
+impl ControlHandled {
+    fn new(request: &ControlRequest, ack: &ControlAck) -> Self {
+        Self {
+            kind: request.kind.as_str(),
+            request_id: request.request_id.as_str().into(),
+            team: request.team.as_str().into(),
+            sender: request.sender.as_str().into(),
+            result: ack.result.as_str(),
+            duplicate: ack.duplicate,
+            detail: ack.detail.as_deref().map(Arc::from),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Access to a session: its mailbox, its published snapshot, and its stop switch.
+//!
+//! A session's state belongs to its own task. To change it, send a [`Change`], which the task applies in order of
+//! arrival. To read it, take the snapshot, which never blocks. Knows messages, and not what they do.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::change::{Ack, Change};
+use crate::engine::hub::{Full, Hub};
+use crate::engine::parentage::Parentage;
+use crate::engine::progress::Progress;
+use crate::engine::revision::ConfigRevision;
+use crate::engine::snapshot::Snapshot;
+use crate::engine::turn_control::TurnControl;
+use crate::event::{Body, Cause, Event, StagePassed};
+use crate::message::SessionId;
+use crate::session::ApiError;
+use crate::tool::permission::Rule;
+use crate::tool::toolbox::Toolbox;
+
+/// The state of the order of a session's events.
+#[derive(Default)]
+struct Showing {
+    /// New connections, each with the number of entries in its history. An entry is written before its event
+    /// is sent, so the history may already contain it.
+    told: Vec<(u64, usize)>,
+}
+
+/// A handle on a session.
+#[derive(Clone)]
+pub struct Handle {
+    /// The session.
+    pub id: SessionId,
+    mailbox: mpsc::Sender<Change>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    showing: Arc<Mutex<Showing>>,
+    /// Ends the running turn. It bypasses the mailbox, because an abort must never wait behind the work that
+    /// it ends.
+    pub(super) stop: Arc<ArcSwapOption<CancellationToken>>,
+    /// The running turn's controls. An interrupt bypasses the mailbox for the same reason.
+    pub(super) control: Arc<ArcSwapOption<TurnControl>>,
+    /// The configuration of the session.
+    manifest: watch::Sender<Arc<ConfigRevision>>,
+    /// The time of its last lookup, as a number that grows with each lookup of any session.
+    used: Arc<AtomicU64>,
+    /// The latest boundary of the latest turn.
+    stage: Arc<ArcSwapOption<StagePassed>>,
+    /// The session's permissions from answers to questions. Children share their parent's.
+    pub(super) rules: Arc<Mutex<Vec<Rule>>>,
+    /// Serialises the questions of a session and all its children.
+    pub(super) asking: Arc<tokio::sync::Mutex<()>>,
+    /// The parent's data, if it is a child.
+    pub(super) parent: Option<Arc<Parentage>>,
+    /// The tools of its turns. A child has its parent's.
+    pub(super) tools: Toolbox,
+    /// The progress of its newest workflow, for frontends.
+    pub(super) progress: Arc<ArcSwapOption<Progress>>,
+}
+
+impl Handle {
+    pub(super) fn new(
+        id: SessionId,
+        mailbox: mpsc::Sender<Change>,
+        snapshot: Snapshot,
+        manifest: Arc<ConfigRevision>,
+    ) -> Self {
+        Self {
+            id,
+            mailbox,
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            showing: Arc::default(),
+            stop: Arc::new(ArcSwapOption::empty()),
+            control: Arc::new(ArcSwapOption::empty()),
+            manifest: watch::Sender::new(manifest),
+            used: Arc::default(),
+            stage: Arc::new(ArcSwapOption::empty()),
+            rules: Arc::default(),
+            asking: Arc::default(),
+            parent: None,
+            tools: Toolbox::builtin(),
+            progress: Arc::new(ArcSwapOption::empty()),
+        }
+    }
+
+    /// Records a lookup.
+    pub(super) fn touch(&self, now: u64) {
+        self.used.store(now, Ordering::Release);
+    }
+
+    /// The last lookup.
+    pub(super) fn last_used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    /// The current snapshot.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Makes the session a child of another: it shares the parent's permissions and its queue for questions.
+    pub(super) fn below(mut self, parent: &Self, link: Parentage) -> Self {
+        self.rules = parent.rules.clone();
+        self.asking = parent.asking.clone();
+        self.tools = parent.tools.clone();
+        self.manifest = watch::Sender::new(parent.manifest());
+        self.parent = Some(Arc::new(link));
+        self
+    }
+
+    /// The number of sessions above it.
+    pub(super) fn depth(&self) -> u32 {
+        self.parent.as_ref().map_or(0, |link| link.depth)
+    }
+
+    /// The parent's data, while the child works for it.
+    pub(super) fn working_for(&self) -> Option<&Parentage> {
+        self.parent.as_deref().filter(|link| link.works())
+    }
+
+    /// The label of its questions: its parent, and its own name.
+    pub(super) fn child_of(&self) -> Option<(SessionId, Arc<str>)> {
+        self.parent.as_ref().map(|kin| (kin.parent.clone(), kin.subagent.clone()))
+    }
+
+    /// The configuration of the session.
+    pub(super) fn manifest(&self) -> Arc<ConfigRevision> {
+        self.manifest.borrow().clone()
+    }
+
+    pub(super) fn set_manifest(&self, manifest: Arc<ConfigRevision>) {
+        self.manifest.send_replace(manifest);
+    }
+
+    /// Waits until the session uses that revision, or a later one.
+    pub(super) async fn adopted(&self, revision: u64) {
+        // An error means that the session is gone, and with it the reason to wait.
+        let _ = self.manifest.subscribe().wait_for(|manifest| manifest.revision >= revision).await;
+    }
+
+    pub(super) fn publish(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
+    }
+
+    /// Sends a change to the session's task, without waiting. It is dropped if the mailbox is full or closed; a
+    /// reply inside it then reports that.
+    pub fn tell(&self, change: Change) {
+        let _ = self.mailbox.try_send(change);
+    }
+
+    /// The same. Returns whether there was room for it.
+    pub fn offer(&self, change: Change) -> bool {
+        self.mailbox.try_send(change).is_ok()
+    }
+
+    /// Sends a change and waits for its answer. For the session's own turn, which may wait for room.
+    ///
+    /// # Errors
+    /// If the session has ended.
+    pub async fn ask<T>(&self, change: impl FnOnce(Ack<T>) -> Change) -> Result<T, ApiError> {
+        let (ack, answer) = oneshot::channel();
+        let ended = || ApiError::failed("The session ended.");
+        self.mailbox.send(change(ack)).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())
+    }
+
+    /// The same for a change that may be refused.
+    ///
+    /// # Errors
+    /// If the session has ended, or refuses.
+    pub async fn request<T>(
+        &self,
+        change: impl FnOnce(Ack<Result<T, ApiError>>) -> Change,
+    ) -> Result<T, ApiError> {
+        self.ask(change).await.and_then(std::convert::identity)
+    }
+
+    /// An event of the session outside any turn.
+    pub(super) fn event(&self, body: Body, cause: Option<Cause>) -> Event {
+        Event {
+            session: Some(self.id.clone()),
+            offset: self.snapshot().offset,
+            turn: None,
+            entry: None,
+            cause,
+            body,
+        }
+    }
+
+    /// Sends an event of this session to every connection, with the current offset. Events of one session go
+    /// out one at a time, so that offsets never decrease, whichever task sends them. A connection that joined
+    /// meanwhile with the event's entry in its history does not get the event again. Returns the full
+    /// connections.
+    pub(super) fn show(&self, hub: &Hub, mut event: Event) -> Vec<Full> {
+        if let Body::StagePassed(stage) = &event.body {
+            self.stage.store(Some(stage.clone()));
+        }
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.snapshot.load();
+        event.offset = snapshot.offset;
+        if showing.told.is_empty() {
+            return hub.hand_out(&event, |_| true);
+        }
+        let place = event.entry.as_ref().and_then(|entry| snapshot.place(entry));
+        // Entries are sent in order: after a later one was sent, no earlier one can be repeated.
+        showing.told.retain(|(_, entries)| place.is_none_or(|place| place < *entries));
+        let knows =
+            |connection| place.is_some() && showing.told.iter().any(|(known, _)| *known == connection);
+        hub.hand_out(&event, |connection| !knows(connection))
+    }
+
+    /// Calls `tell` with the current offset while no other event of the session goes out.
+    pub(super) fn in_order(&self, tell: &mut dyn FnMut(Option<u64>)) {
+        let _showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        tell(Some(self.snapshot.load().offset));
+    }
+
+    /// Lets a connection in: `tell` shows it the session, and no event of the session goes out meanwhile.
+    /// Earlier events are in its history; later ones follow.
+    pub(super) fn let_in(&self, hub: &Hub, connection: u64, tell: impl FnOnce(&Snapshot)) {
+        let mut showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.snapshot();
+        tell(&snapshot);
+        showing.told.retain(|(known, _)| *known != connection && hub.client(*known).is_some());
+        showing.told.push((connection, snapshot.branch.len()));
+    }
+
+    /// The latest boundary of the latest turn.
+    pub fn stage(&self) -> Option<Arc<StagePassed>> {
+        self.stage.load_full()
+    }
+
+    /// The token that an abort cancels: of the running turn, or of the preparation of a message before its
+    /// turn starts.
+    pub fn stoppable(&self) -> CancellationToken {
+        if let Some(stop) = self.stop.load().as_ref().filter(|stop| !stop.is_cancelled()) {
+            return CancellationToken::clone(stop);
+        }
+        let stop = CancellationToken::new();
+        self.stop.store(Some(Arc::new(stop.clone())));
+        stop
+    }
+
+    /// Ends the running turn after its tool calls, if one runs that began at `latest` or before, in milliseconds since
+    /// the epoch.
+    pub fn interrupt(&self, latest: i64) {
+        if let Some(control) = self.control.load().as_ref().filter(|control| control.began <= latest) {
+            control.interrupt.cancel();
+        }
+    }
+
+    /// Ends the running turn, if one runs.
+    pub fn abort(&self) {
+        if let Some(stop) = self.stop.load().as_ref() {
+            stop.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::engine::ledger::Ledger;
+    use crate::engine::queue::Queue;
+    use crate::facts::SessionFacts;
+    use crate::message::{Block, Message, Role};
+    use crate::session::{Client, Pressure};
+    use crate::store::{Entry, EntryBody};
+
+    /// A connection that counts its events.
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Client for Counting {
+        fn watches(&self, _: Option<&SessionId>) -> bool {
+            true
+        }
+        fn lists_sessions(&self) -> bool {
+            false
+        }
+        fn deliver(&self, _: &Event) -> Pressure {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Pressure::Fine
+        }
+        fn fall_behind(&self) {}
+        fn is_behind(&self) -> bool {
+            false
+        }
+        fn focus(&self, _: SessionId) {}
+        fn focused(&self) -> SessionId {
+            "s-1".into()
+        }
+        fn is_interactor(&self) -> bool {
+            false
+        }
+        fn close(&self) {}
+    }
+
+    fn message(number: usize) -> Arc<Message> {
+        let said = vec![Block::Text("said".into())];
+        Arc::new(Message::new(format!("e-{number}").into(), Role::Assistant, said, "".into()))
+    }
+
+    /// The session with that many messages on disk.
+    fn snapshot(messages: usize) -> Snapshot {
+        let entry = |number| {
+            let body = EntryBody::Message(message(number));
+            Arc::new(Entry {
+                id: format!("e-{number}").into(),
+                parent: None,
+                ts: "".into(),
+                request: None,
+                body,
+            })
+        };
+        let facts = SessionFacts { message_count: messages, ..SessionFacts::empty("s-1".into()) };
+        Snapshot {
+            facts: Arc::new(facts),
+            branch: (0..messages).map(entry).collect(),
+            offset: u64::try_from(messages).unwrap_or(0),
+            bytes: 0,
+            queue: Queue::default(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    fn said(number: usize) -> Event {
+        Event {
+            session: Some("s-1".into()),
+            offset: 0,
+            turn: None,
+            entry: Some(format!("e-{number}").into()),
+            cause: None,
+            body: Body::AssistantMessage(message(number)),
+        }
+    }
+
+    /// A message is written, then sent. A connection that joins in between gets it once: with the history.
+    #[test]
+    fn who_comes_in_is_told_each_message_once() {
+        let hub = Hub::default();
+        let (old, new) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
+        hub.attach(1, old.clone());
+        hub.attach(2, new.clone());
+        let (sender, _receiver) = mpsc::channel(1);
+        let handle = Handle::new("s-1".into(), sender, snapshot(0), Arc::default());
+        let let_in = || {
+            let mut told = 0;
+            handle.let_in(&hub, 2, |snapshot| told = snapshot.branch.len());
+            told
+        };
+        let counts = || [old.0.load(Ordering::SeqCst), new.0.load(Ordering::SeqCst)];
+        assert_eq!(let_in(), 0);
+        handle.publish(snapshot(2));
+        assert_eq!(let_in(), 2);
+        handle.show(&hub, said(0));
+        handle.show(&hub, said(1));
+        assert_eq!(counts(), [2, 0], "both are in the history that the second was told");
+        // Both get events without an entry, and later ones.
+        handle.show(&hub, Event { entry: None, ..said(1) });
+        handle.publish(snapshot(3));
+        handle.show(&hub, said(2));
+        assert_eq!(counts(), [4, 2]);
+        assert!(handle.showing.lock().unwrap().told.is_empty(), "nothing is kept that is over");
+        // A closed connection is forgotten when the next one joins.
+        assert_eq!(let_in(), 3);
+        hub.detach(2);
+        handle.let_in(&hub, 1, |_| {});
+        assert_eq!(handle.showing.lock().unwrap().told.len(), 1);
+    }
+}

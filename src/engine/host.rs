@@ -1,0 +1,110 @@
+//! The engine of a process: puts its parts together, and ends them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context::Library;
+use crate::engine::actions::PendingActions;
+use crate::engine::change::Change;
+use crate::engine::configuration::Configuration;
+use crate::engine::control_audit::{ControlAudit, ControlCounts};
+use crate::engine::hub::Hub;
+use crate::engine::native::NativeAgent;
+use crate::engine::open::Opener;
+use crate::engine::providers::Providers;
+use crate::engine::services::Services;
+use crate::engine::session_tree::SessionTree;
+use crate::interaction::PendingQuestions;
+use crate::interaction::audit::Audit;
+use crate::memory::Memory;
+use crate::session::Reply;
+use crate::store::Journals;
+
+/// The engine of a process.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) shared: Arc<Services>,
+    pub(super) opener: Opener,
+    pub(super) actions: Arc<PendingActions>,
+}
+
+impl Engine {
+    /// A engine whose tasks run on `executor`.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, for a person: a guard that is not understood must not be
+    /// passed over.
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        journals: impl Journals + 'static,
+        providers: Providers,
+        executor: tokio::runtime::Handle,
+    ) -> Result<Self, String> {
+        let settings = Arc::new(settings);
+        let started = clock.now();
+        let configuration = Configuration::new(clock.clone(), settings.clone(), providers)?;
+        let hub = Arc::new(Hub::default());
+        let tree = Arc::new(SessionTree::new(hub.clone()));
+        let questions = PendingQuestions::new(tree.clone(), Audit::new(&settings.state_dir), clock.clone());
+        questions.set_orphan_grace(configuration.newest().settings.orphan_grace);
+        let tasks = TaskTracker::new();
+        let audit = Audit::new(&settings.state_dir);
+        let control_audit = ControlAudit::new(audit, clock.clone(), tasks.clone(), executor.clone());
+        let shared = Arc::new(Services {
+            questions,
+            control: ControlCounts::default(),
+            control_audit,
+            configuration,
+            started,
+            began: clock.passed(),
+            clock,
+            memory: Memory::new(&settings.state_dir),
+            settings,
+            journals: Arc::new(journals),
+            library: Library::default(),
+            hub,
+            tally: Arc::default(),
+            tree,
+            tasks,
+            executor,
+        });
+        let agent = Arc::new(NativeAgent::new(shared.clone()));
+        let opener = Opener { shared: shared.clone(), agent };
+        Ok(Self { shared, opener, actions: Arc::default() })
+    }
+
+    /// Ends everything that runs in all sessions, and replies once every session is idle. Attached
+    /// connections learn how their turns end.
+    pub fn stop(&self, reply: Reply<()>) {
+        // The last session to drop its part completes the reply.
+        let all = Arc::new(WhenDropped(Mutex::new(Some(reply))));
+        for handle in self.shared.tree.all() {
+            let part = all.clone();
+            // Before its turn ends, so that no waiting message starts the next turn.
+            handle.tell(Change::Stop { reply: Reply::new(move |_| drop(part)) });
+            handle.abort();
+        }
+    }
+
+    /// Ends what providers run on beside the executor's tasks. The last call at the end of the process.
+    pub fn end(&self) {
+        for provider in self.shared.configuration.newest().providers.all() {
+            provider.end();
+        }
+    }
+}
+
+/// Completes a reply when the last owner is gone.
+struct WhenDropped(Mutex<Option<Reply<()>>>);
+
+impl Drop for WhenDropped {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            reply.ok(());
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Login and logout, for an op of a frontend or for the slash command.
+//!
+//! The op starts a login and returns the page; a second op completes it. The command has no second request,
+//! so it waits: for the browser, for the device, or for a key from a typed question. Does not know how a
+//! login works.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{Begun, LoginError, Logins};
+use crate::catalogue::ErrorCode;
+use crate::clock::rfc3339;
+use crate::engine::services::Services;
+use crate::event::question::{Answer, QuestionContent};
+use crate::facts::{LoginFacts, ProviderName};
+use crate::interaction::{Origin, Question, Resolution};
+use crate::secret::Secret;
+use crate::session::{ApiError, Call, Reply};
+
+/// Begins and ends the logins of connections.
+pub struct LoginDesk<'s>(pub &'s Arc<Services>);
+
+impl LoginDesk<'_> {
+    /// Starts a login of the connection, with the named provider or the default one.
+    pub(super) fn begin(&self, call: &Call, provider: Option<String>, reply: Reply<LoginFacts>) {
+        let (Some(logins), Ok(handle)) =
+            (self.0.configuration.newest().providers.logins(), self.0.tree.get(&call.session))
+        else {
+            return reply.fail(ApiError::failed("There are no logins here."));
+        };
+        let using = handle.snapshot().facts.model_provider.clone();
+        let connection = call.connection;
+        self.0.tasks.spawn_on(
+            async move {
+                let begun = match choose(&logins, provider, &using) {
+                    Ok(provider) => logins.begin(connection, &provider).await,
+                    Err(error) => Err(error),
+                };
+                reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
+            },
+            &self.0.executor,
+        );
+    }
+
+    /// Completes the connection's login.
+    pub(super) fn complete(&self, call: &Call, input: Option<String>, reply: Reply<ProviderName>) {
+        let Some(logins) = self.0.configuration.newest().providers.logins() else {
+            return reply.fail(refused(LoginError::NonePending));
+        };
+        let connection = call.connection;
+        let input = input.map(Secret::new);
+        // The currently pending login: this request cannot complete a login that starts after it.
+        let pending = match logins.waiting(connection) {
+            Ok(pending) => pending,
+            Err(error) => return reply.fail(refused(error)),
+        };
+        self.0.tasks.spawn_on(
+            async move {
+                let done = logins.complete(connection, pending, input).await;
+                reply.send(done.map(|(id, name)| ProviderName { id, name }).map_err(refused));
+            },
+            &self.0.executor,
+        );
+    }
+
+    /// Deletes a provider's login.
+    pub(super) fn forget(&self, _: &Call, provider: String, reply: Reply<bool>) {
+        let Some(logins) = self.0.configuration.newest().providers.logins() else {
+            return reply.ok(false);
+        };
+        self.0.tasks.spawn_on(
+            async move { reply.send(logins.logout(&provider).await.map_err(refused)) },
+            &self.0.executor,
+        );
+    }
+
+    /// Gives up the pending login of a connection that has ended.
+    pub(super) fn forget_connection(&self, connection: u64) {
+        if let Some(logins) = self.0.configuration.newest().providers.logins() {
+            logins.gone(connection);
+        }
+    }
+
+    /// `/login [provider]`: starts a login, and waits for its end.
+    pub(super) fn command(&self, call: Call, provider: Option<&str>) {
+        let (Some(logins), Ok(handle)) =
+            (self.0.configuration.newest().providers.logins(), self.0.tree.get(&call.session))
+        else {
+            return self.0.tell(&call, "error", "There are no logins here.".to_owned());
+        };
+        let snapshot = handle.snapshot();
+        let provider = provider.map(str::to_owned);
+        let using = snapshot.facts.model_provider.clone();
+        let origin = Origin {
+            session: handle.id.clone(),
+            offset: snapshot.offset,
+            turn: None,
+            correlation: self.0.clock.id("login-").into(),
+            child_of: None,
+        };
+        let shared = self.0.clone();
+        self.0.tasks.spawn_on(
+            async move {
+                let begun = match choose(&logins, provider, &using) {
+                    Ok(provider) => logins.begin(call.connection, &provider).await,
+                    Err(error) => Err(error),
+                };
+                let begun = match begun {
+                    Ok(begun) => begun,
+                    Err(error) => return shared.tell(&call, "error", error.to_string()),
+                };
+                shared.tell(&call, "login_start", invitation(&begun));
+                match LoginDesk(&shared).see_through(&logins, &call, &begun, origin).await {
+                    Ok(Some(_)) => {
+                        shared.tell(&call, "text", format!("You are logged in at {}.", begun.name))
+                    }
+                    // The login continues with the frontend.
+                    Ok(None) => {}
+                    Err(error) => shared.tell(&call, "error", error.to_string()),
+                }
+            },
+            &self.0.executor,
+        );
+    }
+
+    /// Waits for a login's end, and asks the person for the necessary input. `None` if no client can be
+    /// asked.
+    async fn see_through(
+        &self,
+        logins: &Logins,
+        call: &Call,
+        begun: &Begun,
+        origin: Origin,
+    ) -> Result<Option<(Arc<str>, Arc<str>)>, LoginError> {
+        let over = CancellationToken::new();
+        let complete = |input: Option<Secret>| {
+            let pending = logins.waiting(call.connection);
+            async move { logins.complete(call.connection, pending?, input).await }
+        };
+        let ask = |content| {
+            let (content, warnings) = (Arc::new(content), Arc::default());
+            let question = Question { content, warnings, origin, timeout: None, unattended: false };
+            self.0.questions.ask(question, &over)
+        };
+        if let (Some(code), Some(ends)) = (&begun.code, begun.ends) {
+            let shown = ask(QuestionContent::DeviceCode {
+                provider: begun.name.to_string(),
+                url: begun.url.clone(),
+                code: code.clone(),
+                expires_at: rfc3339(ends),
+            });
+            let ended = complete(None);
+            tokio::pin!(shown, ended);
+            return tokio::select! {
+                ended = &mut ended => {
+                    over.cancel();
+                    shown.await;
+                    ended.map(Some)
+                }
+                answer = &mut shown => match answer {
+                    // A person who has not done it will not; polling would only time out.
+                    Resolution::Accepted { answer: Answer::Done(false), .. } => {
+                        logins.gone(call.connection);
+                        Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                    }
+                    Resolution::Cancelled { .. } => {
+                        logins.gone(call.connection);
+                        Err(LoginError::Failed("The login was cancelled.".to_owned()))
+                    }
+                    _ => ended.await.map(Some),
+                },
+            };
+        }
+        if begun.ends_by_itself {
+            return complete(None).await.map(Some);
+        }
+        let prompt = format!("What {} shows you at {}", begun.name, begun.url);
+        match ask(QuestionContent::Password { prompt }).await {
+            Resolution::Accepted { answer: Answer::Secret(secret), .. } => {
+                complete(Some(secret)).await.map(Some)
+            }
+            Resolution::Headless => Ok(None),
+            _ => {
+                logins.gone(call.connection);
+                Err(LoginError::Failed("The login was cancelled.".to_owned()))
+            }
+        }
+    }
+}
+
+/// The named provider, or else that of the session's model, or else the only one.
+fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String, LoginError> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    if logins.has(using) {
+        return Ok(using.to_owned());
+    }
+    let names: Vec<&str> = logins.names().map(|name| &**name).collect();
+    match names.as_slice() {
+        [only] => Ok((*only).to_owned()),
+        names => Err(LoginError::Unknown(format!("Name a provider to log in at: {}.", names.join(", ")))),
+    }
+}
+
+/// A login, as the op tells it.
+fn facts(begun: &Begun) -> LoginFacts {
+    LoginFacts {
+        provider: ProviderName { id: begun.provider.as_ref().into(), name: begun.name.as_ref().into() },
+        url: begun.url.clone(),
+        uses_callback: begun.uses_callback,
+        code: begun.code.clone(),
+        expires_at: begun.ends.map(rfc3339),
+    }
+}
+
+fn invitation(begun: &Begun) -> String {
+    match &begun.code {
+        Some(code) => format!("Open {} and enter {code}.", begun.url),
+        None if begun.uses_callback => format!("Open {} and log in.", begun.url),
+        None => format!("Open {} and paste what it shows you.", begun.url),
+    }
+}
+
+fn refused(error: LoginError) -> ApiError {
+    let code = match error {
+        LoginError::NonePending => ErrorCode::NoPendingLogin,
+        LoginError::Unknown(_) | LoginError::Input(_) => ErrorCode::InvalidParams,
+        LoginError::Failed(_) => ErrorCode::Failed,
+    };
+    ApiError::new(code, error.to_string())
+}

@@ -1,0 +1,55 @@
+//! The native agent: it calls models and runs tools itself.
+
+mod answer;
+mod call;
+mod compaction;
+mod hooks;
+mod proposal;
+mod request;
+mod rounds;
+mod turn;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::agent::{Agent, TurnTask};
+use crate::engine::handle::Handle;
+use crate::engine::open::Opener;
+use crate::engine::services::Services;
+use crate::engine::turn_control::TurnEnd;
+use compaction::Why;
+use rounds::Rounds;
+use turn::Turn;
+
+/// See the module.
+pub struct NativeAgent {
+    shared: Arc<Services>,
+}
+
+impl NativeAgent {
+    pub fn new(shared: Arc<Services>) -> Self {
+        Self { shared }
+    }
+}
+
+impl Agent for NativeAgent {
+    fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {
+        let opener = Opener { shared: self.shared.clone(), agent: self };
+        let turn = Turn::new(opener, task);
+        Box::pin(async move { Rounds(&turn).run().await })
+    }
+
+    fn compact(
+        self: Arc<Self>,
+        session: Handle,
+        stop: CancellationToken,
+        wishes: Option<String>,
+    ) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(async move {
+            let why = Why::Asked(wishes.as_deref());
+            compaction::compact(&session, &stop, why).await.map_err(|error| error.to_string())
+        })
+    }
+}

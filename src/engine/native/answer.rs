@@ -1,0 +1,201 @@
+//! Reads a model call's answer, piece by piece, to its end or its bound. Does not know the journal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+
+use crate::engine::native::hooks::{Boundaries, Denied, text_of};
+use crate::engine::native::proposal::proposed;
+use crate::engine::native::request::Composer;
+use crate::engine::native::turn::Turn;
+use crate::engine::stage::{Point, Stage};
+use crate::event::{Body, ToolCall};
+use crate::limits::{ANSWER_TOOL_CALLS, MAX_ANSWER_BYTES};
+use crate::message::{StopReason, Timing, Usage};
+use crate::provider::{Chunk, ChunkStream, Provider, ProviderError, Request};
+use crate::value::{Map, Value};
+
+/// The outcome of one model call.
+#[derive(Default)]
+pub(super) struct ModelAnswer {
+    pub(super) text: String,
+    pub(super) thinking: String,
+    pub(super) calls: Vec<ToolCall>,
+    pub(super) usage: Option<Usage>,
+    pub(super) timing: Option<Timing>,
+    pub(super) replay: Option<Value<'static>>,
+    pub(super) stop: Option<StopReason>,
+    pub(super) failure: Option<ProviderError>,
+    pub(super) error: Option<String>,
+}
+
+impl ModelAnswer {
+    pub(super) fn failed(error: String) -> Self {
+        Self { error: Some(error), stop: Some(StopReason::Error), ..Self::default() }
+    }
+
+    pub(super) fn ended(stop: StopReason) -> Self {
+        Self { stop: Some(stop), ..Self::default() }
+    }
+
+    /// Whether there is no content at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty()
+    }
+
+    /// Whether its calls should run. Those of a truncated answer should not.
+    pub(super) fn asks_for_tools(&self) -> bool {
+        !self.calls.is_empty() && matches!(self.stop, Some(StopReason::ToolUse | StopReason::EndTurn))
+    }
+}
+
+/// The time spent waiting for the model, without delays by hooks and clients.
+#[derive(Default)]
+struct Waited {
+    whole: Duration,
+    /// Until the first piece of the answer.
+    first: Option<Duration>,
+}
+
+impl Waited {
+    fn timing(&self) -> Timing {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Timing { first_token_ms: self.first.map(millis), duration_ms: millis(self.whole), retries: 0 }
+    }
+}
+
+/// A model call of a turn.
+pub struct ModelCall<'t>(pub &'t Turn);
+
+impl ModelCall<'_> {
+    /// Calls the model and streams its answer.
+    pub async fn send(&self, provider: &dyn Provider, mut request: Request) -> Result<ModelAnswer, Denied> {
+        let sending = || {
+            let mut payload = Composer(self.0).about_model();
+            payload.put("max-output-tokens", request.max_output_tokens.map(i64::from));
+            payload
+        };
+        if let Some(payload) = Boundaries(self.0).enter(Stage::SendRequest, sending).await?
+            && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
+        {
+            request.max_output_tokens = u32::try_from(tokens).ok();
+        }
+        let chunks = provider.stream(request);
+        Boundaries(self.0).leave(Stage::SendRequest, || Composer(self.0).about_model()).await;
+        Boundaries(self.0).enter(Stage::StreamResponse, || Composer(self.0).about_model()).await?;
+        let mut waited = Waited::default();
+        let mut answer = self.read_answer(chunks, &mut waited).await;
+        answer.timing = Some(waited.timing());
+        Ok(answer)
+    }
+
+    /// Runs the hooks after the model's answer. The boundary is reported once the answer is written.
+    pub async fn streamed(&self, answer: &mut ModelAnswer) {
+        if !self.0.manifest().hooks.any_at(Stage::StreamResponse, Point::Post) {
+            return;
+        }
+        let payload = {
+            let mut payload = Map::new();
+            payload.put("text", answer.text.clone());
+            payload.put("thinking", answer.thinking.clone());
+            let calls = answer.calls.iter().map(|call| {
+                let mut shown = Map::new();
+                shown.put("id", call.id.to_string());
+                shown.put("name", call.name.to_string());
+                shown.put("arguments", call.parsed.clone());
+                Value::from(shown)
+            });
+            payload.put("tool-calls", Value::vector(calls));
+            payload
+        };
+        let changed = Boundaries(self.0).rewrite(Stage::StreamResponse, Point::Post, None, payload).await;
+        if let Some(text) = text_of(&changed, "text") {
+            answer.text = text.to_owned();
+        }
+    }
+
+    /// Reads the model's answer and measures the wait for it.
+    async fn read_answer(&self, mut chunks: ChunkStream, waited: &mut Waited) -> ModelAnswer {
+        let mut answer = ModelAnswer::default();
+        let mut started: Vec<Arc<str>> = Vec::new();
+        let mut arguments = 0usize;
+        loop {
+            let before = self.0.shared.clock.passed();
+            let next = tokio::select! {
+                biased;
+                () = self.0.stop.cancelled() => Err(StopReason::Aborted),
+                () = self.0.control.interrupt.cancelled() => Err(StopReason::Interrupted),
+                chunk = chunks.next() => Ok(chunk),
+            };
+            let passed = self.0.shared.clock.passed().saturating_sub(before);
+            waited.whole = waited.whole.saturating_add(passed);
+            let chunk = match next {
+                Ok(chunk) => chunk,
+                Err(reason) => {
+                    answer.stop = Some(reason);
+                    return answer;
+                }
+            };
+            if matches!(&chunk, Some(Ok(chunk)) if chunk.is_of_answer()) {
+                waited.first.get_or_insert(waited.whole);
+            }
+            match chunk {
+                Some(Ok(Chunk::Text(text))) => {
+                    answer.text.push_str(&text);
+                    self.0.publish(Body::AssistantDelta(text.into())).await;
+                }
+                Some(Ok(Chunk::Thinking(text))) => {
+                    answer.thinking.push_str(&text);
+                    self.0.publish(Body::ThinkingDelta(text.into())).await;
+                }
+                Some(Ok(Chunk::ToolArguments { id, name, delta, .. })) => {
+                    arguments = arguments.saturating_add(delta.len());
+                    if !started.contains(&id) && started.len() < ANSWER_TOOL_CALLS {
+                        started.push(id.clone());
+                        self.0.publish(Body::ToolStart(Arc::new(begun(id.clone(), name)))).await;
+                    }
+                    self.0.publish(Body::ToolDelta { tool_id: id, arguments: delta.into() }).await;
+                }
+                Some(Ok(Chunk::ToolCall { id, name, arguments })) => {
+                    let call = proposed(&self.0.session.tools, id, name, arguments);
+                    if !started.contains(&call.id) {
+                        started.push(call.id.clone());
+                        self.0.publish(Body::ToolStart(Arc::new(call.clone()))).await;
+                    }
+                    answer.calls.push(call);
+                }
+                Some(Ok(Chunk::Usage(usage))) => answer.usage = Some(usage),
+                Some(Ok(Chunk::Replay(replay))) => answer.replay = Some(replay),
+                Some(Ok(Chunk::Stop(reason))) => {
+                    answer.stop = Some(reason);
+                    return answer;
+                }
+                Some(Err(error)) => {
+                    answer.failure = Some(error);
+                    return answer;
+                }
+                None => {
+                    answer.stop.get_or_insert(StopReason::EndTurn);
+                    return answer;
+                }
+            }
+            let size = answer.text.len().saturating_add(answer.thinking.len()).saturating_add(arguments);
+            let too_much = match () {
+                () if size > MAX_ANSWER_BYTES => format!("is longer than {MAX_ANSWER_BYTES} bytes"),
+                () if answer.calls.len() > ANSWER_TOOL_CALLS => {
+                    format!("asks for more than {ANSWER_TOOL_CALLS} tool calls")
+                }
+                () => continue,
+            };
+            answer.error = Some(format!("The answer {too_much} and was cut there."));
+            answer.stop = Some(StopReason::Error);
+            return answer;
+        }
+    }
+}
+
+/// A call whose arguments are still incomplete, and which has no summary yet.
+fn begun(id: Arc<str>, name: Arc<str>) -> ToolCall {
+    ToolCall { summary: name.clone(), id, name, arguments: "".into(), parsed: Value::Nil }
+}

@@ -1,0 +1,464 @@
+//! The tool calls of one answer: judged and asked about in order, run side by side, answered in order. What a
+//! person is asked about them is in `asking`.
+
+mod asking;
+mod delegate;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::engine::change::Change;
+use crate::engine::execution;
+use crate::engine::native::hooks::Boundaries;
+use crate::engine::native::proposal::proposed;
+use crate::engine::native::turn::Turn;
+use crate::engine::stage::{Point, Stage};
+use crate::event::question::QuestionKind;
+use crate::event::{Body, ToolCall, ToolOutput};
+use crate::limits::PARALLEL_TOOLS;
+use crate::message::{Block, EntryId, Message, Role};
+use crate::runner::sandbox::Sandbox;
+use crate::store::EntryBody;
+use crate::tool::output::Outputs;
+use crate::tool::permission::{Access, Verdict};
+use crate::tool::process;
+use crate::tool::{self, CallError, Context, Outcome, Plan, Tool};
+use crate::value::{Map, Value};
+
+/// How the calls of an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Calls {
+    /// All have a result; the model is asked again.
+    Answered,
+    /// A decision of a person was needed, and nobody is there: the turn ends with this message.
+    Halted(String),
+    /// The results could not be written.
+    Lost(String),
+}
+
+/// What the calls of one answer share.
+pub(super) struct Batch<'t> {
+    pub(super) turn: &'t Turn,
+    cwd: Arc<Path>,
+    /// Who asks the person: one call at a time.
+    asking: Mutex<()>,
+    places: Semaphore,
+    /// Why no further call is started, if so.
+    halted: OnceLock<String>,
+    /// Cancelled when a call halts the turn.
+    halt: CancellationToken,
+}
+
+/// Runs the calls, writes and shows each result in the order of the calls.
+pub async fn run(turn: &Turn, calls: Vec<ToolCall>) -> Calls {
+    let cwd = turn.session.snapshot().facts.cwd.clone();
+    let cwd = Path::new(&*cwd);
+    let batch = Batch {
+        turn,
+        cwd: cwd.into(),
+        asking: Mutex::new(()),
+        places: Semaphore::new(PARALLEL_TOOLS),
+        halted: OnceLock::new(),
+        halt: turn.stop.child_token(),
+    };
+    // Looked at all at once, so that it is known who has to ask before the first one does.
+    let looked_at = calls.into_iter().map(|call| async {
+        let call = Arc::new(batch.transformed(call).await);
+        let plan = match turn.session.tools.find(&call.name) {
+            Some(tool) => Some(batch.plan(tool, &call).await),
+            None => None,
+        };
+        (call, plan)
+    });
+    let looked_at = futures_util::future::join_all(looked_at).await;
+    let mut before = None;
+    let mut changes: HashMap<PathBuf, oneshot::Receiver<()>> = HashMap::new();
+    let mut results = FuturesOrdered::new();
+    for (call, plan) in looked_at {
+        let asks = match &plan {
+            _ if !batch.is_of_stage(&call) => true,
+            Some(Ok(plan)) => matches!(batch.judge(&call, plan), Verdict::Ask(_)),
+            Some(Err(_)) => false,
+            None => matches!(&*call.name, tool::ASK_USER | tool::DELEGATE),
+        };
+        let place = asks.then(|| {
+            let (done, next) = oneshot::channel();
+            Place { before: before.replace(next), _done: done }
+        });
+        // Calls that change one file do so in the order of the calls.
+        let file = match &plan {
+            Some(Ok(Plan { access: Access::Write(path), .. })) => {
+                let (done, next) = oneshot::channel();
+                Some(Place { before: changes.insert(path.clone(), next), _done: done })
+            }
+            _ => None,
+        };
+        results.push_back(batch.one(call, plan, Places { asking: place, file }));
+    }
+    let mut lost = None;
+    while let Some((call, outcome)) = results.next().await {
+        if let Err(error) = settle(turn, call, outcome).await {
+            lost.get_or_insert(error);
+        }
+    }
+    drop(results);
+    match (lost, batch.halted.into_inner()) {
+        (Some(error), _) => Calls::Lost(error),
+        (None, Some(why)) => Calls::Halted(why),
+        (None, None) => Calls::Answered,
+    }
+}
+
+/// Whether a session's folder is where it was. A command may exchange it for a link where the folder above is the
+/// temporary one, or another session's: what lies behind the link is no workspace.
+fn stands(cwd: &Path) -> Result<(), CallError> {
+    match cwd.canonicalize() {
+        Ok(real) if real != cwd => Err(CallError::Moved { folder: cwd.to_owned(), leads_to: real }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a result, then shows it.
+async fn settle(turn: &Turn, call: Arc<ToolCall>, outcome: Outcome) -> Result<(), String> {
+    let mut content = vec![Block::Text(outcome.text.as_str().into())];
+    content.extend(outcome.images);
+    let mut message = Message::new(EntryId::from(""), Role::Tool, content, Arc::from(""));
+    message.turn_id = Some(turn.id.clone());
+    message.tool_call_id = Some(call.id.clone());
+    message.tool_name = Some(call.name.clone());
+    message.is_error = Some(outcome.is_error);
+    let written = turn.write(vec![EntryBody::Message(Arc::new(message))]).await;
+    let details = if outcome.details.is_empty() { Value::Nil } else { Value::from(outcome.details) };
+    let output = ToolOutput {
+        call,
+        text: outcome.text.into(),
+        is_error: outcome.is_error,
+        details,
+        edit: outcome.edit,
+    };
+    let mut event = turn.event(Body::ToolResult(Arc::new(output)));
+    event.entry = written.as_ref().ok().and_then(|entries| entries.first().map(|entry| entry.id.clone()));
+    turn.deliver(event).await;
+    written.map(|_| ())
+}
+
+/// A call's place among those that have to ask, or that change the same file: after the one before, and before the
+/// next, which is let go when this is dropped.
+pub(super) struct Place {
+    before: Option<oneshot::Receiver<()>>,
+    _done: oneshot::Sender<()>,
+}
+
+/// The places of one call.
+struct Places {
+    /// Among those that have to ask.
+    asking: Option<Place>,
+    /// Among those that change the same file.
+    file: Option<Place>,
+}
+
+impl Place {
+    /// Waits for the call before.
+    async fn come_up(&mut self) {
+        if let Some(before) = self.before.take() {
+            // It never says anything: it is gone when it is done.
+            let _ = before.await;
+        }
+    }
+}
+
+impl Batch<'_> {
+    async fn one(
+        &self,
+        call: Arc<ToolCall>,
+        plan: Option<Result<Plan, CallError>>,
+        places: Places,
+    ) -> (Arc<ToolCall>, Outcome) {
+        let span = tracing::debug_span!("tool_call", tool = &*call.name, id = &*call.id);
+        let outcome = self.outcome(&call, plan, places).instrument(span).await;
+        (call, outcome)
+    }
+
+    /// A call as the transforms want it: before it is judged, so that what is allowed is what runs.
+    async fn transformed(&self, call: ToolCall) -> ToolCall {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+            return call;
+        }
+        let payload =
+            Boundaries(self.turn).transforms(Stage::ToolCall, Point::Pre, Some(&call), about(&call)).await;
+        match payload.get_keyword("arguments") {
+            Some(arguments) if *arguments != call.parsed => {
+                proposed(&self.turn.session.tools, call.id, call.name, arguments.clone())
+            }
+            _ => call,
+        }
+    }
+
+    /// Lets guards vote on a call that is otherwise allowed, and observers see it.
+    pub(super) async fn guarded(&self, call: &ToolCall) -> Result<(), Outcome> {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Pre) {
+            return Ok(());
+        }
+        let payload = about(call);
+        match Boundaries(self.turn).guards(Stage::ToolCall, Some(call), &payload).await {
+            Ok(()) => {
+                Boundaries(self.turn).observers(Stage::ToolCall, Point::Pre, Some(call), &payload).await;
+                Ok(())
+            }
+            Err(_) if self.turn.stop.is_cancelled() => Err(self.not_run()),
+            Err(guard) => {
+                let mut outcome = denied(&format!("{guard}."));
+                outcome.details.put("hook", guard.hook.to_string());
+                Err(outcome)
+            }
+        }
+    }
+
+    /// Lets the hooks after a call have its result.
+    async fn followed(&self, call: &ToolCall, mut outcome: Outcome) -> Outcome {
+        if !self.turn.manifest().hooks.any_at(Stage::ToolCall, Point::Post) {
+            return outcome;
+        }
+        let payload = about(call).with("result", outcome.text.clone()).with("is-error", outcome.is_error);
+        let payload = Boundaries(self.turn).rewrite(Stage::ToolCall, Point::Post, Some(call), payload).await;
+        if let Some(text) = payload.get_keyword("result").and_then(Value::as_str) {
+            outcome.text = text.to_owned();
+        }
+        outcome
+    }
+
+    async fn outcome(
+        &self,
+        call: &Arc<ToolCall>,
+        plan: Option<Result<Plan, CallError>>,
+        Places { asking: mut place, mut file }: Places,
+    ) -> Outcome {
+        let granted = match self.grant(call, plan.as_ref(), &mut place).await {
+            Ok(granted) => granted,
+            Err(refused) => return refused,
+        };
+        match (&*call.name, &self.turn.execution) {
+            (execution::COMPLETE, Some(stage)) => {
+                return match stage.complete(&call.parsed) {
+                    Ok(()) => Outcome::ok("The stage is completed."),
+                    Err(wrong) => Outcome::failed(wrong),
+                };
+            }
+            (tool::ASK_USER | tool::DELEGATE, _) => {
+                if let Err(refused) = self.use_grant(call, granted) {
+                    return refused;
+                }
+                return match &*call.name {
+                    tool::DELEGATE => {
+                        let outcome = self.delegate(call, &mut place).await;
+                        self.followed(call, outcome).await
+                    }
+                    _ => self.ask_user(call, &mut place).await,
+                };
+            }
+            _ => {}
+        }
+        let tools = &self.turn.session.tools;
+        let (Some(tool), Some(plan)) = (tools.find(&call.name), plan) else {
+            let names: Vec<String> = tools.specs().into_iter().map(|spec| spec.name).collect();
+            return Outcome::failed(format!(
+                "There is no tool {:?}; there are {}.",
+                call.name,
+                names.join(", ")
+            ));
+        };
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => return Outcome::failed(error),
+        };
+        let plan = match self.allow(tool, call, plan, &mut place).await {
+            Ok(plan) => plan,
+            Err(refused) => return refused,
+        };
+        if let Err(refused) = self.guarded(call).await {
+            return refused;
+        }
+        // The next one in line may be asked about while this one runs.
+        drop(place);
+        // Before a place among those that run: who waits here for another call must not hold one that it needs.
+        if let Some(file) = &mut file {
+            file.come_up().await;
+        }
+        let Some(_place) = self.place().await else { return self.not_run() };
+        // While the person was asked, or another call ran, the path may have come to lead elsewhere.
+        let plan = match self.plan(tool, call).await {
+            Ok(again) if again.access == plan.access => again,
+            Ok(_) => {
+                return Outcome::failed(
+                    "The path leads elsewhere since the call was allowed; it was not run.",
+                );
+            }
+            Err(error) => return Outcome::failed(error),
+        };
+        if let Err(refused) = self.use_grant(call, granted) {
+            return refused;
+        }
+        let outcome = self.run(tool, call, &plan).await;
+        self.followed(call, outcome).await
+    }
+
+    /// One of the places of calls that run side by side; `None` where no call is started any more.
+    pub(super) async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        tokio::select! {
+            biased;
+            () = self.ended() => None,
+            place = self.places.acquire() => place.ok(),
+        }
+    }
+
+    /// Whether a call needs no grant: there is no stage, or its tool is the stage's own.
+    fn is_of_stage(&self, call: &ToolCall) -> bool {
+        self.turn.execution.as_ref().is_none_or(|stage| stage.allows(&call.name))
+    }
+
+    /// What a call would do. Reads files, so away from the session's threads, and not waited for when the turn is ended.
+    async fn plan(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>) -> Result<Plan, CallError> {
+        let (tool, cwd, call, stop) = (tool.clone(), self.cwd.clone(), call.clone(), self.turn.stop.clone());
+        let planned = tokio::task::spawn_blocking(move || {
+            stands(&cwd)?;
+            tool.plan(&cwd, &call.parsed, &stop)
+        });
+        // A plan may take long, such as that of many edits of a large file.
+        tokio::select! {
+            biased;
+            () = self.turn.stop.cancelled() => Err(CallError::Ended),
+            planned = planned => planned.unwrap_or(Err(CallError::Broken)),
+        }
+    }
+
+    async fn run(&self, tool: &Arc<dyn Tool>, call: &Arc<ToolCall>, plan: &Plan) -> Outcome {
+        let turn = self.turn;
+        let facts = turn.session.snapshot().facts.clone();
+        let manifest = turn.manifest();
+        let sandbox = manifest.sandbox(facts.mode, &self.cwd);
+        let event = turn.event(Body::ToolExecuting(call.clone()));
+        turn.deliver(event.clone()).await;
+        let _running = RunningTool::new(&turn.control.running_tools);
+        if call.name.as_ref() == tool::BASH
+            && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
+            && let Access::Run(command) = &plan.access
+        {
+            return start_job(turn, command.clone(), self.cwd.to_path_buf(), sandbox).await;
+        }
+        let progress = {
+            let (shared, session, call) = (turn.shared.clone(), turn.session.clone(), call.clone());
+            move |newest: &str| {
+                let output = ToolOutput {
+                    call: call.clone(),
+                    text: newest.into(),
+                    is_error: false,
+                    details: Value::Nil,
+                    edit: None,
+                };
+                // The newest replaces what a slow client has not been sent, so nobody waits for it.
+                let update =
+                    crate::event::Event { body: Body::ToolUpdate(Arc::new(output)), ..event.clone() };
+                let _ = session.show(&shared.hub, update);
+            }
+        };
+        let context = Context {
+            cwd: self.cwd.clone(),
+            outputs: Outputs::new(&turn.shared.settings.state_dir, turn.session.id.as_str()),
+            handle: turn.shared.clock.id("o-"),
+            sandbox,
+            hidden: manifest.hidden.clone(),
+            barred: self.barred(&call.name).into(),
+            stop: turn.stop.child_token(),
+            progress: Arc::new(progress),
+        };
+        tool.run(&context, plan, &call.parsed).await
+    }
+
+    /// The turn is stopped, interrupted or halted: no further call starts.
+    async fn ended(&self) {
+        tokio::select! {
+            () = self.halt.cancelled() => {}
+            () = self.turn.control.interrupt.cancelled() => {}
+        }
+    }
+
+    /// What the model is told of a call that did not run because of that.
+    pub(super) fn not_run(&self) -> Outcome {
+        let why = match (self.turn.stop.is_cancelled(), self.halted.get()) {
+            (true, _) => "the user aborted the turn",
+            (false, Some(_)) => "the turn had to end before it",
+            (false, None) => "the user interrupted the turn",
+        };
+        Outcome::failed(format!("The call was not run: {why}."))
+    }
+
+    /// Ends the turn because a decision is needed that nobody is there for.
+    pub(super) fn halt_for(&self, kind: QuestionKind, what: &str) -> Outcome {
+        let message = format!(
+            "permission-required: {} for {what:?} (correlation id {}), and nobody is there to answer. Attach a \
+             frontend that answers interactions, add a rule that allows it, or run with --yolo.",
+            kind.as_str(),
+            self.turn.id
+        );
+        let _ = self.halted.set(message.clone());
+        self.halt.cancel();
+        Outcome::failed(message)
+    }
+}
+
+/// Starts a command that outlives its call.
+async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<Sandbox>) -> Outcome {
+    let id: Arc<str> = turn.shared.clock.id("j-").into();
+    let job = process::Job { command, cwd, timeout: None, sandbox, hidden: turn.manifest().hidden.to_vec() };
+    let (name, turn_id, job) = (id.clone(), turn.id.clone(), Box::new(job));
+    match turn.session.request(|ack| Change::StartJob { id: name, turn: turn_id, job, ack }).await {
+        Ok(()) => {
+            let mut outcome = Outcome::ok(format!("Started as background job {id}."));
+            outcome.details.put("job-id", id.to_string());
+            outcome
+        }
+        Err(error) => Outcome::failed(error.message),
+    }
+}
+
+/// Counts a running tool for as long as it lives.
+pub(super) struct RunningTool<'c>(&'c AtomicUsize);
+
+impl<'c> RunningTool<'c> {
+    pub(super) fn new(count: &'c AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+}
+
+impl Drop for RunningTool<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What hooks are told of a call.
+fn about(call: &ToolCall) -> Map<'static> {
+    let mut payload = Map::new();
+    payload.put("tool-id", call.id.to_string());
+    payload.put("tool", call.name.to_string());
+    payload.put("call-summary", call.summary.to_string());
+    payload.put("arguments", call.parsed.clone());
+    payload
+}
+
+/// What the model is told of a call that was refused.
+pub(super) fn denied(reason: &str) -> Outcome {
+    let mut outcome = Outcome::failed(format!("The call was denied. {reason}"));
+    outcome.details.put("code", "denied-tool-call");
+    outcome.details.put("denied", true);
+    outcome
+}

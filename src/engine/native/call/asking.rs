@@ -1,0 +1,362 @@
+//! Asks the person about a call: a grant for a call outside its stage's tools, an approval if no rule
+//! decides, or an answer for the model. Knows the rules and the questions; does not know how a call runs.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::MutexGuard;
+
+use super::{Batch, Place, denied};
+use crate::engine::execution::{Execution, GrantAnswer};
+use crate::engine::rules;
+use crate::event::question::{
+    Answer, Approval, ApprovalScope, CutDiff, GrantRequest, QuestionContent, QuestionKind, ShownDiff,
+};
+use crate::event::{Body, ToolCall};
+use crate::interaction::grant::{self, Binding};
+use crate::interaction::{Origin, Question, Resolution, warning};
+use crate::limits::TOOL_RESULT_BYTES;
+use crate::message::Mode;
+use crate::secret;
+use crate::tool::output::Outputs;
+use crate::tool::permission::{self, Access, Leave, Rule, Verdict};
+use crate::tool::walk::Barred;
+use crate::tool::{self, CallError, Outcome, Plan, Tool, path};
+use crate::value::Value;
+use crate::visible;
+
+impl Batch<'_> {
+    /// Asks for a grant if a call is outside its stage's tools, before any other question or verdict. The
+    /// returned grant must be used when the call is about to run.
+    pub(super) async fn grant(
+        &self,
+        call: &ToolCall,
+        plan: Option<&Result<Plan, CallError>>,
+        place: &mut Option<Place>,
+    ) -> Result<Option<String>, Outcome> {
+        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
+            return Ok(None);
+        };
+        let runs = matches!(&*call.name, tool::ASK_USER | tool::DELEGATE);
+        match plan {
+            // A call that cannot run causes no question.
+            Some(Err(_)) => return Ok(None),
+            None if !runs => return Ok(None),
+            Some(Ok(plan)) => {
+                if let Verdict::Deny(reason) = self.judge(call, plan) {
+                    return Err(denied(&reason));
+                }
+            }
+            None => {}
+        }
+        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
+        let proposal = self.turn.shared.clock.id("p-");
+        let binding = binding(stage, &proposal, call);
+        let request = GrantRequest {
+            stage_execution: stage.id.clone(),
+            attempt: stage.attempt,
+            proposal: proposal.clone(),
+            tool: call.name.clone(),
+            args_digest: binding.args_digest.clone(),
+            args_summary: secret::mask(&call.summary).into_owned(),
+            reason: format!("The stage {} has only {}.", stage.stage.id, stage.stage.tools.join(", ")),
+        };
+        // The summary may be shorter than the call.
+        let mut warnings =
+            plan.and_then(|plan| plan.as_ref().ok()).map_or_else(Vec::new, |plan| self.leaves(plan));
+        warnings.extend(warning::of("An argument of the call", &call.parsed));
+        let (answer, note) = match self.ask(QuestionContent::GrantStageTool(request), warnings).await {
+            Resolution::Accepted { answer, note } => (answer, note),
+            Resolution::Cancelled { note } => (Answer::Deny, note),
+            Resolution::TimedOut => (Answer::Deny, Some("Nobody answered in time.".to_owned())),
+            Resolution::Headless => (Answer::Deny, Some("Nobody is there to grant it.".to_owned())),
+            Resolution::Withdrawn => return Err(self.not_run()),
+        };
+        let outcome = answer.outcome().unwrap_or("deny");
+        stage.answered(GrantAnswer { binding, outcome, note: note.clone() });
+        match outcome {
+            "approve" => Ok(Some(proposal)),
+            _ => Err(denied(note.as_deref().unwrap_or("It is outside this stage's tools."))),
+        }
+    }
+
+    /// Uses the grant of a call that is about to run, if it needed one.
+    pub(super) fn use_grant(&self, call: &ToolCall, proposal: Option<String>) -> Result<(), Outcome> {
+        let Some(stage) = self.turn.execution.as_ref().filter(|_| !self.is_of_stage(call)) else {
+            return Ok(());
+        };
+        match proposal {
+            Some(proposal) if stage.consume(&binding(stage, &proposal, call)) => Ok(()),
+            _ => Err(denied("There is no grant for this call.")),
+        }
+    }
+
+    /// Waits until it is this call's turn to ask and no other question is open. `None` if no further call is
+    /// started.
+    pub(super) async fn turn_to_ask(&self, place: &mut Option<Place>) -> Option<MutexGuard<'_, ()>> {
+        let asking = async {
+            if let Some(place) = place {
+                place.come_up().await;
+            }
+            self.asking.lock().await
+        };
+        tokio::select! {
+            biased;
+            () = self.ended() => None,
+            asking = asking => Some(asking),
+        }
+    }
+
+    /// Lets a call pass with the approved plan, or returns the text for the model in place of a result.
+    pub(super) async fn allow(
+        &self,
+        tool: &Arc<dyn Tool>,
+        call: &Arc<ToolCall>,
+        plan: Plan,
+        place: &mut Option<Place>,
+    ) -> Result<Plan, Outcome> {
+        match self.judge(call, &plan) {
+            Verdict::Allow => return Ok(plan),
+            Verdict::Deny(reason) => return Err(denied(&reason)),
+            // A person saw this very call and granted it.
+            Verdict::Ask(_) if !self.is_of_stage(call) => return Ok(plan),
+            Verdict::Ask(_) => {}
+        }
+        let Some(_asking) = self.turn_to_ask(place).await else { return Err(self.not_run()) };
+        // The question shows the current effects, and an answer about an earlier call may have decided it.
+        let plan = &self.plan(tool, call).await.map_err(Outcome::failed)?;
+        let suggested = match self.judge(call, plan) {
+            Verdict::Allow => return Ok(plan.clone()),
+            Verdict::Deny(reason) => return Err(denied(&reason)),
+            Verdict::Ask(suggested) => suggested,
+        };
+        let (approval, warnings) = self.approval(call, plan, suggested.clone()).await;
+        match self.ask(QuestionContent::Approve(approval), warnings).await {
+            Resolution::Accepted { answer: Answer::Approve { scope, rule }, .. } => {
+                let rule = rule.filter(|rule| rule.check().is_ok());
+                self.remember(call, plan, scope, rule.or(suggested));
+                Ok(plan.clone())
+            }
+            Resolution::Accepted { note, .. } => {
+                Err(denied(note.as_deref().unwrap_or("The user gave no reason.")))
+            }
+            Resolution::Cancelled { note } => {
+                Err(denied(note.as_deref().unwrap_or("The user dismissed the question.")))
+            }
+            Resolution::TimedOut => Err(denied("Nobody answered in time.")),
+            Resolution::Withdrawn => Err(self.not_run()),
+            Resolution::Headless => Err(self.halt_for(QuestionKind::Approve, &call.summary)),
+        }
+    }
+
+    /// The verdict of the rules and the mode on a call.
+    pub(super) fn judge(&self, call: &ToolCall, plan: &Plan) -> Verdict {
+        let facts = self.turn.session.snapshot().facts.clone();
+        // Inside the workspace, a stage's tools and a subagent's granted tools need no further approval.
+        // Rules and guarded files apply as everywhere.
+        let agreed = self.turn.execution.is_some()
+            || self.turn.session.parent.as_ref().is_some_and(|link| link.covers(&call.name));
+        let leave = Leave { mode: facts.mode, agreed };
+        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
+        permission::judge(
+            leave,
+            &rules,
+            &self.turn.shared.configuration.ground(&self.cwd),
+            &call.name,
+            &plan.access,
+        )
+    }
+
+    /// The content of an approval question. It contains the start of a long diff; a handle gives the whole
+    /// diff, which can be read before the answer. Also returns the warnings about what it does not show.
+    async fn approval(
+        &self,
+        call: &ToolCall,
+        plan: &Plan,
+        suggested_rule: Option<Rule>,
+    ) -> (Approval, Vec<String>) {
+        let mut warnings = self.leaves(plan);
+        let (command, path) = match &plan.access {
+            Access::Run(command) => (Some(command.clone()), None),
+            Access::Read(path) | Access::Write(path) => (None, Some(path.to_string_lossy().into_owned())),
+            Access::Nothing => (None, None),
+        };
+        let mut shown_diff = None;
+        if let Some(diff) = &plan.diff {
+            let end = (0..=diff.len().min(TOOL_RESULT_BYTES)).rev().find(|end| diff.is_char_boundary(*end));
+            let (shown, rest) = diff.split_at(end.unwrap_or(0));
+            if rest.is_empty() {
+                shown_diff = Some(ShownDiff { text: shown.to_owned(), cut: None });
+            } else {
+                let (size, handle) = (diff.len(), self.keep_diff(diff).await);
+                let place = match &handle {
+                    Some(_) => "The rest can be read before the answer.",
+                    None => "The rest could not be kept: nobody can see it before the answer.",
+                };
+                warnings.push(format!("The diff is cut: {} of {size} bytes are shown. {place}", shown.len()));
+                warnings.extend(warning::of("The part of the diff that is not shown", &Value::from(rest)));
+                let text = format!("{shown}\n[… the diff goes on …]\n");
+                shown_diff = Some(ShownDiff { text, cut: Some(CutDiff { size, handle }) });
+            }
+        }
+        let approval = Approval {
+            tool: call.name.clone(),
+            call: call.id.clone(),
+            summary: call.summary.as_ref().into(),
+            command,
+            path,
+            diff: shown_diff,
+            suggested_rule,
+        };
+        (approval, warnings)
+    }
+
+    /// A warning if a call's path is outside the workspace, or if the written file is guarded.
+    fn leaves(&self, plan: &Plan) -> Vec<String> {
+        match &plan.access {
+            Access::Read(path) | Access::Write(path) if !path::within(path, &self.cwd) => {
+                vec![format!("The path {} is outside the workspace.", visible::line(&path.to_string_lossy()))]
+            }
+            Access::Read(path) => {
+                let hidden = self.turn.shared.configuration.ground(&self.cwd).hides(path);
+                hidden.then(|| format!("The file is guarded: {}.", permission::OWN)).into_iter().collect()
+            }
+            Access::Write(path) => {
+                let guarded = permission::guarded(path, &self.turn.shared.configuration.ground(&self.cwd));
+                guarded.map(|reason| format!("The file is guarded: {reason}.")).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Stores a diff like a tool's output; `None` if the disk is full.
+    async fn keep_diff(&self, diff: &str) -> Option<String> {
+        let outputs = Outputs::new(&self.turn.shared.settings.state_dir, self.turn.session.id.as_str());
+        let (handle, diff) = (self.turn.shared.clock.id("o-"), diff.to_owned());
+        let kept = tokio::task::spawn_blocking(move || outputs.keep(handle, &diff)).await;
+        kept.ok().and_then(|kept| kept.handle)
+    }
+
+    /// The rules' denials for a tool that reads more than the judged path.
+    pub(super) fn barred(&self, tool: &str) -> Barred {
+        if !matches!(tool, "read" | "search" | "find") {
+            return Barred::default();
+        }
+        let rules = self.turn.shared.rules_for(&self.turn.manifest().rules, &self.turn.session);
+        Barred::new(&rules, &self.turn.shared.configuration.ground(&self.cwd), tool)
+    }
+
+    /// Keeps permissions from an answer that go beyond this call.
+    fn remember(&self, call: &ToolCall, plan: &Plan, scope: Option<ApprovalScope>, rule: Option<Rule>) {
+        let rule = match scope {
+            Some(ApprovalScope::Session | ApprovalScope::Rule) => rule.or_else(|| exact(call, plan)),
+            Some(ApprovalScope::Once) | None => None,
+        };
+        let Some(rule) = rule else { return };
+        if scope == Some(ApprovalScope::Rule)
+            && let Err(error) = rules::keep(&self.turn.shared.settings.state_dir, &rule, &self.cwd)
+        {
+            tracing::warn!(%error, "the rule could not be kept; it holds for this session");
+        }
+        self.turn.session.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+    }
+
+    /// Asks the person, until the turn ends.
+    pub(super) async fn ask(&self, content: QuestionContent, warnings: Vec<String>) -> Resolution {
+        let snapshot = self.turn.session.snapshot();
+        let question = Question {
+            content: Arc::new(content),
+            warnings: warnings.into(),
+            origin: Origin {
+                session: self.turn.session.id.clone(),
+                offset: snapshot.offset,
+                turn: Some(self.turn.id.clone()),
+                correlation: self.turn.id.as_str().into(),
+                child_of: self.turn.session.child_of(),
+            },
+            timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
+            unattended: snapshot.facts.mode == Mode::Yolo,
+        };
+        let ended = self.halt.child_token();
+        let asked = async {
+            // One question at a time, among this session, its parents and its children.
+            let asking = self.turn.session.asking.lock();
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => Resolution::Withdrawn,
+                _asking = asking => self.turn.shared.questions.ask(question, &ended).await,
+            }
+        };
+        tokio::pin!(asked);
+        tokio::select! {
+            biased;
+            resolution = &mut asked => resolution,
+            () = self.turn.control.interrupt.cancelled() => {
+                ended.cancel();
+                asked.await
+            }
+        }
+    }
+
+    /// Runs a call of `ask-user`: a question from the model.
+    pub(super) async fn ask_user(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
+        let Some(question) = call.parsed.get("question").and_then(Value::as_str) else {
+            return Outcome::failed("The argument question must be a string.");
+        };
+        let options: Vec<&str> = call
+            .parsed
+            .get("options")
+            .and_then(Value::as_slice)
+            .map(|options| options.iter().filter_map(Value::as_str).collect())
+            .unwrap_or_default();
+        let prompt = question.to_owned();
+        let content = match options.is_empty() {
+            true => QuestionContent::Ask { prompt },
+            false => {
+                let options = options.iter().map(|option| (*option).to_owned()).collect();
+                QuestionContent::Select { prompt, options }
+            }
+        };
+        let kind = content.kind();
+        let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
+        if let Err(refused) = self.guarded(call).await {
+            return refused;
+        }
+        self.turn.publish(Body::ToolExecuting(call.clone())).await;
+        let outcome = match self.ask(content, Vec::new()).await {
+            Resolution::Accepted { answer, .. } => Outcome::ok(match answer {
+                Answer::Text(text) => text,
+                Answer::Option(place) => options.get(place).copied().unwrap_or_default().to_owned(),
+                _ => String::new(),
+            }),
+            Resolution::Cancelled { note } => {
+                Outcome::failed(note.unwrap_or_else(|| "The user does not want to answer.".to_owned()))
+            }
+            Resolution::TimedOut => Outcome::failed("Nobody answered in time."),
+            Resolution::Withdrawn => return self.not_run(),
+            Resolution::Headless => return self.halt_for(kind, &call.summary),
+        };
+        self.followed(call, outcome).await
+    }
+}
+
+/// The binding of a grant for this call.
+fn binding(stage: &Execution, proposal: &str, call: &ToolCall) -> Binding {
+    Binding {
+        stage_execution: stage.id.clone(),
+        attempt: stage.attempt,
+        proposal: proposal.to_owned(),
+        tool: call.name.to_string(),
+        args_digest: grant::digest(&call.parsed),
+    }
+}
+
+/// The rule that allows this call again, if no wider one was suggested.
+fn exact(call: &ToolCall, plan: &Plan) -> Option<Rule> {
+    let (path, command) = match &plan.access {
+        Access::Read(path) | Access::Write(path) => (Some(tool::glob::escape(&path.to_string_lossy())), None),
+        Access::Run(command) => (None, Some(command.clone())),
+        Access::Nothing => return None,
+    };
+    let tool = Some(call.name.to_string());
+    Some(Rule { decision: permission::Decision::Allow, tool, path, exact: command.is_some(), command })
+}

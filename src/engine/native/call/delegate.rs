@@ -1,0 +1,158 @@
+//! Answers a `delegate` call: a subagent does a task in a session of its own.
+
+use std::sync::Arc;
+
+use super::{Batch, Place, RunningTool, denied};
+use crate::engine::native::request::Composer;
+use crate::engine::native::turn::Turn;
+use crate::engine::subagent::Child;
+use crate::engine::turn_control::TurnEnd;
+use crate::event::question::{Answer, EnvelopeRequest, QuestionContent, QuestionKind};
+use crate::event::{Body, ToolCall};
+use crate::interaction::{Resolution, warning};
+use crate::limits::{MAX_CHILD_TASK_BYTES, SUBAGENT_DEPTH};
+use crate::message::SessionId;
+use crate::secret;
+use crate::tool::{self, Outcome};
+use crate::value::Value;
+
+/// The arguments of a `delegate` call.
+struct Wanted {
+    task: String,
+    tools: Vec<String>,
+    model: (Arc<str>, Arc<str>),
+}
+
+impl Batch<'_> {
+    /// Answers a `delegate` call: asks the person once, runs the child, returns its last text.
+    pub(super) async fn delegate(&self, call: &Arc<ToolCall>, place: &mut Option<Place>) -> Outcome {
+        let turn = self.turn;
+        let wanted = match wanted(turn, call) {
+            Ok(wanted) => wanted,
+            Err(wrong) => return Outcome::failed(format!("subagent/envelope-invalid: {wrong}")),
+        };
+        let depth = turn.session.depth().saturating_add(1);
+        let id = SessionId::from(turn.shared.clock.id("s-"));
+        {
+            let Some(_asking) = self.turn_to_ask(place).await else { return self.not_run() };
+            if let Err(refused) = self.guarded(call).await {
+                return refused;
+            }
+            let request = EnvelopeRequest {
+                subagent: id.clone(),
+                parent: turn.session.id.clone(),
+                depth,
+                tools: wanted.tools.clone(),
+                task_summary: tool::one_line(&secret::mask(&wanted.task), 400),
+                model: wanted.model.clone(),
+            };
+            // The summary may be shorter than the task.
+            let warnings = warning::of("The task", &Value::from(wanted.task.as_str()));
+            let reason = match self.ask(QuestionContent::ApproveSubagentEnvelope(request), warnings).await {
+                Resolution::Accepted { answer: Answer::Approve { .. }, .. } => None,
+                Resolution::Accepted { note, .. } => {
+                    Some(note.unwrap_or_else(|| "The user gave no reason.".to_owned()))
+                }
+                Resolution::Cancelled { note } => {
+                    Some(note.unwrap_or_else(|| "The user dismissed the question.".to_owned()))
+                }
+                Resolution::TimedOut => Some("Nobody answered in time.".to_owned()),
+                Resolution::Withdrawn => return self.not_run(),
+                Resolution::Headless => {
+                    return self.halt_for(QuestionKind::ApproveSubagentEnvelope, &call.summary);
+                }
+            };
+            if let Some(reason) = reason {
+                let mut outcome = denied(&format!("{ENVELOPE_DENIED}: {reason}"));
+                outcome.details.put("code", ENVELOPE_DENIED);
+                return outcome;
+            }
+        }
+        // The next call may ask now, because this one takes its time.
+        *place = None;
+        let Some(_running_place) = self.place().await else { return self.not_run() };
+        turn.publish(Body::ToolExecuting(call.clone())).await;
+        let _running = RunningTool::new(&turn.control.running_tools);
+        let name = tool::one_line(&wanted.task, 60);
+        let child = Child { id, name, envelope: wanted.tools, model: wanted.model };
+        let child = match turn.opener.open_child(&turn.session, child).await {
+            Ok(child) => child,
+            Err(error) => return Outcome::failed(format!("The subagent cannot be started: {error}")),
+        };
+        let cause = turn.cause.clone();
+        let stop = turn.stop.child_token();
+        let worked = turn.opener.work(&child, wanted.task, None, cause, &stop, &turn.control.interrupt).await;
+        turn.opener.retire_child(&child);
+        let mut outcome = match worked {
+            Err(error) => Outcome::failed(format!("The subagent cannot be started: {error}")),
+            Ok((TurnEnd::Finished, worked)) => {
+                let mut outcome = Outcome::ok(worked.text);
+                outcome.details.put("usage", worked.usage.to_value());
+                outcome
+            }
+            Ok((TurnEnd::Stopped, worked)) => {
+                let why = worked.error.unwrap_or_else(|| match worked.stop {
+                    Some(reason) => format!("it was {}", reason.as_str()),
+                    None => "it did not begin".to_owned(),
+                });
+                let mut outcome =
+                    Outcome::failed(format!("The subagent did not finish: {why}\n{}", worked.text));
+                outcome.details.put("usage", worked.usage.to_value());
+                outcome
+            }
+        };
+        outcome.details.put("subagent-id", child.id.to_value());
+        outcome
+    }
+}
+
+/// The typed result for a refused subagent.
+const ENVELOPE_DENIED: &str = "subagent/envelope-denied";
+
+fn wanted(turn: &Turn, call: &ToolCall) -> Result<Wanted, String> {
+    if turn.session.depth() >= SUBAGENT_DEPTH {
+        return Err(format!("subagents are nested {SUBAGENT_DEPTH} deep at most; do this task yourself."));
+    }
+    let task = call.parsed.get("task").and_then(Value::as_str).unwrap_or_default();
+    if task.trim().is_empty() || task.len() > MAX_CHILD_TASK_BYTES {
+        return Err(format!("task must be a text of at most {MAX_CHILD_TASK_BYTES} bytes."));
+    }
+    let listed = call.parsed.get("tools").and_then(Value::as_slice);
+    let listed = listed.ok_or("tools must be a list of the names of your tools.")?;
+    let own = Composer(turn).tool_names();
+    let mut tools: Vec<String> = Vec::new();
+    for name in listed {
+        let name = name.as_str().ok_or("tools must be a list of the names of your tools.")?;
+        if !own.iter().any(|known| known == name) {
+            return Err(format!("there is no tool {name:?} among yours: {}.", own.join(", ")));
+        }
+        if !tools.iter().any(|known| known == name) {
+            tools.push(name.to_owned());
+        }
+    }
+    if tools.len() >= own.len() {
+        return Err("a subagent gets fewer tools than you have; leave out what it does not need.".to_owned());
+    }
+    let facts = turn.session.snapshot().facts.clone();
+    let text = |value: &Value<'_>, key| value.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+    let model = match call.parsed.get("model") {
+        None | Some(Value::Nil) => (facts.model_provider.clone(), facts.model_id.clone()),
+        Some(value) => {
+            let named = match value.as_str() {
+                Some(name) => match name.split_once([' ', '/']) {
+                    Some((provider, id)) => Some((Arc::from(provider), Arc::from(id))),
+                    None => Some((facts.model_provider.clone(), Arc::from(name))),
+                },
+                None => text(value, "provider").zip(text(value, "id")),
+            };
+            let (provider, id) = named.ok_or("model must be \"provider/id\" or a map of provider and id.")?;
+            let manifest = turn.manifest();
+            let known = manifest.models.find(&provider, &id).is_some();
+            if !known || manifest.providers.get(&provider).is_none() {
+                return Err(format!("there is no model {id:?} of provider {provider:?} that can be used."));
+            }
+            (provider, id)
+        }
+    };
+    Ok(Wanted { task: task.to_owned(), tools, model })
+}

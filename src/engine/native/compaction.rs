@@ -1,0 +1,148 @@
+//! Compaction: the model itself summarises the older part of a conversation.
+//!
+//! The journal keeps everything; only later requests to models get shorter. Does not know the wire.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::change::Change;
+use crate::engine::conversation;
+use crate::engine::handle::Handle;
+use crate::event::{CompactionEnded, TurnOutcome};
+use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
+use crate::provider::{Chunk, Request};
+use crate::store::EntryBody;
+use crate::store::record::Compaction;
+
+/// The instructions for the model.
+const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
+    State the user's goals and decisions, what was done and found (files, commands, results, errors), what is \
+    under way, and what is to be done next. Keep names, paths and numbers exact. Write nothing else.";
+
+/// Why a compaction failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompactionError {
+    /// It is too short.
+    #[error("There is nothing to compact yet.")]
+    Nothing,
+    /// The user stopped it.
+    #[error("The compaction was aborted.")]
+    Aborted,
+    /// The model failed.
+    #[error("The conversation could not be summarised: {0}")]
+    Model(String),
+    /// The summary could not be written.
+    #[error("The summary could not be saved: {0}")]
+    Store(String),
+}
+
+/// The reason for a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why<'a> {
+    /// The window is nearly full.
+    NoRoom,
+    /// The user asked for it, with instructions for the summary.
+    Asked(Option<&'a str>),
+}
+
+/// Summarises the older part of a session's conversation, and returns the summary.
+///
+/// # Errors
+/// See [`CompactionError`]; nothing has changed then.
+pub async fn compact(
+    session: &Handle,
+    stop: &CancellationToken,
+    why: Why<'_>,
+) -> Result<String, CompactionError> {
+    let snapshot = session.snapshot();
+    let facts = &snapshot.facts;
+    let messages = conversation::messages(&snapshot.branch);
+    let cut = match why {
+        Why::NoRoom => conversation::cut(&messages, facts.context_window),
+        Why::Asked(_) => conversation::cut_as_asked(&messages, facts.context_window),
+    };
+    let at = cut.ok_or(CompactionError::Nothing)?;
+    let (old, kept) = messages.split_at(at);
+    // An invented result for a call without one has no entry, and neither has a summary.
+    let first_kept = kept.iter().map(|message| &message.id).find(|id| !id.as_str().is_empty());
+    let first_kept = first_kept.ok_or(CompactionError::Nothing)?.clone();
+    let manifest = session.manifest();
+    let provider = manifest
+        .providers
+        .get(&facts.model_provider)
+        .ok_or_else(|| CompactionError::Model(format!("there is no provider {:?}", facts.model_provider)))?;
+    let (phase, tokens_before) = (facts.phase, facts.context_tokens);
+    let asked = matches!(why, Why::Asked(_));
+    let _ = session.ask(|ack| Change::CompactionStarted { asked, ack }).await;
+    // Half of the window for the conversation, at about four bytes per token.
+    let room = usize::try_from(facts.context_window.saturating_mul(2)).unwrap_or(usize::MAX);
+    let mut system = INSTRUCTIONS.to_owned();
+    if let Why::Asked(Some(wishes)) = why
+        && !wishes.is_empty()
+    {
+        system.push_str("\nThe user adds: ");
+        system.push_str(wishes);
+    }
+    let text = conversation::transcript(old, room);
+    let request = Request {
+        model: facts.model_id.to_string(),
+        system,
+        messages: vec![Arc::new(Message::new(
+            EntryId::from(""),
+            Role::User,
+            vec![Block::Text(text.into())],
+            Arc::from(""),
+        ))],
+        tools: Vec::new(),
+        thinking: ThinkingLevel::Off.within(&facts.thinking_levels),
+        thinking_by: manifest.models.describe(&facts.model_provider, &facts.model_id).thinking_by,
+        max_output_tokens: u32::try_from(conversation::reserve(facts.context_window)).ok(),
+    };
+    let summary = tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(CompactionError::Aborted),
+        summary = summarise(provider.stream(request)) => summary,
+    };
+    let written = match summary {
+        Ok(summary) => {
+            let compaction = Compaction { summary: summary.clone(), first_kept, tokens_before };
+            let body = EntryBody::Compaction(Box::new(compaction));
+            write(session, body).await.map(|()| summary)
+        }
+        Err(error) => Err(error),
+    };
+    let (outcome, error) = match &written {
+        Ok(_) => (TurnOutcome::Completed, None),
+        Err(error @ CompactionError::Aborted) => (TurnOutcome::Aborted, Some(error.to_string().into())),
+        Err(error) => (TurnOutcome::Failed, Some(error.to_string().into())),
+    };
+    let ended = CompactionEnded { outcome, error, tokens_before, tokens: tokens_before };
+    let _ = session.ask(|ack| Change::CompactionEnded { phase, ended, ack }).await;
+    written
+}
+
+async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, CompactionError> {
+    let mut summary = String::new();
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(Chunk::Text(text)) => summary.push_str(&text),
+            Ok(_) => {}
+            Err(error) => return Err(CompactionError::Model(error.to_string())),
+        }
+        if summary.len() > crate::limits::MAX_ANSWER_BYTES {
+            break;
+        }
+    }
+    match summary.trim() {
+        "" => Err(CompactionError::Model("the model said nothing".to_owned())),
+        summary => Ok(summary.to_owned()),
+    }
+}
+
+async fn write(session: &Handle, body: EntryBody) -> Result<(), CompactionError> {
+    let entries = vec![body];
+    let written = session.request(|ack| Change::Append { entries, ack }).await;
+    written.map(drop).map_err(|error| CompactionError::Store(error.message))
+}

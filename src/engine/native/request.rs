@@ -1,0 +1,103 @@
+//! Composes the request to a model: conversation, system prompt and tools, and the parts that hooks see and
+//! may change. Sends nothing.
+
+use std::sync::Arc;
+
+use crate::engine::conversation;
+use crate::engine::native::hooks::text_of;
+use crate::engine::native::turn::Turn;
+use crate::engine::prompt;
+use crate::limits::SUBAGENT_DEPTH;
+use crate::provider::{Provider, Request, ToolSpec};
+use crate::tool;
+use crate::value::{Map, Value};
+
+/// Composes the requests of a turn.
+pub struct Composer<'t>(pub &'t Turn);
+
+impl Composer<'_> {
+    /// The facts for hooks about the model.
+    pub fn about_model(&self) -> Map<'static> {
+        let facts = self.0.session.snapshot().facts.clone();
+        let mut model = Map::new();
+        model.put("provider", facts.model_provider.to_string());
+        model.put("id", facts.model_id.to_string());
+        Map::new().with("model", Value::from(model)).with("message-count", Value::from(facts.message_count))
+    }
+
+    /// The facts for hooks about a composed request.
+    pub fn about_request(&self, request: &Request) -> Map<'static> {
+        let mut payload = self.about_model();
+        payload.put("system", request.system.clone());
+        payload.put("tools", Value::vector(request.tools.iter().map(|tool| Value::from(tool.name.clone()))));
+        payload
+    }
+
+    /// The next request, and its provider.
+    pub fn request(&self) -> Result<(Arc<dyn Provider>, Request), String> {
+        let snapshot = self.0.session.snapshot();
+        let facts = &snapshot.facts;
+        let manifest = self.0.manifest();
+        let provider = manifest.providers.get(&facts.model_provider).ok_or_else(|| {
+            format!(
+                "There is no provider {:?}. Choose one with --provider, in the configuration, or with /model.",
+                facts.model_provider
+            )
+        })?;
+        let model = self.0.model();
+        let mut system = prompt::text(&self.0.shared.prompt_parts(&manifest, facts));
+        let mut tools = if model.tools { self.tools_on_offer() } else { Vec::new() };
+        if let Some(execution) = &self.0.execution {
+            system.push_str("\n\n");
+            system.push_str(&execution.prompt);
+            if model.tools {
+                tools.push(execution.spec());
+            }
+        }
+        let request = Request {
+            model: facts.model_id.to_string(),
+            system,
+            messages: conversation::messages(&snapshot.branch),
+            tools,
+            thinking: facts.effective_thinking(),
+            thinking_by: model.thinking_by,
+            max_output_tokens: model.max_output,
+        };
+        Ok((provider, request))
+    }
+
+    /// The tools for the model: those of its stage or envelope, or else all.
+    fn tools_on_offer(&self) -> Vec<ToolSpec> {
+        let deepest = self.0.session.depth() >= SUBAGENT_DEPTH;
+        let mut tools = self.0.session.tools.specs();
+        tools.retain(|tool| match (&self.0.execution, self.0.session.working_for()) {
+            _ if tool.name == tool::DELEGATE && deepest => false,
+            (Some(execution), _) => execution.allows(&tool.name),
+            (None, Some(link)) => link.covers(&tool.name),
+            (None, None) => true,
+        });
+        tools
+    }
+
+    /// Their names.
+    pub fn tool_names(&self) -> Vec<String> {
+        self.tools_on_offer().into_iter().map(|tool| tool.name).collect()
+    }
+
+    /// Whether the window is so full that the next answer may not fit.
+    pub fn is_nearly_full(&self) -> bool {
+        let facts = &self.0.session.snapshot().facts;
+        let limit = facts.context_window.saturating_sub(conversation::reserve(facts.context_window));
+        facts.auto_compaction && facts.context_window > 0 && facts.context_tokens > limit
+    }
+}
+
+/// Applies the hooks' changes to a request.
+pub(super) fn recompose(request: &mut Request, composed: &Map<'static>) {
+    if let Some(system) = text_of(composed, "system") {
+        request.system = system.to_owned();
+    }
+    if let Some(tools) = composed.get_keyword("tools").and_then(Value::as_slice) {
+        request.tools.retain(|tool| tools.iter().any(|name| name.as_str() == Some(&tool.name)));
+    }
+}

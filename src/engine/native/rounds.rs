@@ -1,0 +1,358 @@
+//! A turn's rounds: from the user's journalled message to the rendered answer.
+//!
+//! Runs as a separate task next to its session. It streams directly to the connections; the session writes
+//! its results. It passes the stages of the execution model in order and repeats them while the model calls
+//! tools. Its last output is always a journalled message with its event or, after success, the stage
+//! `render`. Does not know the wire.
+
+use std::sync::Arc;
+
+use tracing::Instrument as _;
+
+use crate::engine::change::Change;
+use crate::engine::native::answer::{ModelAnswer, ModelCall};
+use crate::engine::native::call::{self, Calls};
+use crate::engine::native::compaction::{self, CompactionError, Why};
+use crate::engine::native::hooks::{Boundaries, Denied, text_of};
+use crate::engine::native::request::{Composer, recompose};
+use crate::engine::native::turn::Turn;
+use crate::engine::retry;
+use crate::engine::stage::{self, Point, Stage};
+use crate::engine::turn_control::TurnEnd;
+use crate::event::{Body, RetryAwaited};
+use crate::limits::TURN_ROUNDS;
+use crate::message::{Block, EntryId, Message, Role, StopReason};
+use crate::provider::{ErrorKind, ProviderError};
+use crate::store::record::Rewritten;
+use crate::store::{Entry, EntryBody};
+use crate::value::Map;
+
+/// The step after a round.
+enum Next {
+    Round,
+    End(TurnEnd),
+}
+
+/// Runs a turn, round by round.
+pub struct Rounds<'t>(pub &'t Turn);
+
+impl Rounds<'_> {
+    /// Runs the turn to its end. Does not free the session.
+    pub async fn run(&self) -> TurnEnd {
+        if let Err(answer) = self.receive().await {
+            return self.finish(answer).await;
+        }
+        let mut state = Tries { attempt: 0, compacted: false };
+        let most = self.0.execution.as_ref().map_or(TURN_ROUNDS, |execution| execution.stage.turn_cap);
+        let mut made = 0u32;
+        while made < most {
+            if let Next::End(end) = self.round(&mut state).await {
+                return end;
+            }
+            // A retried call is the same call.
+            if state.attempt == 0 {
+                made = made.saturating_add(1);
+            }
+        }
+        if let Some(execution) = &self.0.execution {
+            // Reaching the cap is a normal end.
+            execution.hit_cap();
+            return self.finish(ModelAnswer::ended(StopReason::EndTurn)).await;
+        }
+        self.finish(ModelAnswer::failed(format!("The turn made {TURN_ROUNDS} model calls and was ended.")))
+            .await
+    }
+
+    /// Applies the hooks to the user's message, which is already on disk.
+    async fn receive(&self) -> Result<(), ModelAnswer> {
+        let snapshot = self.0.session.snapshot();
+        let of_turn = |message: &&Arc<Message>| message.turn_id.as_ref() == Some(&self.0.id);
+        let message =
+            snapshot.messages().rev().take_while(of_turn).find(|message| message.role == Role::User);
+        let text = message.map(|message| message.text()).unwrap_or_default();
+        let payload = || Map::new().with("message", text.clone());
+        let changed = Boundaries(self.0)
+            .enter(Stage::ReceiveInput, payload)
+            .await
+            .map_err(|denied| self.blocked(&denied))?;
+        let new = changed.as_ref().and_then(|payload| text_of(payload, "message"));
+        if let (Some(new), Some(message)) = (new.filter(|new| **new != *text), message) {
+            let entry =
+                EntryBody::Rewritten(Rewritten { entry_id: message.id.clone(), text: new.to_owned() });
+            self.0.write(vec![entry]).await.map_err(ModelAnswer::failed)?;
+        }
+        self.look_around().await;
+        Boundaries(self.0).leave(Stage::ReceiveInput, Map::new).await;
+        Ok(())
+    }
+
+    /// Searches the folder again: a turn uses the context at its start.
+    async fn look_around(&self) {
+        let (shared, session) = (self.0.shared.clone(), self.0.session.clone());
+        let looked = tokio::task::spawn_blocking(move || shared.search_folder(&session.snapshot().facts.cwd));
+        if let Ok(project) = looked.await {
+            let _ = self.0.session.ask(|ack| Change::ContextFound { project, ack: Some(ack) }).await;
+        }
+    }
+
+    /// One model call and its tool calls.
+    async fn round(&self, state: &mut Tries) -> Next {
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
+        }
+        let composing = || Composer(self.0).about_model();
+        if let Err(denied) = Boundaries(self.0).enter(Stage::ComposeRequest, composing).await {
+            return Next::End(self.finish(self.blocked(&denied)).await);
+        }
+        if let Err(error) = self.deliver_steering().await {
+            return Next::End(self.finish(ModelAnswer::failed(error)).await);
+        }
+        if Composer(self.0).is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
+            // If the window is too full, the call itself reports it; a failed summary is not the end.
+            let _ = compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await;
+        }
+        let (provider, mut request) = match Composer(self.0).request() {
+            Ok(ready) => ready,
+            Err(error) => return Next::End(self.finish(ModelAnswer::failed(error)).await),
+        };
+        let composed = Boundaries(self.0)
+            .leave(Stage::ComposeRequest, || Composer(self.0).about_request(&request))
+            .await;
+        if let Some(composed) = composed {
+            recompose(&mut request, &composed);
+        }
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
+        }
+        let span = tracing::debug_span!("model_call", provider = provider.name());
+        let call = ModelCall(self.0);
+        let mut answer = match call.send(provider.as_ref(), request).instrument(span).await {
+            Ok(answer) => answer,
+            Err(denied) => return Next::End(self.finish(self.blocked(&denied)).await),
+        };
+        if let Some(timing) = &mut answer.timing {
+            timing.retries = state.attempt;
+        }
+        if let Some(failure) = answer.failure.take() {
+            match self.recover(&failure, &answer, state).await {
+                Some(Next::Round) => return Next::Round,
+                Some(end) => return end,
+                None => {
+                    answer.error = Some(failure.to_string());
+                    answer.stop = Some(StopReason::Error);
+                }
+            }
+        } else {
+            state.attempt = 0;
+        }
+        let broken =
+            matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        if !broken {
+            ModelCall(self.0).streamed(&mut answer).await;
+        }
+        if answer.asks_for_tools() {
+            return self.tools(answer, state).await;
+        }
+        answer.calls.clear();
+        if !broken {
+            self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        }
+        if !broken && self.has_steering().await {
+            // The user sent more during the answer: the turn continues with that.
+            return match self.say(answer).await {
+                Ok(()) => Next::Round,
+                Err(error) => Next::End(self.finish(ModelAnswer::failed(error)).await),
+            };
+        }
+        Next::End(self.finish(answer).await)
+    }
+
+    /// Runs the calls of an answer.
+    async fn tools(&self, mut answer: ModelAnswer, state: &mut Tries) -> Next {
+        let calls = std::mem::take(&mut answer.calls);
+        answer.stop = Some(StopReason::ToolUse);
+        answer.calls = calls.clone();
+        if let Err(error) = self.say(answer).await {
+            return Next::End(self.finish(ModelAnswer::failed(error)).await);
+        }
+        self.0.publish(stage::passed(Stage::StreamResponse, Point::Post)).await;
+        // Hooks at tool calls run before and after each call; this is the boundary of all of them.
+        self.0.adopt_configuration().await;
+        self.0.publish(stage::passed(Stage::ToolCall, Point::Pre)).await;
+        let ended = call::run(self.0, calls).await;
+        state.compacted = false;
+        match ended {
+            Calls::Answered => {}
+            Calls::Halted(why) | Calls::Lost(why) => {
+                return Next::End(self.finish(ModelAnswer::failed(why)).await);
+            }
+        }
+        if let Some(reason) = self.0.ended() {
+            return Next::End(self.finish(ModelAnswer::ended(reason)).await);
+        }
+        self.0.publish(stage::passed(Stage::ToolCall, Point::Post)).await;
+        if self.0.execution.as_ref().is_some_and(|execution| execution.completed().is_some()) {
+            return Next::End(self.finish(ModelAnswer::ended(StopReason::EndTurn)).await);
+        }
+        Next::Round
+    }
+
+    /// Handles a failed model call: waits and retries, or compacts. `None` if neither helps.
+    async fn recover(
+        &self,
+        failure: &ProviderError,
+        answer: &ModelAnswer,
+        state: &mut Tries,
+    ) -> Option<Next> {
+        if !answer.is_empty() {
+            return None;
+        }
+        if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
+            return match compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await {
+                Ok(_) => Some(Next::Round),
+                Err(CompactionError::Aborted) => {
+                    Some(Next::End(self.finish(ModelAnswer::ended(StopReason::Aborted)).await))
+                }
+                Err(_) => None,
+            };
+        }
+        if !self.0.session.snapshot().facts.auto_retry {
+            return None;
+        }
+        state.attempt = state.attempt.saturating_add(1);
+        let pause = retry::pause(failure, state.attempt, &self.0.id)?;
+        let error = failure.message.as_str().into();
+        let retry = RetryAwaited { attempt: state.attempt, kind: failure.kind.as_str(), pause, error };
+        let _ = self.0.session.ask(|ack| Change::Retrying { retry, ack }).await;
+        let waited = tokio::select! {
+            biased;
+            () = self.0.stop.cancelled() => Some(StopReason::Aborted),
+            () = self.0.control.interrupt.cancelled() => Some(StopReason::Interrupted),
+            () = self.0.control.give_up.cancelled() => Some(StopReason::Error),
+            () = tokio::time::sleep(pause) => None,
+        };
+        let _ = self.0.session.ask(|ack| Change::RetryOver { ack }).await;
+        match waited {
+            None => Some(Next::Round),
+            Some(StopReason::Error) => None,
+            Some(reason) => Some(Next::End(self.finish(ModelAnswer::ended(reason)).await)),
+        }
+    }
+
+    /// The end of a turn that a guard blocked, unless it was ended meanwhile.
+    fn blocked(&self, denied: &Denied) -> ModelAnswer {
+        self.0.ended().map_or_else(|| ModelAnswer::failed(denied.to_string()), ModelAnswer::ended)
+    }
+
+    async fn has_steering(&self) -> bool {
+        self.0.session.ask(|ack| Change::HasSteering { ack }).await.unwrap_or(false)
+    }
+
+    /// Puts the user's steering messages into the conversation.
+    async fn deliver_steering(&self) -> Result<(), String> {
+        let turn = self.0.id.clone();
+        let delivered = self.0.session.request(|ack| Change::DeliverSteering { turn, ack }).await;
+        delivered.map_err(|error| error.message)
+    }
+
+    /// Writes an answer that is not the last, then shows it.
+    async fn say(&self, answer: ModelAnswer) -> Result<(), String> {
+        let message = self.message(answer);
+        let entries = self.0.write(vec![EntryBody::Message(Arc::new(message))]).await?;
+        for entry in entries {
+            self.show(&entry).await;
+        }
+        Ok(())
+    }
+
+    /// Writes and shows the turn's last answer.
+    async fn finish(&self, answer: ModelAnswer) -> TurnEnd {
+        let mut well =
+            !matches!(answer.stop, Some(StopReason::Aborted | StopReason::Interrupted | StopReason::Error));
+        let mut answer = answer;
+        answer.calls.clear();
+        if well {
+            let payload = || Map::new().with("text", answer.text.clone());
+            match Boundaries(self.0).enter(Stage::Render, payload).await {
+                Ok(changed) => {
+                    if let Some(text) = changed.as_ref().and_then(|payload| text_of(payload, "text")) {
+                        answer.text = text.to_owned();
+                    }
+                }
+                Err(denied) => {
+                    // Text that must not be shown is not stored either.
+                    well = false;
+                    answer =
+                        ModelAnswer { usage: answer.usage, timing: answer.timing, ..self.blocked(&denied) };
+                }
+            }
+        }
+        let shown = answer.text.clone();
+        let mut message = self.message(answer);
+        let entries = vec![EntryBody::Message(Arc::new(message.clone()))];
+        let turn = self.0.id.clone();
+        match self.0.session.request(|ack| Change::AppendLast { turn, entries, ack }).await {
+            Ok(entries) => {
+                for entry in entries {
+                    self.show(&entry).await;
+                }
+            }
+            Err(error) => {
+                // The answer is not on disk and reports that; the streamed text stays readable.
+                message.stop_reason = Some(StopReason::Error);
+                message.error_message = Some(format!("The answer could not be saved: {error}").into());
+                self.0.publish(Body::AssistantMessage(Arc::new(message))).await;
+                return TurnEnd::Stopped;
+            }
+        }
+        if !well {
+            return TurnEnd::Stopped;
+        }
+        Boundaries(self.0).leave(Stage::Render, || Map::new().with("text", shown)).await;
+        TurnEnd::Finished
+    }
+
+    fn message(&self, answer: ModelAnswer) -> Message {
+        let mut content = Vec::new();
+        if !answer.thinking.is_empty() {
+            content.push(Block::Thinking(answer.thinking.into()));
+        }
+        if !answer.text.is_empty() {
+            content.push(Block::Text(answer.text.into()));
+        }
+        content.extend(answer.calls.into_iter().map(|call| Block::ToolCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.parsed,
+        }));
+        let mut message = Message::new(EntryId::from(""), Role::Assistant, content, Arc::from(""));
+        message.turn_id = Some(self.0.id.clone());
+        message.usage = answer.usage.map(|mut usage| {
+            if let (Some(price), true) = (self.0.model().price, usage.cost == 0.0) {
+                usage.cost = price.of(&usage);
+            }
+            usage
+        });
+        message.timing = answer.timing;
+        message.replay = answer.replay;
+        message.stop_reason = answer.stop;
+        message.error_message = answer.error.map(Arc::from);
+        message
+    }
+
+    async fn show(&self, entry: &Arc<Entry>) {
+        if let EntryBody::Message(message) = &entry.body {
+            let mut event = self.0.event(Body::AssistantMessage(message.clone()));
+            event.entry = Some(entry.id.clone());
+            self.0.deliver(event).await;
+        }
+    }
+}
+
+/// The state that is kept between rounds.
+struct Tries {
+    /// Failed tries of the current model call.
+    attempt: u32,
+    /// Whether the conversation was compacted for it.
+    compacted: bool,
+}

@@ -1,0 +1,103 @@
+//! A turn of the native agent: what all its parts need, and its outputs. Does not know the parts.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::agent::TurnTask;
+use crate::engine::change::Change;
+use crate::engine::execution::Execution;
+use crate::engine::handle::Handle;
+use crate::engine::open::Opener;
+use crate::engine::revision::ConfigRevision;
+use crate::engine::services::Services;
+use crate::engine::turn_control::TurnControl;
+use crate::event::{Body, Cause, Event};
+use crate::message::{StopReason, TurnId};
+use crate::provider::models::Model;
+use crate::store::{Entry, EntryBody};
+
+/// A turn that runs.
+pub struct Turn {
+    pub shared: Arc<Services>,
+    /// Opens the sessions of its subagents.
+    pub opener: Opener,
+    pub session: Handle,
+    pub id: TurnId,
+    pub cause: Option<Cause>,
+    pub stop: CancellationToken,
+    pub control: Arc<TurnControl>,
+    /// The workflow stage for which it runs.
+    pub execution: Option<Arc<Execution>>,
+}
+
+impl Turn {
+    pub fn new(opener: Opener, task: TurnTask) -> Self {
+        let TurnTask { session, id, cause, stop, control, execution } = task;
+        Self { shared: opener.shared.clone(), opener, session, id, cause, stop, control, execution }
+    }
+
+    /// Why the turn must end, if it must.
+    pub fn ended(&self) -> Option<StopReason> {
+        if self.stop.is_cancelled() {
+            return Some(StopReason::Aborted);
+        }
+        self.control.interrupt.is_cancelled().then_some(StopReason::Interrupted)
+    }
+
+    /// Appends entries to the journal.
+    pub async fn write(&self, entries: Vec<EntryBody>) -> Result<Vec<Arc<Entry>>, String> {
+        let written = self.session.request(|ack| Change::Append { entries, ack }).await;
+        written.map_err(|error| error.message)
+    }
+
+    /// The configuration of the turn.
+    pub fn manifest(&self) -> Arc<ConfigRevision> {
+        self.session.manifest()
+    }
+
+    /// Switches to the newest configuration, if there is one: at a boundary, where no stage runs.
+    pub async fn adopt_configuration(&self) {
+        // A child keeps the configuration of its parent at its start.
+        let own = self.session.parent.is_none();
+        if own && self.shared.configuration.revision() != self.manifest().revision {
+            let _ = self.session.ask(|ack| Change::Adopt { ack }).await;
+        }
+    }
+
+    /// Sends an event of the turn to everyone, at the pace of the slowest.
+    pub async fn publish(&self, body: Body) {
+        self.deliver(self.event(body)).await;
+    }
+
+    /// Sends an event to everyone and waits for slow clients, but no longer than the turn lives: an abort
+    /// does not wait for a stalled client.
+    pub async fn deliver(&self, event: Event) {
+        let full = self.session.show(&self.shared.hub, event);
+        if full.is_empty() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.shared.hub.room(full) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    pub fn event(&self, body: Body) -> Event {
+        Event {
+            session: Some(self.session.id.clone()),
+            offset: self.session.snapshot().offset,
+            turn: Some(self.id.clone()),
+            entry: None,
+            cause: self.cause.clone(),
+            body,
+        }
+    }
+
+    /// The model of the session, as the configuration describes it.
+    pub fn model(&self) -> Model {
+        let facts = &self.session.snapshot().facts;
+        self.manifest().models.describe(&facts.model_provider, &facts.model_id)
+    }
+}

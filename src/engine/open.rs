@@ -1,0 +1,336 @@
+//! Opens sessions: new ones, live ones, stored ones, and forks. Does not know turns.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::clock::rfc3339;
+use crate::engine::actor::SessionActor;
+use crate::engine::agent::Agent;
+use crate::engine::change::Change;
+use crate::engine::handle::Handle;
+use crate::engine::ledger::conflict;
+use crate::engine::services::{Services, refused};
+use crate::engine::snapshot::Snapshot;
+use crate::event::{Body, Cause, Diagnostic, Event};
+use crate::limits::{LEDGER_WINDOW_MS, LET_GO_TRIES};
+use crate::message::{EntryId, SessionId};
+use crate::session::{ApiError, Call, Client, Opened, Reply, SwitchTarget};
+use crate::store::record::Request;
+use crate::store::{Entry, Header, Parent, StoreError};
+
+/// Opens sessions.
+#[derive(Clone)]
+pub struct Opener {
+    pub shared: Arc<Services>,
+    /// What answers their turns.
+    pub agent: Arc<dyn Agent>,
+}
+
+impl Opener {
+    /// An empty session. Its first entry creates its file.
+    pub(super) fn create(&self, parent: Option<Parent>, cwd: Arc<str>) -> Handle {
+        let header = Header {
+            session: SessionId::from(self.shared.clock.id("s-")),
+            created_at: rfc3339(self.shared.clock.now()),
+            cwd,
+            parent,
+            request: None,
+        };
+        let journal = self.shared.journals.create(header.clone());
+        let handle = SessionActor::start(&self.shared, &self.agent, journal, header, Vec::new());
+        self.shared.tree.admit(&handle);
+        handle
+    }
+
+    /// Opens an empty session for a request with a key, or enters the one that it opened before. The session's file is
+    /// there before the answer, because its header has the key.
+    pub(super) fn create_once(
+        &self,
+        call: Call,
+        parent: Option<Parent>,
+        cwd: Arc<str>,
+        request: Box<Request>,
+        reply: Reply<Opened>,
+    ) {
+        let opener = self.clone();
+        self.shared.tasks.spawn_on(
+            async move {
+                let _one_at_a_time = opener.shared.tree.opening_once.lock().await;
+                match opener.opened_before(&request, &cwd).await {
+                    Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
+                    Ok(None) => {}
+                    Err(error) => return reply.fail(error),
+                }
+                let header = opener.header(cwd, parent, Some(request));
+                match opener.start_written(header, imbl::Vector::new()).await {
+                    Ok(handle) => opener.enter(&call, &handle, reply),
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.shared.executor,
+        );
+    }
+
+    /// The session that a request with the same key opened.
+    ///
+    /// # Errors
+    /// If the key was used for another request.
+    async fn opened_before(&self, request: &Request, cwd: &str) -> Result<Option<Handle>, ApiError> {
+        let window = SignedDuration::from_millis(i64::try_from(LEDGER_WINDOW_MS).unwrap_or(i64::MAX));
+        let since = self.shared.clock.now().checked_sub(window).unwrap_or(Timestamp::MIN);
+        let (journals, wanted, folder) =
+            (self.shared.journals.clone(), request.clone(), std::path::PathBuf::from(cwd));
+        let found = tokio::task::spawn_blocking(move || journals.opened_by(&folder, &wanted, since.into()));
+        let found = found.await.map_err(|_| ApiError::failed("The sessions could not be read."))?;
+        let Some(header) = found.map_err(|error| refused(&error))? else { return Ok(None) };
+        if header.request.is_none_or(|known| known.digest != request.digest) {
+            return Err(conflict(request));
+        }
+        match self.shared.tree.get(&header.session) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(_) => self.open(SwitchTarget::Id(header.session)).await.map(|(handle, _)| Some(handle)),
+        }
+    }
+
+    fn enter_again(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
+        let again = |opened: Result<Opened, _>| opened.map(|opened| Opened { is_repeated: true, ..opened });
+        self.enter(call, handle, Reply::new(move |opened| reply.send(again(opened))));
+    }
+
+    /// The header of a new session.
+    fn header(&self, cwd: Arc<str>, parent: Option<Parent>, request: Option<Box<Request>>) -> Header {
+        Header {
+            session: SessionId::from(self.shared.clock.id("s-")),
+            created_at: rfc3339(self.shared.clock.now()),
+            cwd,
+            parent,
+            request: request.map(Arc::from),
+        }
+    }
+
+    /// Opens a session for a call, answers, and shows it to the connection.
+    pub(super) fn switch(&self, call: Call, target: SwitchTarget, reply: Reply<Opened>) {
+        if let SwitchTarget::Id(id) = &target
+            && let Ok(handle) = self.shared.tree.get(id)
+        {
+            return self.enter(&call, &handle, reply);
+        }
+        let opener = self.clone();
+        self.shared.tasks.spawn_on(
+            async move {
+                match opener.open(target).await {
+                    Ok((handle, repairs)) => {
+                        opener.enter(&call, &handle, reply);
+                        opener.tell_repairs(&handle, repairs, &call);
+                    }
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.shared.executor,
+        );
+    }
+
+    /// Reports the repairs of an opened session.
+    fn tell_repairs(&self, handle: &Handle, repairs: Vec<String>, call: &Call) {
+        for message in repairs {
+            let body = Body::Diagnostic(Arc::new(Diagnostic::Repaired { message }));
+            let _ = handle.show(&self.shared.hub, handle.event(body, Some(call.cause())));
+        }
+    }
+
+    /// Opens a session from disk unless it is live, and returns its repairs in words.
+    async fn open(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+        self.shared.tree.check_room()?;
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            match self.open_now(target.clone()).await {
+                Err(error) if error.retryable && tries.next().is_some() => {
+                    self.shared.tree.let_go(None).await
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_now(&self, target: SwitchTarget) -> Result<(Handle, Vec<String>), ApiError> {
+        let _one_at_a_time = self.shared.tree.opening.lock().await;
+        let opener = self.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let journals = &opener.shared.journals;
+            let id = match target {
+                SwitchTarget::Location(location, wanted) => {
+                    let id = journals.session_at(&location).map_err(|error| not_opened(&error))?;
+                    if wanted.is_some_and(|wanted| wanted != id) {
+                        let expected = format!("that of the session at :session-path, {id}");
+                        return Err(ApiError::invalid_param("session-id", &expected));
+                    }
+                    id
+                }
+                SwitchTarget::Id(id) => id,
+            };
+            match opener.shared.tree.get(&id) {
+                Ok(live) => Ok(Err(live)),
+                Err(_) => journals.open(&id).map(Ok).map_err(|error| not_opened(&error)),
+            }
+        });
+        match loaded.await.map_err(|_| ApiError::failed("The session could not be read."))?? {
+            Err(handle) => Ok((handle, Vec::new())),
+            Ok(loaded) => {
+                // A long history is assembled off the tasks.
+                let opener = self.clone();
+                let started = tokio::task::spawn_blocking(move || {
+                    SessionActor::start_loaded(&opener.shared, &opener.agent, loaded)
+                });
+                let (handle, faults) =
+                    started.await.map_err(|_| ApiError::failed("The session could not be read."))?;
+                self.shared.tree.admit(&handle);
+                Ok((handle, faults))
+            }
+        }
+    }
+
+    /// A session with the history up to an entry, in its own file.
+    pub(super) fn fork(
+        &self,
+        call: Call,
+        source: &Handle,
+        entry: EntryId,
+        request: Option<Box<Request>>,
+        reply: Reply<Opened>,
+    ) {
+        let opener = self.clone();
+        let source = source.clone();
+        self.shared.tasks.spawn_on(
+            async move {
+                let _one_at_a_time = match &request {
+                    None => None,
+                    Some(request) => {
+                        let guard = opener.shared.tree.opening_once.lock().await;
+                        let cwd = source.snapshot().facts.cwd.clone();
+                        match opener.opened_before(request, &cwd).await {
+                            Ok(Some(handle)) => return opener.enter_again(&call, &handle, reply),
+                            Ok(None) => Some(guard),
+                            Err(error) => return reply.fail(error),
+                        }
+                    }
+                };
+                match opener.write_fork(&source, entry, request).await {
+                    Ok(handle) => opener.enter(&call, &handle, reply),
+                    Err(error) => reply.fail(error),
+                }
+            },
+            &self.shared.executor,
+        );
+    }
+
+    async fn write_fork(
+        &self,
+        source: &Handle,
+        entry: EntryId,
+        request: Option<Box<Request>>,
+    ) -> Result<Handle, ApiError> {
+        self.shared.tree.check_room()?;
+        let snapshot = source.snapshot();
+        let entries = match snapshot.place(&entry) {
+            // The visible branch is shared, not copied.
+            Some(place) => snapshot.branch.take(place.saturating_add(1)),
+            None => {
+                let wanted = entry.clone();
+                let path = source.ask(|ack| Change::PathTo { entry: wanted, ack }).await?;
+                path.ok_or_else(|| ApiError::not_found("entry", entry.as_str()))?
+            }
+        };
+        let facts = snapshot.facts.clone();
+        let parent = Parent { session: source.id.clone(), path: None, entry: Some(entry) };
+        let header = self.header(facts.cwd.clone(), Some(parent), request);
+        self.start_written(header, entries).await
+    }
+
+    /// Writes a session's file with its first entries, and starts the session.
+    async fn start_written(
+        &self,
+        header: Header,
+        entries: imbl::Vector<Arc<Entry>>,
+    ) -> Result<Handle, ApiError> {
+        let own = header.session.clone();
+        let mut tries = 0..LET_GO_TRIES;
+        let handle = loop {
+            let (opener, header, entries) = (self.clone(), header.clone(), entries.clone());
+            let written = tokio::task::spawn_blocking(move || {
+                let journal =
+                    opener.shared.journals.create_with(header.clone(), &mut entries.iter().cloned());
+                let journal = journal.map_err(|error| refused(&error))?;
+                Ok::<_, ApiError>(SessionActor::start(
+                    &opener.shared,
+                    &opener.agent,
+                    journal,
+                    header,
+                    entries.into_iter().collect(),
+                ))
+            });
+            match written.await.map_err(|_| ApiError::failed("The session could not be written."))? {
+                Err(error) if error.retryable && tries.next().is_some() => {
+                    self.shared.tree.let_go(Some(&own)).await;
+                }
+                written => break written?,
+            }
+        };
+        self.shared.tree.admit(&handle);
+        Ok(handle)
+    }
+
+    /// Moves a connection's focus to a session, answers, and then shows the session: that it was resumed, its
+    /// newest part, its state, and the live sessions. Requests after the answer apply to the new focus.
+    pub(super) fn enter(&self, call: &Call, handle: &Handle, reply: Reply<Opened>) {
+        let client = self.shared.hub.client(call.connection);
+        handle.let_in(&self.shared.hub, call.connection, |snapshot| {
+            if let Some(client) = &client {
+                client.focus(handle.id.clone());
+            }
+            let location = snapshot.facts.location.as_deref().map(str::to_owned);
+            reply.ok(Opened { session: handle.id.clone(), location, is_repeated: false });
+            let Some(client) = &client else { return };
+            let facts = snapshot.facts.clone();
+            let state = [Body::SessionUpdated(facts.clone()), Body::FooterUpdated(facts)];
+            let bodies = history(snapshot).into_iter().chain(state);
+            show(client.as_ref(), handle, snapshot, bodies, Some(&call.cause()));
+        });
+        if client.is_none() {
+            return;
+        }
+        self.shared.tree.announce(Some(call.cause()));
+    }
+}
+
+/// Why a journal was not opened.
+fn not_opened(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Missing { path } => ApiError::not_found("session file", &path.to_string_lossy()),
+        StoreError::NoSession { session } => ApiError::not_found("session", session.as_str()),
+        error => refused(error),
+    }
+}
+
+/// The first events for a client with a new focus: which session it is, and its newest part.
+pub(super) fn history(snapshot: &Snapshot) -> [Body; 2] {
+    let resumed = Body::SessionResumed {
+        location: snapshot.facts.location.clone(),
+        message_count: snapshot.facts.message_count,
+    };
+    [resumed, Body::SessionRehydrated(Arc::new(snapshot.rehydration()))]
+}
+
+/// Sends one client the state of a session that it joins.
+pub(super) fn show(
+    client: &dyn Client,
+    handle: &Handle,
+    snapshot: &Snapshot,
+    bodies: impl IntoIterator<Item = Body>,
+    cause: Option<&Cause>,
+) {
+    for body in bodies {
+        let event = handle.event(body, cause.cloned());
+        let _ = client.deliver(&Event { offset: snapshot.offset, ..event });
+    }
+}

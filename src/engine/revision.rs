@@ -1,0 +1,212 @@
+//! One revision of the configuration for sessions: rules, hooks, workflows, models, their servers, and
+//! writable folders.
+//!
+//! A session keeps one revision until a boundary between two stages, and then switches to the newest: no
+//! stage, and no group of calls, starts under one configuration and ends under another. Does not read files
+//! itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use jiff::Timestamp;
+
+use crate::clock::rfc3339;
+use crate::config::{Kept, Layers, Settings};
+use crate::context::Project;
+use crate::engine::providers::Providers;
+use crate::engine::rules;
+use crate::facts::SessionFacts;
+use crate::files;
+use crate::hook::{Hooks, Source};
+use crate::limits::{WORKFLOW_BYTES, WORKFLOWS};
+use crate::message::Mode;
+use crate::provider::models::Models;
+use crate::runner::sandbox::Sandbox;
+use crate::store::{EntryBody, record};
+use crate::tool::permission::Rule;
+use crate::workflow::{self, Workflow};
+
+/// One reading of the configuration.
+#[derive(Default)]
+pub struct ConfigRevision {
+    /// 1 for the reading at the start of the process, then counted up.
+    pub revision: u64,
+    /// When it was read, RFC 3339 in UTC.
+    pub read_at: Arc<str>,
+    /// The values for new sessions, and the writable folders in addition to the workspace.
+    pub settings: Settings,
+    /// The known models.
+    pub models: Models,
+    /// Their providers.
+    pub providers: Providers,
+    /// Variables that hold keys, which commands do not inherit.
+    pub hidden: Arc<[String]>,
+    /// The permission rules.
+    pub rules: Vec<Rule>,
+    /// The hooks, in order.
+    pub hooks: Hooks,
+    /// The workflows by name; an unusable one has its error.
+    pub workflows: BTreeMap<String, Result<Arc<Workflow>, String>>,
+    /// Why the project is no longer trusted, until a person was told.
+    pub distrust: Mutex<Option<String>>,
+}
+
+/// The built-in workflows.
+const BUNDLED: [(&str, &str); 2] = [
+    ("review-diff", include_str!("../../examples/workflows/review-diff.edn")),
+    ("fix-test", include_str!("../../examples/workflows/fix-test.edn")),
+];
+
+/// The workflows of the program, of the user and, if it is trusted, of the project. A later one replaces an
+/// earlier one of the same name.
+fn workflows(settings: &Settings, layers: &Layers) -> BTreeMap<String, Result<Arc<Workflow>, String>> {
+    let mut workflows = BTreeMap::new();
+    for (name, text) in BUNDLED {
+        let read = workflow::read(name, text.as_bytes()).map(Arc::new);
+        workflows.insert(name.to_owned(), read.map_err(|error| format!("{name}.edn:{error}")));
+    }
+    // One byte more than permitted, to detect a file that is too long.
+    let most = u64::try_from(WORKFLOW_BYTES.saturating_add(1)).unwrap_or(u64::MAX);
+    let known = &settings.files;
+    let project = known.project.as_deref().filter(|_| layers.sealed.is_some());
+    for folder in [known.user.as_deref(), project].into_iter().flatten().filter_map(Path::parent) {
+        let entries = std::fs::read_dir(folder.join("workflows")).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "edn"));
+        paths.sort();
+        if paths.len() > WORKFLOWS {
+            tracing::warn!("{}: only the first {WORKFLOWS} workflows are read", folder.display());
+        }
+        for path in paths.into_iter().take(WORKFLOWS) {
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            let text = path.canonicalize().and_then(|real| files::read(&real, most));
+            let text = text.map_err(|error| format!("{}: {error}", path.display()));
+            let text = text.and_then(|text| {
+                match (&layers.sealed, project.and_then(Path::parent) == Some(folder)) {
+                    // Reads the trusted content.
+                    (Some(sealed), true)
+                        if !sealed.holds(
+                            &Path::new(".edn-bridge/workflows").join(format!("{name}.edn")),
+                            &text,
+                        ) =>
+                    {
+                        Err(format!("{}: it has changed since the project was trusted", path.display()))
+                    }
+                    _ => Ok(text),
+                }
+            });
+            let read = text.and_then(|text| {
+                let read = workflow::read(name, &text).map(Arc::new);
+                read.map_err(|error| format!("{}:{error}", path.display()))
+            });
+            workflows.insert(name.to_owned(), read);
+        }
+    }
+    workflows
+}
+
+impl ConfigRevision {
+    /// The sandbox of a session's commands. It does not apply in the mode `yolo`.
+    pub fn sandbox(&self, mode: Mode, cwd: &Path) -> Option<Sandbox> {
+        (mode != Mode::Yolo).then(|| {
+            let allowed = self.settings.writable.iter().cloned();
+            let Kept { guarded, hidden } = self.settings.kept();
+            Sandbox::new(allowed.chain([cwd.to_owned()])).guarding(guarded).hiding(hidden)
+        })
+    }
+
+    /// The revision with that number and time, and the unusable models and servers, for a person.
+    ///
+    /// # Errors
+    /// The error in it, for a person.
+    pub fn new(
+        revision: u64,
+        read_at: Timestamp,
+        settings: Settings,
+        layers: &Layers,
+        providers: Providers,
+    ) -> Result<(Self, Vec<String>), String> {
+        let sources = layers.hooks.iter().map(|hook| Source {
+            value: &hook.value,
+            root: hook.root.as_deref(),
+            sealed: &hook.sealed,
+        });
+        let hooks = Hooks::read(sources).map_err(|wrong| format!("the configuration's :hooks: {wrong}"))?;
+        let (models, wrong) = Models::new(&settings.models);
+        let wrong = wrong.into_iter().map(|wrong| format!("the configuration's :models: {wrong}"));
+        let servers = providers.problems().iter();
+        let servers = servers.map(|wrong| format!("the configuration's :providers: {wrong}"));
+        let problems = layers.distrust.iter().cloned().chain(wrong).chain(servers).collect();
+        let models = match providers.get(&settings.provider) {
+            Some(_) => models.with(&settings.provider, &settings.model),
+            None => models,
+        };
+        let manifest = Self {
+            revision,
+            read_at: rfc3339(read_at),
+            rules: rules::load(&settings, layers),
+            hooks,
+            workflows: workflows(&settings, layers),
+            models,
+            distrust: Mutex::new(layers.distrust.clone()),
+            hidden: providers.key_variables().into(),
+            providers,
+            settings,
+        };
+        Ok((manifest, problems))
+    }
+
+    /// Its content on one line.
+    pub fn summary(&self) -> String {
+        let counted = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            count => format!("{count} {what}s"),
+        };
+        let mut summary = format!(
+            "{}, {}, {}",
+            counted(self.rules.len(), "rule"),
+            counted(self.hooks.len(), "hook"),
+            counted(self.workflows.len(), "workflow")
+        );
+        let Settings { models, providers, writable, .. } = &self.settings;
+        for (count, what) in [
+            (models.len(), "configured model"),
+            (providers.len(), "configured provider"),
+            (writable.len(), "writable folder"),
+        ] {
+            if count > 0 {
+                summary.push_str(&format!(", {}", counted(count, what)));
+            }
+        }
+        for wrong in self.workflows.values().filter_map(|read| read.as_ref().err()) {
+            summary.push_str(&format!("; not usable: {wrong}"));
+        }
+        summary
+    }
+
+    /// Fills in the facts about a model.
+    pub fn describe_model(&self, facts: &mut SessionFacts, provider: Arc<str>, id: Arc<str>) {
+        let model = self.models.describe(&provider, &id);
+        facts.context_window = model.context_window;
+        facts.model_reasoning = model.thinking_by.is_some();
+        facts.thinking_levels = model.thinking.clone();
+        facts.model_provider = provider;
+        facts.model_id = id;
+    }
+
+    /// The entry of a session that switches to it.
+    pub fn entry(&self, project: &Project) -> EntryBody {
+        let Settings { models, providers, writable, .. } = &self.settings;
+        EntryBody::Manifest(Box::new(record::Manifest {
+            revision: self.revision,
+            rules: self.rules.len(),
+            workflows: self.workflows.keys().cloned().collect(),
+            hooks: self.hooks.iter().map(|hook| hook.id.to_string()).collect(),
+            skills: project.skills.keys().cloned().collect(),
+            models: models.len(),
+            providers: providers.iter().map(|(name, _)| name.clone()).collect(),
+            writable: writable.iter().map(|folder| folder.to_string_lossy().into_owned()).collect(),
+        }))
+    }
+}

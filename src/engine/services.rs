@@ -1,0 +1,161 @@
+//! What all sessions of the process share: time, settings, stores, the configuration, the clients, the live sessions.
+//! Does not know how a session is built, nor what answers its turns.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context::{Library, Project, Scope};
+use crate::engine::change::Change;
+use crate::engine::configuration::Configuration;
+use crate::engine::control_audit::{ControlAudit, ControlCounts};
+use crate::engine::handle::Handle;
+use crate::engine::hub::Hub;
+use crate::engine::prompt;
+use crate::engine::revision::ConfigRevision;
+use crate::engine::session_tree::SessionTree;
+use crate::event::{Body, CommandOutcome};
+use crate::facts::SessionFacts;
+use crate::interaction::PendingQuestions;
+use crate::limits::{LET_GO_TRIES, PROMPT_NOTES_BYTES, PROMPT_NOTES_SHARE};
+use crate::memory::Memory;
+use crate::query::world::PromptPart;
+use crate::session::{ApiError, Call, ShownFiles, Tally};
+use crate::store::{Journals, StoreError};
+use crate::tool::glob;
+use crate::tool::permission::{Decision, Rule};
+
+/// What all sessions share.
+pub struct Services {
+    pub clock: Arc<dyn Clock>,
+    /// When the process was started.
+    pub started: jiff::Timestamp,
+    /// The same on the clock that is never set.
+    pub began: Duration,
+    pub settings: Arc<Settings>,
+    pub configuration: Configuration,
+    pub journals: Arc<dyn Journals>,
+    pub memory: Memory,
+    /// Instructions, skills and templates of the folders that sessions work in.
+    pub library: Library,
+    pub hub: Arc<Hub>,
+    /// What the wire answered.
+    pub tally: Arc<Tally>,
+    /// The questions that wait for a person.
+    pub questions: PendingQuestions,
+    /// How control requests were answered.
+    pub control: ControlCounts,
+    pub control_audit: ControlAudit,
+    pub tree: Arc<SessionTree>,
+    pub tasks: TaskTracker,
+    pub executor: tokio::runtime::Handle,
+}
+
+impl Services {
+    /// The rules for a session's calls, in order: the configuration's, those from answers, and permission to
+    /// read the files of the user's own skills.
+    pub fn rules_for(&self, configured: &[Rule], session: &Handle) -> Vec<Rule> {
+        let mut rules = configured.to_vec();
+        rules.extend_from_slice(&session.rules.lock().unwrap_or_else(PoisonError::into_inner));
+        let project = self.library.known_for(Path::new(&*session.snapshot().facts.cwd));
+        let skills = project.iter().flat_map(|project| project.skills.values());
+        rules.extend(skills.filter(|skill| skill.scope == Scope::User).map(|skill| Rule {
+            decision: Decision::Allow,
+            tool: Some("read".to_owned()),
+            path: Some(format!("{}/**", glob::escape(&skill.folder.to_string_lossy()))),
+            command: None,
+            exact: false,
+        }));
+        rules
+    }
+
+    /// The parts of a session's system prompt, with the notes that fit. Reads the disk only for a folder that
+    /// was not searched yet.
+    pub fn prompt_parts(&self, manifest: &ConfigRevision, facts: &SessionFacts) -> Vec<PromptPart> {
+        let tools = manifest.models.describe(&facts.model_provider, &facts.model_id).tools;
+        let project = tools.then(|| self.library.get(&self.configuration.places(&facts.cwd)));
+        // A small window is mostly for the conversation.
+        let share = usize::try_from(facts.context_window / PROMPT_NOTES_SHARE).unwrap_or(usize::MAX);
+        let notes = self.memory.for_prompt(facts.cwd.as_ref().as_ref(), share.min(PROMPT_NOTES_BYTES));
+        let mut parts = prompt::parts(facts, project.as_deref(), notes);
+        if let Some(memory) = parts.iter_mut().find(|part| part.kind == "memory") {
+            memory.source = self.memory.path(facts.cwd.as_ref().as_ref()).to_string_lossy().into_owned();
+        }
+        parts
+    }
+
+    /// Reads journals on a thread that may block and is not the executor's. If resources are missing,
+    /// reads again after other sessions have closed their files.
+    ///
+    /// # Errors
+    /// What the store refuses.
+    pub fn read_journals<T>(
+        &self,
+        read: impl Fn(&dyn Journals) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut tries = 0..LET_GO_TRIES;
+        loop {
+            match read(self.journals.as_ref()) {
+                Err(error) if error.may_pass() && tries.next().is_some() => {
+                    self.executor.block_on(self.tree.let_go(None));
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// Reads the configuration and the context of the sessions' folders again. Idle sessions switch to it at once,
+    /// others at their next boundary. Also returns the unusable models and servers.
+    ///
+    /// # Errors
+    /// The error in it; nothing has changed then.
+    pub fn reload(&self) -> Result<(Arc<ConfigRevision>, Vec<String>), ApiError> {
+        let _one_at_a_time = self.configuration.one_at_a_time();
+        let (manifest, problems) = self.configuration.read_again()?;
+        self.questions.set_orphan_grace(manifest.settings.orphan_grace);
+        let live = self.tree.all();
+        // Each folder once, however many sessions it has.
+        let folders: HashSet<Arc<str>> =
+            live.iter().map(|handle| handle.snapshot().facts.cwd.clone()).collect();
+        for cwd in &folders {
+            self.library.refresh(&self.configuration.places(cwd));
+        }
+        for handle in live {
+            handle.tell(Change::ConfigurationChanged);
+        }
+        Ok((manifest, problems))
+    }
+
+    /// Trusts the current configuration of a session's folder, or stops trusting it, from the next stage on.
+    ///
+    /// # Errors
+    /// See [`Configuration::trust`].
+    pub fn trust(&self, cwd: &str, yes: bool, shown: Option<&ShownFiles>) -> Result<(), ApiError> {
+        self.configuration.trust(cwd, yes, shown)?;
+        self.reload().map(drop)
+    }
+
+    /// Sends a command's outcome to the connection that gave it.
+    pub fn tell(&self, call: &Call, kind: &'static str, message: String) {
+        let Some(client) = self.hub.client(call.connection) else { return };
+        // After a switch the outcome belongs to the person's current session.
+        let Ok(handle) = self.tree.get(&client.focused()) else { return };
+        let body = Body::CommandResult(Arc::new(CommandOutcome { kind, message }));
+        let _ = client.deliver(&handle.event(body, Some(call.cause())));
+    }
+
+    /// Searches a folder again for instructions, skills and templates.
+    pub fn search_folder(&self, cwd: &str) -> Arc<Project> {
+        self.library.refresh(&self.configuration.places(cwd))
+    }
+}
+
+/// An error of the store. A lack of descriptors or memory is retryable.
+pub fn refused(error: &StoreError) -> ApiError {
+    ApiError { retryable: error.may_pass(), ..ApiError::failed(error.to_string()) }
+}
