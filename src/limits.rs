@@ -473,7 +473,7 @@ pub const FILE_NAME_PAUSE: Duration = Duration::from_millis(1);
 pub const PLACING_GRACE: Duration = Duration::from_millis(50);
 
 /// The largest image for a model, in bytes (5 MiB): hosted models accept as much.
-pub const TOOL_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
+pub const IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 
 /// Lines of a `read` without a `:limit`.
 pub const READ_LINES: usize = 2000;

@@ -4,6 +4,8 @@
 //! message comes from or goes to. The shapes are those of the wire contract; the same shapes stand
 //! in a journal, so that one conversion each way serves both.
 
+pub mod image;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -94,6 +94,7 @@ fn question() -> Question {
             session: SessionId::from("s"),
             offset: 0,
             turn: None,
+            cause: None,
             correlation: "t".into(),
             child_of: None,
         },

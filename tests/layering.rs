@@ -35,7 +35,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("secret", &[]),
     ("http", &["limits"]),
     ("auth", &["value", "edn", "limits", "clock", "private", "runner", "secret", "http"]),
-    ("message", &["value"]),
+    ("message", &["value", "limits"]),
     ("delivery", &[]),
     ("catalogue", &["value", "limits", "message", "delivery"]),
     ("facts", &["value", "limits", "message"]),

@@ -38,6 +38,7 @@ fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
         None if !param.required => return Ok(()),
         Some(value) => match (param.shape, value.as_str()) {
             (Shape::Filled | Shape::Name, Some("")) => "is empty".to_owned(),
+            (Shape::Filled | Shape::Name, Some(_)) => "is blank".to_owned(),
             (Shape::OneOf(_) | Shape::Level, Some(text)) => format!("is {:?}", excerpt(text)),
             // The vector itself fits; one of its items does not.
             (Shape::Texts | Shape::Maps, _) if value.as_slice().is_some() => "holds other items".to_owned(),
@@ -52,7 +53,7 @@ fn one(param: &Param, value: Option<&Value<'_>>) -> Result<(), InvalidParam> {
 fn fits(shape: Shape, value: &Value<'_>) -> bool {
     match shape {
         Shape::Text => value.as_str().is_some(),
-        Shape::Filled => value.as_str().is_some_and(|text| !text.is_empty()),
+        Shape::Filled => value.as_str().is_some_and(is_said),
         Shape::Count => value.as_i64().is_some_and(|n| n >= 0),
         Shape::Flag => value.as_bool().is_some(),
         Shape::Map => value.as_map().is_some(),
@@ -62,10 +63,15 @@ fn fits(shape: Shape, value: &Value<'_>) -> bool {
             value.as_slice().is_some_and(|items| items.iter().all(|item| item.as_str().is_some()))
         }
         Shape::Maps => value.as_slice().is_some_and(|items| items.iter().all(|item| item.as_map().is_some())),
-        Shape::Name => value.as_str().or_else(|| value.as_keyword()).is_some_and(|name| !name.is_empty()),
+        Shape::Name => value.as_str().or_else(|| value.as_keyword()).is_some_and(is_said),
         Shape::Level => thinking_level(value).is_some(),
         Shape::OneOf(names) => value.as_str().is_some_and(|name| names.contains(&name)),
     }
+}
+
+/// Whether a text has more than blanks.
+fn is_said(text: &str) -> bool {
+    !text.trim().is_empty()
 }
 
 /// A thinking level by name (string or keyword) or by place.

@@ -62,9 +62,9 @@ macro_rules! each_op {
                 "Agrees on a version and features. Every other op requires it.";
             Ping ping Connection false {} ["pong" "protocol-version"] []
                 "Answers at once.";
-            Subscribe subscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
-                "Subscribes the connection to topics; without `:topics`, to all.";
-            Unsubscribe unsubscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?"] []
+            Subscribe subscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?" "asked-on?"] []
+                "Subscribes the connection to topics; without `:topics`, to all. `:asked-on` is there with a topic of questions: the topic on which this client is asked them, or nil if it is not asked.";
+            Unsubscribe unsubscribe Connection false { "topics" Shape::Texts ;? } ["subscribed" "ignored?" "asked-on?"] []
                 "Ends subscriptions to topics; without `:topics`, all.";
             Ack ack Connection false { "seq" Shape::Count } ["accepted"] []
                 "Reports the `:seq` of the last event that the client has shown.";
@@ -72,24 +72,24 @@ macro_rules! each_op {
                 { "query" Shape::Text, "entity" Shape::Text ;?, "strict" Shape::Flag ;? }
                 ["result" "missing?" "errors?"] [InvalidQuery QueryFailed]
                 "Queries the graph in EQL.";
-            GetState get_state Read true {} ["state"] [QueryFailed]
+            GetState get_state Read true {} ["state"] []
                 "Returns the session's state, in the shape of `session/updated`.";
             GetMessages get_messages Read true { "before" Shape::Filled ;?, "limit" Shape::Count ;? }
-                ["messages" "more?"] [QueryFailed NotFound]
+                ["messages" "more?"] [NotFound]
                 "Returns messages of the current branch: the newest, or those before an entry.";
-            GetSessionStats get_session_stats Read true {} ["stats"] [QueryFailed]
+            GetSessionStats get_session_stats Read true {} ["stats"] []
                 "Returns counts, tokens, cost and sizes of the session.";
-            GetForkMessages get_fork_messages Read true {} ["messages"] [QueryFailed]
+            GetForkMessages get_fork_messages Read true {} ["messages"] []
                 "Returns the user's messages, each a point to fork at.";
-            GetLastAssistantText get_last_assistant_text Read true {} ["text"] [QueryFailed]
+            GetLastAssistantText get_last_assistant_text Read true {} ["text"] []
                 "Returns the text of the model's last message, or nil.";
-            GetCommands get_commands Read true {} ["commands"] [QueryFailed]
+            GetCommands get_commands Read true {} ["commands"] []
                 "Returns the slash commands, for completion.";
-            GetAvailableModels get_available_models Read true {} ["models"] [QueryFailed]
+            GetAvailableModels get_available_models Read true {} ["models"] []
                 "Returns the models of the catalogue and whether each is usable now.";
             ListSessions list_sessions Read true
                 { "limit" Shape::Count ;?, "scope" Shape::OneOf(&["project", "all"]) ;?, "text" Shape::Filled ;? }
-                ["active-session-id" "sessions"] [QueryFailed]
+                ["active-session-id" "sessions"] []
                 "Returns the sessions, live and on disk, newest first; without `:limit`, at most a thousand. With `:text`, returns the sessions that match its words, best first.";
             ReadOutput read_output Read true
                 { "handle" Shape::Filled, "offset" Shape::Count ;?, "limit" Shape::Count ;? }
@@ -98,7 +98,7 @@ macro_rules! each_op {
             Command command Write true { "text" Shape::Filled } ["accepted"] [UnknownCommand]
                 "Runs a slash command; an event carries the outcome.";
             FrontendActionResult frontend_action_result Write true
-                { "request-id" Shape::Filled, "action-name" Shape::Filled,
+                { "request-id" Shape::Filled, "action-name" Shape::Name,
                   "status" Shape::OneOf(&["submitted", "cancelled", "failed"]),
                   "value" Shape::Any ;?, "error-message" Shape::Text ;? }
                 ["accepted"] [NotFound]

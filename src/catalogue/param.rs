@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Shape {
     /// A string, possibly empty.
     Text,
-    /// A non-empty string.
+    /// A string that is not blank.
     Filled,
     /// An integer, zero or more.
     Count,
@@ -35,7 +35,7 @@ impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => f.write_str("a string"),
-            Self::Filled => f.write_str("a non-empty string"),
+            Self::Filled => f.write_str("a string that is not blank"),
             Self::Count => f.write_str("an integer of 0 or more"),
             Self::Flag => f.write_str("true or false"),
             Self::Map => f.write_str("a map"),
@@ -43,7 +43,7 @@ impl fmt::Display for Shape {
             Self::DialogResult => f.write_str("a string, true, false or nil"),
             Self::Texts => f.write_str("a vector of strings"),
             Self::Maps => f.write_str("a vector of maps"),
-            Self::Name => f.write_str("a non-empty string or a keyword"),
+            Self::Name => f.write_str("a string that is not blank, or a keyword"),
             Self::Level => f.write_str("off, minimal, low, medium, high, xhigh or an integer from 0 to 5"),
             Self::OneOf(names) => {
                 f.write_str("one of ")?;

@@ -1,22 +1,30 @@
 //! The choices that frontends were asked for and have not answered.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::event::ChoiceKind;
+use crate::event::{Choice, ChoiceKind, Pick};
 use crate::limits::MAX_FRONTEND_ACTIONS;
 use crate::message::SessionId;
 
 /// An unanswered choice.
 pub struct PendingAction {
-    /// The request that the answer names.
-    pub request: String,
     /// Who was asked.
     pub connection: u64,
     /// The session that the choice is for.
     pub session: SessionId,
-    /// What is chosen.
-    pub kind: ChoiceKind,
+    /// What was offered, under the request that the answer names.
+    pub choice: Arc<Choice>,
+}
+
+/// Why an answer is refused. A choice that it named stays open.
+pub enum Misfit {
+    /// There is no such choice.
+    Unknown,
+    /// The choice is of this kind, not the answer's.
+    Kind(ChoiceKind),
+    /// What was picked is none of the items.
+    NotOffered,
 }
 
 /// All of them, oldest first.
@@ -33,22 +41,27 @@ impl PendingActions {
         pending.push_back(action);
     }
 
-    /// Takes the choice that a connection answers with that kind.
+    /// Takes the choice that a connection answers with that kind, and with that pick if it picks one.
     ///
     /// # Errors
-    /// The choice's kind, if it is another one, and the choice stays open; `None` if there is no such choice.
+    /// See [`Misfit`].
     pub fn take(
         &self,
         request: &str,
         connection: u64,
         kind: Option<ChoiceKind>,
-    ) -> Result<PendingAction, Option<ChoiceKind>> {
+        picked: Option<Option<&Pick>>,
+    ) -> Result<PendingAction, Misfit> {
         let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mine = |action: &PendingAction| action.request == request && action.connection == connection;
-        let place = pending.iter().position(mine).ok_or(None)?;
-        match pending.get(place) {
-            Some(action) if kind != Some(action.kind) => Err(Some(action.kind)),
-            _ => pending.remove(place).ok_or(None),
+        let mine =
+            |action: &PendingAction| *action.choice.request == *request && action.connection == connection;
+        let place = pending.iter().position(mine).ok_or(Misfit::Unknown)?;
+        let choice = &pending.get(place).ok_or(Misfit::Unknown)?.choice;
+        let is_offered = |pick: Option<&Pick>| choice.items.iter().any(|item| Some(&item.pick) == pick);
+        match picked {
+            _ if kind != Some(choice.kind) => Err(Misfit::Kind(choice.kind)),
+            Some(pick) if !is_offered(pick) => Err(Misfit::NotOffered),
+            _ => pending.remove(place).ok_or(Misfit::Unknown),
         }
     }
 }

@@ -49,11 +49,11 @@ pub trait Agent: Send + Sync {
         session: Handle,
         stop: CancellationToken,
         wishes: Option<String>,
-    ) -> BoxFuture<'static, Result<String, String>>;
+    ) -> BoxFuture<'static, Result<Option<String>, String>>;
 }
 
-/// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that fails inside ends as well: the
-/// session must not wait for it for ever.
+/// Runs the task that holds a session, on the request that caused it, and tells the session its end. A task that
+/// fails inside ends as well: the session must not wait for it for ever.
 pub fn spawn(
     tasks: &TaskTracker,
     session: Handle,

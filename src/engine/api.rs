@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::epoch_millis;
+use crate::command::{self, Line};
 use crate::engine::change::Change;
 use crate::engine::commands::{self, Commands};
 use crate::engine::handle::Handle;
@@ -345,6 +346,10 @@ impl Turns for Engine {
     }
 
     fn command(&self, call: Call, text: String, reply: Reply<()>) {
+        if matches!(command::read(&text), Line::Text(_)) {
+            return reply
+                .fail(ApiError::invalid_param("text", "a slash command; prompt takes text for the model"));
+        }
         let prompt = Prompt { message: text, ..Prompt::default() };
         Commands(self).line(
             call.clone(),

@@ -27,7 +27,7 @@ use crate::session::{
 };
 use crate::store::record::{Request, Wish};
 
-/// The slash commands of a engine.
+/// The slash commands of an engine.
 pub struct Commands<'r>(pub &'r Engine);
 
 impl Commands<'_> {
@@ -143,8 +143,9 @@ impl Commands<'_> {
             Command::Thinking(None) => self.ask_thinking(&call),
             Command::Thinking(Some(level)) => self.set_thinking(call, level),
             Command::Compact(text) => {
-                let reply = self.text(&call, |summary: Option<String>| {
-                    format!("The conversation was compacted.\n\n{}", summary.unwrap_or_default())
+                let reply = self.text(&call, |summary: Option<String>| match summary {
+                    Some(summary) => format!("The conversation was compacted.\n\n{summary}"),
+                    None => "There is nothing to compact yet.".to_owned(),
                 });
                 self.0.compact(call.clone(), text.map(str::to_owned), reply);
             }

@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::message::SessionId;
+use crate::message::image::Image;
 use crate::session::Prompt;
 use crate::store::record::{Request, Via};
 
@@ -19,7 +20,7 @@ impl Incoming {
     /// A message that an op brings, with the op's key.
     pub fn of_op(session: &SessionId, op: &str, prompt: Prompt) -> Self {
         let request = prompt.idempotency_key.as_deref().map(|key| {
-            let texts = prompt.images.iter().flat_map(|(mime, data)| [mime.as_ref(), data.as_ref()]);
+            let texts = prompt.images.iter().flat_map(Image::parts);
             of_op(session, key, [op, &prompt.message].into_iter().chain(texts))
         });
         Self { prompt, request }

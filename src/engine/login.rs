@@ -96,6 +96,7 @@ impl LoginDesk<'_> {
             session: handle.id.clone(),
             offset: snapshot.offset,
             turn: None,
+            cause: Some(call.cause()),
             correlation: self.0.clock.id("login-").into(),
             child_of: None,
         };

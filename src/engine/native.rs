@@ -19,7 +19,7 @@ use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnEnd;
-use compaction::Why;
+use compaction::{CompactionError, Why};
 use rounds::Rounds;
 use turn::Turn;
 
@@ -46,10 +46,14 @@ impl Agent for NativeAgent {
         session: Handle,
         stop: CancellationToken,
         wishes: Option<String>,
-    ) -> BoxFuture<'static, Result<String, String>> {
+    ) -> BoxFuture<'static, Result<Option<String>, String>> {
         Box::pin(async move {
             let why = Why::Asked(wishes.as_deref());
-            compaction::compact(&session, &stop, why).await.map_err(|error| error.to_string())
+            match compaction::compact(&session, &stop, why).await {
+                Ok(summary) => Ok(Some(summary)),
+                Err(CompactionError::Nothing) => Ok(None),
+                Err(error) => Err(error.to_string()),
+            }
         })
     }
 }

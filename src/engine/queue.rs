@@ -112,7 +112,10 @@ pub fn text(content: &[Block]) -> String {
 /// The blocks of a user's message.
 pub fn content(prompt: Prompt) -> Vec<Block> {
     let mut content = vec![Block::Text(prompt.message.into())];
-    content.extend(prompt.images.into_iter().map(|(mime_type, data)| Block::Image { mime_type, data }));
+    content.extend(prompt.images.into_iter().map(|image| {
+        let (mime_type, data) = image.into_parts();
+        Block::Image { mime_type, data }
+    }));
     content
 }
 

@@ -60,7 +60,7 @@ impl SessionTree {
     /// # Errors
     /// `request/not-found` if it is not live.
     pub fn get(&self, id: &SessionId) -> Result<Handle, ApiError> {
-        let entry = self.live.get(id).ok_or_else(|| ApiError::not_found("session", id.as_str()))?;
+        let entry = self.live.get(id).ok_or_else(|| ApiError::not_open(id))?;
         // Recorded while the map's entry is held, so that the session is not unloaded in between.
         self.touch(entry.value());
         Ok(entry.value().clone())

@@ -466,6 +466,7 @@ impl Run {
                 session: session.id.clone(),
                 offset: snapshot.offset,
                 turn: Some(TurnId::from(&*self.id)),
+                cause: self.cause.clone(),
                 correlation: self.id.clone(),
                 child_of: session.child_of(),
             },

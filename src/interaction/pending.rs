@@ -19,7 +19,7 @@ use super::{answers, dialog};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
-use crate::event::{Body, Event, QuestionAsked, QuestionEnded};
+use crate::event::{Body, Cause, Event, QuestionAsked, QuestionEnded};
 use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
 use crate::session::{ApiError, Client, DialogResult, Reply, Response};
@@ -58,6 +58,8 @@ pub struct Origin {
     pub offset: u64,
     /// The waiting turn.
     pub turn: Option<TurnId>,
+    /// The request that caused the question, if any.
+    pub cause: Option<Cause>,
     /// The id that links events and audit; the turn's, if there is one.
     pub correlation: Arc<str>,
     /// The session that delegated to this one, and the subagent's id.
@@ -502,7 +504,7 @@ fn event(question: &Question, body: Body) -> Event {
         offset: question.origin.offset,
         turn: question.origin.turn.clone(),
         entry: None,
-        cause: None,
+        cause: question.origin.cause.clone(),
         body,
     }
 }

@@ -60,6 +60,13 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, format!("There is no {what} {name:?}."))
     }
 
+    /// `request/not-found` for a session that is not open. It may be on disk; nothing looks there for each request.
+    pub fn not_open(session: &SessionId) -> Self {
+        let message =
+            format!("No session {:?} is open; switch_session opens one from disk.", session.as_str());
+        Self::new(ErrorCode::NotFound, message)
+    }
+
     /// `request/invalid-params` for one key.
     pub fn invalid_param(key: &str, expected: &str) -> Self {
         let mut error = Self::new(ErrorCode::InvalidParams, format!(":{key} must be {expected}."));

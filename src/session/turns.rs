@@ -1,11 +1,10 @@
 //! Turns: what a person says to a session, and what ends the answer.
 
-use std::sync::Arc;
-
 use crate::event::{ChoiceKind, Pick};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
 use crate::message::TurnId;
+use crate::message::image::Image;
 use crate::session::call::{Call, Reply};
 
 /// What is said to a session. A session has one turn at a time. An accepted message is on disk; events tell what
@@ -51,8 +50,8 @@ pub trait Turns: Send + Sync {
 pub struct Prompt {
     /// The text.
     pub message: String,
-    /// Images: MIME type and base64 data.
-    pub images: Vec<(Arc<str>, Arc<str>)>,
+    /// Images.
+    pub images: Vec<Image>,
     /// A repeated key gets the first answer again and has no further effect, also in a later process.
     pub idempotency_key: Option<String>,
 }

@@ -11,8 +11,8 @@ use super::permission::Access;
 use super::walk::Barred;
 use super::{CallFuture, Context, Outcome, Plan, Tool, count, cut, spec, target};
 use crate::files;
-use crate::limits::{READ_BYTES, READ_LINES, TOOL_IMAGE_BYTES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
-use crate::message::Block;
+use crate::limits::{IMAGE_BYTES, READ_BYTES, READ_LINES, TOOL_LINE_BYTES, TOOL_RESULT_BYTES};
+use crate::message::{Block, image};
 use crate::provider::ToolSpec;
 use crate::value::Value;
 
@@ -106,7 +106,7 @@ fn read(
     }
     let mut reader = BufReader::new(Stoppable { source: file.take(READ_BYTES), is_stopped });
     let start = reader.fill_buf()?;
-    if let Some(mime) = image_type(start) {
+    if let Some(mime) = image::type_of(start) {
         return image(reader, mime, found.len());
     }
     if start.contains(&0) {
@@ -195,30 +195,17 @@ fn list(path: &Path, folder: &std::fs::File, barred: &Barred) -> io::Result<Outc
 }
 
 fn image(mut reader: impl io::Read, mime: &'static str, size: u64) -> io::Result<Outcome> {
-    if size > TOOL_IMAGE_BYTES {
-        return Ok(Outcome::failed(format!(
-            "The image has {size} bytes; at most {TOOL_IMAGE_BYTES} are shown."
-        )));
+    if size > IMAGE_BYTES {
+        return Ok(Outcome::failed(format!("The image has {size} bytes; at most {IMAGE_BYTES} are shown.")));
     }
     let mut bytes = Vec::new();
-    reader.by_ref().take(TOOL_IMAGE_BYTES).read_to_end(&mut bytes)?;
+    reader.by_ref().take(IMAGE_BYTES).read_to_end(&mut bytes)?;
     let mut outcome = Outcome::ok(format!("An image, {mime}, {size} bytes."));
     outcome.images.push(Block::Image {
         mime_type: mime.into(),
         data: base64::engine::general_purpose::STANDARD.encode(&bytes).into(),
     });
     Ok(outcome)
-}
-
-/// The type of an image by its first bytes.
-fn image_type(start: &[u8]) -> Option<&'static str> {
-    match start {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -688,7 +688,7 @@ impl SessionActor {
             let end = if done.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };
             // The answer comes last: a client that has it finds the session idle.
             let _ = session.ask(|ack| Change::TurnEnded { turn: id, end, ack }).await;
-            reply.send(done.map(Some).map_err(ApiError::failed));
+            reply.send(done.map_err(ApiError::failed));
         });
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Commands;
-use crate::engine::actions::PendingAction;
+use crate::engine::actions::{Misfit, PendingAction};
 use crate::engine::snapshot::Snapshot;
 use crate::event::{About, Body, Choice, ChoiceItem, ChoiceKind, Pick};
 use crate::facts::{ListedSession, ModelFacts};
@@ -24,14 +24,13 @@ impl Commands<'_> {
         // The person at this connection chooses, whatever the current session.
         let Ok(handle) = self.0.shared.tree.get(&client.focused()) else { return };
         let request = self.0.shared.clock.id("a-");
+        let choice = Arc::new(Choice { request: request.into(), kind, prompt, items });
         self.0.actions.add(PendingAction {
-            request: request.clone(),
             connection: call.connection,
             session: call.session.clone(),
-            kind,
+            choice: choice.clone(),
         });
-        let choice = Choice { request: request.into(), kind, prompt, items };
-        let body = Body::ChoiceRequested(Arc::new(choice));
+        let body = Body::ChoiceRequested(choice);
         let _ = client.deliver(&handle.event(body, Some(call.cause())));
     }
 
@@ -112,13 +111,21 @@ impl Commands<'_> {
 
     /// Applies the person's choice.
     pub(in crate::engine) fn chosen(&self, call: Call, result: ActionResult, reply: Reply<()>) {
-        let action = match self.0.actions.take(&result.request_id, call.connection, result.kind) {
+        let picked = (result.status == ActionStatus::Submitted).then_some(result.pick.as_ref());
+        let action = match self.0.actions.take(&result.request_id, call.connection, result.kind, picked) {
             Ok(action) => action,
-            Err(Some(kind)) => {
-                let expected = format!("{:?}, the name of that action", kind.as_str());
-                return reply.fail(ApiError::invalid_param("action-name", &expected));
+            Err(misfit) => {
+                return reply.fail(match misfit {
+                    Misfit::Unknown => ApiError::not_found("frontend action", &result.request_id),
+                    Misfit::Kind(kind) => {
+                        let expected = format!("{:?}, the name of that action", kind.as_str());
+                        ApiError::invalid_param("action-name", &expected)
+                    }
+                    Misfit::NotOffered => {
+                        ApiError::invalid_param("value", "the :ui.item/value of an item that was offered")
+                    }
+                });
             }
-            Err(None) => return reply.fail(ApiError::not_found("frontend action", &result.request_id)),
         };
         reply.ok(());
         let call = Call { session: action.session, ..call };
@@ -150,15 +157,7 @@ impl Commands<'_> {
                 self.0.set_model(call.clone(), provider, id, Reach::Session, reply);
             }
             Some(Pick::Thinking(level)) => self.set_thinking(call, level),
-            None => self.no_choice(&call),
+            None => {}
         }
-    }
-
-    fn no_choice(&self, call: &Call) {
-        self.0.shared.tell(
-            call,
-            "error",
-            "The choice has another shape than the items that were offered.".to_owned(),
-        );
     }
 }

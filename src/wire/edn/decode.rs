@@ -154,7 +154,9 @@ pub fn request<'v>(
             return Err(reject(ErrorCode::InvalidOp, message));
         }
     };
-    let params = form.get("params").map_or_else(|| Cow::Owned(Value::from(Map::new())), Cow::Borrowed);
+    // A Lisp client writes no params as nil.
+    let params = form.get("params").filter(|params| !params.is_nil());
+    let params = params.map_or_else(|| Cow::Owned(Value::from(Map::new())), Cow::Borrowed);
     Ok(Request { id, op, params })
 }
 

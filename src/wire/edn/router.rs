@@ -11,6 +11,7 @@ use crate::facts::{
     BashOutput, CommandFacts, JobFacts, ListedSession, LoginFacts, ModelFacts, ProviderName, SessionFacts,
 };
 use crate::limits::{MAX_PAGE_MESSAGES, OUTPUT_PART_BYTES};
+use crate::message::image::Image;
 use crate::message::{EntryId, Message, Mode, SessionId, ThinkingLevel, TurnId};
 use crate::projection;
 use crate::session::control::{ControlAck, ControlMessage, Spelling};
@@ -64,7 +65,7 @@ impl<'a> Ask<'a> {
     ) -> Option<Self> {
         let p = Params(params);
         if op.spec().session && p.text("session-id").is_some() && !api.has_session(&call.session) {
-            reply.fail(ApiError::not_found("session", call.session.as_str()));
+            reply.fail(ApiError::not_open(&call.session));
             return None;
         }
         Some(Self { api, call, p, reply })
@@ -153,7 +154,7 @@ pub(super) fn frontend_action_result(Ask { api, call, p, reply }: Ask<'_>) {
         Some("cancelled") => ActionStatus::Cancelled,
         _ => ActionStatus::Failed,
     };
-    let kind = ChoiceKind::parse(p.owned("action-name").trim_start_matches(':'));
+    let kind = ChoiceKind::parse(p.name("action-name").trim_start_matches(':'));
     let result = ActionResult {
         request_id: p.owned("request-id"),
         kind,
@@ -313,7 +314,7 @@ pub(super) fn set_auto_retry(Ask { api, call, p, reply }: Ask<'_>) {
 
 pub(super) fn compact(Ask { api, call, p, reply }: Ask<'_>) {
     let reply = shape(reply, |summary: Option<String>| {
-        let mut data = one("compacted", true);
+        let mut data = one("compacted", summary.is_some());
         if let Some(summary) = summary {
             data.put("summary", summary);
         }
@@ -533,17 +534,22 @@ impl<'v> Params<'v> {
 
     fn prompt(&self) -> Result<Prompt, ApiError> {
         let images = self.value("images").as_slice().unwrap_or_default();
-        let image = |image: &Value<'_>| {
-            let text = |key| image.get(key).and_then(Value::as_str).map(Arc::<str>::from);
-            Some((text("mime-type")?, text("data")?))
+        let image = |(place, image): (usize, &Value<'_>)| {
+            let text = |key| image.get(key).and_then(Value::as_str);
+            let why = match (text("mime-type"), text("data")) {
+                (Some(mime_type), Some(data)) => match Image::from_base64(mime_type, data) {
+                    Ok(image) => return Ok(image),
+                    Err(error) => format!("{error}."),
+                },
+                _ => "it must be a map with :mime-type and :data, both strings.".to_owned(),
+            };
+            Err(ApiError::new(ErrorCode::InvalidParams, format!("The image {place} of :images: {why}"))
+                .with("key", ":images")
+                .with("expected", "a vector of {:mime-type string :data base64-string}"))
         };
         Ok(Prompt {
             message: self.owned("message"),
-            images: images.iter().map(image).collect::<Option<_>>().ok_or_else(|| {
-                ApiError::new(ErrorCode::InvalidParams, ":images must hold maps with :mime-type and :data.")
-                    .with("key", ":images")
-                    .with("expected", "a vector of {:mime-type string :data base64-string}")
-            })?,
+            images: images.iter().enumerate().map(image).collect::<Result<_, _>>()?,
             idempotency_key: self.optional("idempotency-key"),
         })
     }

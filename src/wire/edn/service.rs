@@ -275,7 +275,7 @@ impl Edn {
         let named = TopicList::read(&request.params);
         // Sends the response before the snapshots. Only this thread changes the subscriptions.
         let subscribed = self.subscriptions.with(&named);
-        self.respond(connection, &request.id, Op::Subscribe, &named.answer(subscribed));
+        self.respond(connection, &request.id, Op::Subscribe, &self.subscriptions.answer(&named, subscribed));
         self.subscriptions.set(subscribed);
         connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
         let call = call(connection, request);
@@ -287,7 +287,12 @@ impl Edn {
         let asked_on = self.subscriptions.asked_on();
         let subscribed = self.subscriptions.remove(&named);
         connection.outbox().tell_coalesced(subscribed & Topic::Diagnostic.bit() != 0);
-        self.respond(connection, &request.id, Op::Unsubscribe, &named.answer(subscribed));
+        self.respond(
+            connection,
+            &request.id,
+            Op::Unsubscribe,
+            &self.subscriptions.answer(&named, subscribed),
+        );
         if asked_on != self.subscriptions.asked_on() {
             connection.api().interactor_changed(connection.id());
         }

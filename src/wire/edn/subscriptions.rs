@@ -66,20 +66,41 @@ impl Subscriptions {
 
     /// Whether the client answers questions. One that does not receive them cannot answer them.
     pub fn is_interactor(&self) -> bool {
-        !self.dialogs_only() || self.dialogs.load(Ordering::Acquire)
+        self.asked_on().is_some()
     }
 
     /// The topic on which the client is asked questions, if it answers them.
     pub fn asked_on(&self) -> Option<Topic> {
-        self.is_interactor().then(|| match self.dialogs_only() {
-            true => Topic::DialogRequested,
-            false => Topic::InteractionRequested,
-        })
+        self.asked_on_with(self.mask())
+    }
+
+    /// The same with other topics than now.
+    fn asked_on_with(&self, topics: u64) -> Option<Topic> {
+        if self.interactor.load(Ordering::Acquire) && topics & Topic::InteractionRequested.bit() != 0 {
+            return Some(Topic::InteractionRequested);
+        }
+        self.dialogs.load(Ordering::Acquire).then_some(Topic::DialogRequested)
     }
 
     /// Whether the client can answer only plain dialogs.
     pub fn dialogs_only(&self) -> bool {
-        !(self.has(Topic::InteractionRequested) && self.interactor.load(Ordering::Acquire))
+        self.asked_on() != Some(Topic::InteractionRequested)
+    }
+
+    /// `{:subscribed [name*] :ignored [name*]? :asked-on name?}`: the answer to a request, with the topics after it.
+    /// Who has subscribed to a topic of questions learns on which one questions come, or nil: to subscribe to
+    /// everything makes nobody answer them.
+    pub fn answer(&self, named: &TopicList, subscribed: u64) -> Map<'static> {
+        let mut data = Map::new();
+        data.put("subscribed", Value::vector(names(subscribed).map(Value::from)));
+        if !named.ignored.is_empty() {
+            data.put("ignored", Value::vector(named.ignored.iter().map(|name| Value::from(name.clone()))));
+        }
+        if subscribed & (Topic::InteractionRequested.bit() | Topic::DialogRequested.bit()) != 0 {
+            let asked_on = self.asked_on_with(subscribed);
+            data.put("asked-on", asked_on.map_or(Value::Nil, |topic| Value::from(topic.as_str())));
+        }
+        data
     }
 }
 
@@ -116,16 +137,6 @@ impl TopicList {
 
     fn explicitly(&self, topic: Topic) -> bool {
         !self.all && self.mask & topic.bit() != 0
-    }
-
-    /// `{:subscribed [name*] :ignored [name*]?}`
-    pub fn answer(&self, subscribed: u64) -> Map<'static> {
-        let mut data = Map::new();
-        data.put("subscribed", Value::vector(names(subscribed).map(Value::from)));
-        if !self.ignored.is_empty() {
-            data.put("ignored", Value::vector(self.ignored.iter().map(|name| Value::from(name.clone()))));
-        }
-        data
     }
 }
 

@@ -270,6 +270,7 @@ impl Batch<'_> {
                 session: self.turn.session.id.clone(),
                 offset: snapshot.offset,
                 turn: Some(self.turn.id.clone()),
+                cause: self.turn.cause.clone(),
                 correlation: self.turn.id.as_str().into(),
                 child_of: self.turn.session.child_of(),
             },
