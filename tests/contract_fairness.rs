@@ -132,7 +132,7 @@ fn answer(line: &[u8], ready: &mut bool, topics: &mut BTreeSet<String>) -> Strin
         );
     }
     let empty = Value::from(edn_bridge::value::Map::new());
-    let params = form.get("params").unwrap_or(&empty);
+    let params = form.get("params").filter(|params| !params.is_nil()).unwrap_or(&empty);
     let invalid = |key: &str| {
         error(Some(id), Some(op), "request/invalid-params", "").replace("no", &format!("{key} does not fit"))
     };

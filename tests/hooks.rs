@@ -148,6 +148,55 @@ fn transforms_rewrite_in_their_order() {
 }
 
 #[test]
+fn observers_are_reported_in_their_order() {
+    // The second ends first: the first waits for what it writes.
+    let setup = hooked(
+        ECHO,
+        &[
+            (
+                ":id \"late\" :stage :render :point :post :kind :observer",
+                "while [ ! -e early ]; do sleep 0.01; done",
+            ),
+            (":id \"early\" :stage :render :point :post :kind :observer", "touch early"),
+        ],
+    );
+    let mut bridge = setup.ready();
+    say(&mut bridge, "hello");
+    end(&mut bridge);
+    assert_eq!(outcomes(&bridge), ["late observed", "early observed"]);
+}
+
+#[test]
+fn hooks_of_a_model_call_run_for_a_compaction() {
+    let only = |answer: &str| {
+        format!("if grep -q ':for \"compaction\"'; then echo '{answer}'; else echo '{{}}'; fi")
+    };
+    let deny = "if grep -q ':for \"compaction\"' && [ -e deny ]; then echo '{:decision :deny :reason \"keep it\"}'; \
+                else echo '{:decision :allow}'; fi";
+    let rewrite = only("{:payload {:text \"rewritten\"}}");
+    let setup = hooked(
+        ECHO,
+        &[
+            (":id \"no\" :stage :send-request :point :pre :kind :guard", deny),
+            (":id \"text\" :stage :stream-response :point :post :kind :transform", &rewrite),
+        ],
+    );
+    let mut bridge = setup.ready();
+    for message in ["one", "two"] {
+        say(&mut bridge, message);
+        end(&mut bridge);
+    }
+    std::fs::write(setup.project().join("deny"), "").unwrap();
+    let refused = bridge.ask("c", "compact", "{}");
+    assert_eq!(code(&refused), "runtime/failed");
+    assert!(refused.to_string().contains("keep it"), "{refused}");
+    let ended = bridge.event("compaction/ended");
+    assert_eq!(data(&ended, "outcome"), "failed");
+    std::fs::remove_file(setup.project().join("deny")).unwrap();
+    assert_eq!(data(&bridge.ask("c2", "compact", "{}"), "summary"), "rewritten");
+}
+
+#[test]
 fn a_calls_arguments_are_rewritten_before_anyone_is_asked() {
     let config = Setup::new();
     let file = config.dir.path().join("config.edn");

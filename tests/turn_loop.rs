@@ -318,6 +318,7 @@ fn interrupt_finishes_running_call_and_returns_steering() {
     bridge.ask("s", "steer", "{:message \"two\"}");
     let answer = bridge.ask("i", "interrupt", "{}");
     assert_eq!(at(&answer, &["data", "pending"]).unwrap().as_bool(), Some(true));
+    assert_eq!(at(&answer, &["data", "waits-for"]).unwrap().as_slice().unwrap().len(), 1);
     assert_eq!(data(&answer, "dropped-steering-text"), "one\ntwo");
     let state = bridge.ask("state", "get_state", "{}");
     assert_eq!(at(&state, &["data", "state", "interrupt-pending"]).unwrap().as_bool(), Some(true));

@@ -127,6 +127,81 @@ fn turn_cap_ends_act_normally() {
 }
 
 #[test]
+fn act_at_its_cap_is_judged_by_its_assertions() {
+    let script = format!("{{:turns [{}]}}", call("bash", r#"{:command "echo x >> calls"}"#));
+    let setup = with(
+        &script,
+        r#"{:stages [{:id :go :body "Go." :tools ["bash"] :turn-cap 2 :completion {:summary :string}
+                      :assert [{:command "grep -q ':cap-hit true'"}] :next :more}
+                     {:id :more :body "Go." :tools ["bash"] :turn-cap 2 :completion {:summary :string}
+                      :assert [{:result {:summary "done"}}]}]}"#,
+    );
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let ended = end(&mut bridge);
+    assert!(ended.contains("failed (its result must have :summary"), "{ended}");
+    assert!(widget(&bridge).contains("✓ go  done, turn cap hit"), "{}", widget(&bridge));
+    assert_eq!(journal(&setup).matches(":cap-hit true").count(), 2);
+}
+
+#[test]
+fn hooks_run_for_the_call_that_completes_a_stage() {
+    let script = format!(
+        "{{:turns [{} {} {{:steps [{{:delta \"x\"}}]}}]}}",
+        call("complete-stage", r#"{:summary "bad"}"#),
+        call("complete-stage", r#"{:summary "good"}"#),
+    );
+    let setup = with(&script, r#"{:stages [{:id :go :body "Go." :completion {:summary :string}}]}"#);
+    let hook = |id: &str, rest: &str, script: &str| {
+        format!("{{:id {id:?} :stage :tool-call {rest} :command [\"bash\" \"-c\" {script:?}]}}")
+    };
+    let hooks = [
+        hook(
+            "no",
+            ":point :pre :kind :guard",
+            "if grep -q bad; then echo '{:decision :deny :reason \"not so\"}'; else echo '{:decision :allow}'; fi",
+        ),
+        hook("seen", ":point :post :kind :transform", "echo '{:payload {:result \"noted\"}}'"),
+    ];
+    std::fs::write(setup.dir.path().join("user/config.edn"), format!("{{:hooks [{}]}}", hooks.concat()))
+        .unwrap();
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let denied = bridge.event("tool/result");
+    assert!(data(&denied, "result-text").contains("not so"), "{denied}");
+    assert_eq!(data(&bridge.event("tool/result"), "result-text"), "noted");
+    assert_eq!(end(&mut bridge), "Workflow w ended: done.");
+}
+
+#[test]
+fn group_and_its_join_keep_the_configuration_of_their_start() {
+    let setup = with(
+        "{:turns [{:steps [{:delta \"x\"}]}] :then :repeat-last}",
+        r#"{:stages [{:id :g :parallel [{:id :a :body "x"} {:id :b :body "x"}]
+                      :join {:id :j :body "y" :gate [{:confirm "Join?"}]}}
+                     {:id :last :body "z"}]}"#,
+    );
+    std::fs::write(setup.dir.path().join("user/config.edn"), "{}").unwrap();
+    let mut bridge = setup.interactor();
+    start(&mut bridge, "/workflow w");
+    let question = bridge.event("interaction/requested");
+    std::fs::write(
+        setup.dir.path().join("user/config.edn"),
+        r#"{:hooks [{:id "no" :stage :render :point :pre :kind :guard
+                     :command ["bash" "-c" "echo '{:decision :deny :reason \"new rules\"}'"]}]}"#,
+    )
+    .unwrap();
+    bridge.ask("r", "command", "{:text \"/reload\"}");
+    accept(&mut bridge, &question, ":value {:ok true}");
+    let ended = end(&mut bridge);
+    assert!(ended.contains("failed") && ended.contains("new rules"), "{ended}");
+    let shown = widget(&bridge);
+    assert!(shown.contains("✓ j  done") && shown.contains("✗ last"), "{shown}");
+    let told = bridge.ask("m", "get_messages", "{}").to_string();
+    assert!(told.contains("Workflow w, join j: begin."), "{told}");
+}
+
+#[test]
 fn closed_gate_skips_stage() {
     let workflow = r#"{:stages [{:id :a :body "x" :gate [{:confirm "Really?"}] :interaction-timeout-ms 200
                                 :next {:done :b, :skipped :b}}

@@ -124,8 +124,8 @@ macro_rules! each_op {
                 ["accepted" "duplicate?"] [IdempotencyConflict LedgerFull]
                 "Ends the running turn at once.";
             Interrupt interrupt Urgent true { "idempotency-key" Shape::Filled ;? }
-                ["accepted" "pending" "dropped-steering-text" "duplicate?"] [IdempotencyConflict LedgerFull]
-                "Ends the running turn after the running tool call.";
+                ["accepted" "pending" "waits-for?" "dropped-steering-text" "duplicate?"] [IdempotencyConflict LedgerFull]
+                "Ends the running turn after the running tool calls, whose ids are in `:waits-for`.";
             AbortRetry abort_retry Write true {} ["accepted"] []
                 "Cancels the wait for a retry.";
             Control control Write false { "message" Shape::Map } ["ack"] []

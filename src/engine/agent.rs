@@ -43,11 +43,13 @@ pub trait Agent: Send + Sync {
     fn answer(self: Arc<Self>, turn: TurnTask) -> BoxFuture<'static, TurnEnd>;
 
     /// Summarises the older part of a session's conversation, with the user's wishes for the summary. Gives the
-    /// summary, or why there is none, for a person.
+    /// summary; `None` if there is nothing to summarise.
+    ///
+    /// # Errors
+    /// Why it failed, for a person.
     fn compact(
         self: Arc<Self>,
-        session: Handle,
-        stop: CancellationToken,
+        task: TurnTask,
         wishes: Option<String>,
     ) -> BoxFuture<'static, Result<Option<String>, String>>;
 }

@@ -20,6 +20,8 @@ pub struct Execution {
     pub stage: Arc<Stage>,
     /// The stage's body with its placeholders filled in.
     pub prompt: String,
+    /// Whether the stage is a group's sibling or join. They keep the configuration of the group's start.
+    pub is_of_group: bool,
     state: Mutex<AttemptState>,
 }
 
@@ -54,7 +56,7 @@ pub struct Completed {
 impl Execution {
     /// A new attempt, without grants.
     pub fn new(id: String, attempt: u32, stage: Arc<Stage>, prompt: String) -> Self {
-        Self { id, attempt, stage, prompt, state: Mutex::default() }
+        Self { id, attempt, stage, prompt, is_of_group: false, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, AttemptState> {

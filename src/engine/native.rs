@@ -12,10 +12,8 @@ mod turn;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 
 use crate::engine::agent::{Agent, TurnTask};
-use crate::engine::handle::Handle;
 use crate::engine::open::Opener;
 use crate::engine::services::Services;
 use crate::engine::turn_control::TurnEnd;
@@ -32,24 +30,26 @@ impl NativeAgent {
     pub fn new(shared: Arc<Services>) -> Self {
         Self { shared }
     }
+
+    fn turn(self: Arc<Self>, task: TurnTask) -> Turn {
+        Turn::new(Opener { shared: self.shared.clone(), agent: self }, task)
+    }
 }
 
 impl Agent for NativeAgent {
     fn answer(self: Arc<Self>, task: TurnTask) -> BoxFuture<'static, TurnEnd> {
-        let opener = Opener { shared: self.shared.clone(), agent: self };
-        let turn = Turn::new(opener, task);
+        let turn = self.turn(task);
         Box::pin(async move { Rounds(&turn).run().await })
     }
 
     fn compact(
         self: Arc<Self>,
-        session: Handle,
-        stop: CancellationToken,
+        task: TurnTask,
         wishes: Option<String>,
     ) -> BoxFuture<'static, Result<Option<String>, String>> {
+        let turn = self.turn(task);
         Box::pin(async move {
-            let why = Why::Asked(wishes.as_deref());
-            match compaction::compact(&session, &stop, why).await {
+            match compaction::compact(&turn, Why::Asked(wishes.as_deref())).await {
                 Ok(summary) => Ok(Some(summary)),
                 Err(CompactionError::Nothing) => Ok(None),
                 Err(error) => Err(error.to_string()),

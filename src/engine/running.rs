@@ -27,7 +27,7 @@ impl RunningTurn {
     /// A turn that begins.
     pub fn new(id: TurnId, cause: Option<Cause>, began: i64) -> Self {
         let stop = CancellationToken::new();
-        let control = Arc::new(TurnControl { began, ..TurnControl::default() });
+        let control = Arc::new(TurnControl::new(began));
         Self { id, cause, stop, control, is_recorded: false, is_ending: false, last: None }
     }
 

@@ -1,6 +1,6 @@
 //! The controls of a running turn, and how it ends. Knows neither the session nor the turn's task.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +13,41 @@ pub struct TurnControl {
     pub interrupt: CancellationToken,
     /// Ends the wait for a retry.
     pub give_up: CancellationToken,
-    /// The number of running tool calls.
-    pub running_tools: AtomicUsize,
+    /// The ids of the running tool calls.
+    running_tools: Mutex<Vec<Arc<str>>>,
+}
+
+impl TurnControl {
+    /// The controls of a turn that began then, in milliseconds since the epoch.
+    pub fn new(began: i64) -> Self {
+        Self { began, ..Self::default() }
+    }
+
+    /// The ids of the running tool calls, in the order in which they began.
+    pub fn running_tools(&self) -> Vec<Arc<str>> {
+        self.running_tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes that a call runs, until the note is dropped.
+    pub fn runs(&self, call: &Arc<str>) -> RunningTool<'_> {
+        self.running_tools.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        RunningTool { control: self, call: call.clone() }
+    }
+}
+
+/// A running tool call: an interrupt waits for it.
+pub struct RunningTool<'c> {
+    control: &'c TurnControl,
+    call: Arc<str>,
+}
+
+impl Drop for RunningTool<'_> {
+    fn drop(&mut self) {
+        let mut running = self.control.running_tools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = running.iter().position(|call| *call == self.call) {
+            running.remove(place);
+        }
+    }
 }
 
 /// The end of a turn.

@@ -170,6 +170,7 @@ impl Run {
         stop: &CancellationToken,
     ) -> Result<Ended, Stopped> {
         let execution = self.shared.clock.id("x-");
+        let is_of_group = self.workflow.step(&stage.id).is_none();
         let mut facts = self.facts(stage, &execution, results);
         facts.put("phase", "check-gate");
         let mut gate = String::new();
@@ -180,12 +181,14 @@ impl Run {
             }
         }
         let prompt = self.fill(&stage.body, results, &gate);
-        let mut wrong = String::new();
+        let (mut wrong, mut cap_hit) = (String::new(), false);
         for attempt in 0..stage.attempts {
             let made = attempt.saturating_add(1);
-            let run = Execution::new(execution.clone(), attempt, stage.clone(), prompt.clone());
+            let mut run = Execution::new(execution.clone(), attempt, stage.clone(), prompt.clone());
+            run.is_of_group = is_of_group;
             let run = Arc::new(run);
-            let mut message = format!("Workflow {}, stage {}", self.workflow.name, stage.id);
+            let what = if is_of_group && child.is_none() { "join" } else { "stage" };
+            let mut message = format!("Workflow {}, {what} {}", self.workflow.name, stage.id);
             if stage.attempts > 1 {
                 message.push_str(&format!(", attempt {made} of {}", stage.attempts));
             }
@@ -194,12 +197,14 @@ impl Run {
                 message.push_str(&format!("\n\nThe attempt before is not accepted: {wrong}"));
             }
             let (text, failed) = self.act(&run, message, child, stop).await?;
+            cap_hit = run.is_cap_hit();
             if let Some(failed) = failed {
-                return Ok(Ended { cap_hit: run.is_cap_hit(), ..Ended::bad(FAILED, made, failed) });
+                return Ok(Ended { cap_hit, ..Ended::bad(FAILED, made, failed) });
             }
             let completed = match run.completed() {
                 Some(completed) => Ok(completed),
-                None if stage.completion.is_empty() => {
+                // At its cap the act ends as if done; the assertions judge what it came to.
+                None if stage.completion.is_empty() || run.is_cap_hit() => {
                     Ok(Completed { outcome: DONE.into(), result: Map::new().with("text", text) })
                 }
                 None => Err(format!("it ended without {}", crate::engine::execution::COMPLETE)),
@@ -221,14 +226,14 @@ impl Run {
                         outcome: completed.outcome,
                         result: Value::from(completed.result),
                         attempts: made,
-                        cap_hit: run.is_cap_hit(),
+                        cap_hit,
                         why: None,
                     });
                 }
                 (_, Err(why)) | (Err(why), _) => wrong = why,
             }
         }
-        Ok(Ended::bad(FAILED, stage.attempts, wrong))
+        Ok(Ended { cap_hit, ..Ended::bad(FAILED, stage.attempts, wrong) })
     }
 
     async fn all_hold(

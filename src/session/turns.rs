@@ -1,5 +1,7 @@
 //! Turns: what a person says to a session, and what ends the answer.
 
+use std::sync::Arc;
+
 use crate::event::{ChoiceKind, Pick};
 use crate::facts::CommandFacts;
 use crate::facts::editor::Editor;
@@ -96,8 +98,8 @@ impl TurnState {
 /// An interrupted turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupted {
-    /// Whether it waits for its running tool calls.
-    pub is_pending: bool,
+    /// The ids of the tool calls that run; it ends after them.
+    pub waits_for: Vec<Arc<str>>,
     /// The steering text that is not delivered.
     pub text: String,
     /// Whether the key was known. Nothing has happened then; the text is that of the first answer.

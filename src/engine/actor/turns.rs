@@ -2,7 +2,6 @@
 //! ends. Does not know the wire.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -563,7 +562,7 @@ impl SessionActor {
             Some(turn) if before.is_some_and(|before| turn.control.began > before) => Ended::Later,
             Some(_) => Ended::Turn,
         };
-        let is_pending = ended == Ended::Turn && self.interrupt_turn();
+        let waits_for = if ended == Ended::Turn { self.interrupt_turn() } else { Vec::new() };
         let waiting = match &self.turn {
             Some(_) if before.is_none() => {
                 self.queue.steering().into_iter().filter(Waiting::is_returned).collect()
@@ -583,20 +582,20 @@ impl SessionActor {
             return reply.fail(kept_not(error));
         }
         let texts: Vec<String> = waiting.iter().map(Waiting::text).collect();
-        reply.ok(Interrupted { is_pending, text: texts.join("\n"), is_repeated: false, ended });
+        reply.ok(Interrupted { waits_for, text: texts.join("\n"), is_repeated: false, ended });
         if self.turn.is_some() {
             self.changed(Some(call.cause()));
         }
     }
 
     /// Ends the running turn after its tool calls. Returns whether it waits for one.
-    fn interrupt_turn(&mut self) -> bool {
-        let Some(running) = &self.turn else { return false };
-        let is_pending = running.control.running_tools.load(Ordering::Acquire) > 0;
+    fn interrupt_turn(&mut self) -> Vec<Arc<str>> {
+        let Some(running) = &self.turn else { return Vec::new() };
+        let waits_for = running.control.running_tools();
         running.control.interrupt.cancel();
-        self.facts.interrupt_pending = is_pending;
+        self.facts.interrupt_pending = !waits_for.is_empty();
         self.publish();
-        is_pending
+        waits_for
     }
 
     /// The text that the answer to an interrupt gave back. Its entry follows that of the messages.
@@ -680,9 +679,17 @@ impl SessionActor {
             return reply.fail(ApiError::new(ErrorCode::SessionNotIdle, message));
         }
         let id = TurnId::from(self.shared.clock.id("t-"));
-        let (stop, _) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
+        let (stop, control) = self.hold(id.clone(), Some(call.cause()), Phase::Compacting);
         let session = self.handle.clone();
-        let compaction = self.agent.clone().compact(session.clone(), stop, wishes);
+        let task = TurnTask {
+            session: session.clone(),
+            id: id.clone(),
+            cause: Some(call.cause()),
+            stop,
+            control,
+            execution: None,
+        };
+        let compaction = self.agent.clone().compact(task, wishes);
         self.shared.tasks.spawn(async move {
             let done = compaction.await;
             let end = if done.is_ok() { TurnEnd::Finished } else { TurnEnd::Stopped };

@@ -6,7 +6,6 @@ mod delegate;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt as _;
@@ -247,10 +246,14 @@ impl Batch<'_> {
         };
         match (&*call.name, &self.turn.execution) {
             (execution::COMPLETE, Some(stage)) => {
-                return match stage.complete(&call.parsed) {
+                if let Err(refused) = self.guarded(call).await {
+                    return refused;
+                }
+                let outcome = match stage.complete(&call.parsed) {
                     Ok(()) => Outcome::ok("The stage is completed."),
                     Err(wrong) => Outcome::failed(wrong),
                 };
+                return self.followed(call, outcome).await;
             }
             (tool::ASK_USER | tool::DELEGATE, _) => {
                 if let Err(refused) = self.use_grant(call, granted) {
@@ -346,7 +349,7 @@ impl Batch<'_> {
         let sandbox = manifest.sandbox(facts.mode, &self.cwd);
         let event = turn.event(Body::ToolExecuting(call.clone()));
         turn.deliver(event.clone()).await;
-        let _running = RunningTool::new(&turn.control.running_tools);
+        let _running = turn.control.runs(&call.id);
         if call.name.as_ref() == tool::BASH
             && call.parsed.get("background").and_then(Value::as_bool) == Some(true)
             && let Access::Run(command) = &plan.access
@@ -426,22 +429,6 @@ async fn start_job(turn: &Turn, command: String, cwd: PathBuf, sandbox: Option<S
             outcome
         }
         Err(error) => Outcome::failed(error.message),
-    }
-}
-
-/// Counts a running tool for as long as it lives.
-pub(super) struct RunningTool<'c>(&'c AtomicUsize);
-
-impl<'c> RunningTool<'c> {
-    pub(super) fn new(count: &'c AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
-    }
-}
-
-impl Drop for RunningTool<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

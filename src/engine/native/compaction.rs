@@ -5,16 +5,20 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use tokio_util::sync::CancellationToken;
 
 use crate::engine::change::Change;
 use crate::engine::conversation;
 use crate::engine::handle::Handle;
+use crate::engine::native::hooks::{Boundaries, Denied, text_of};
+use crate::engine::native::request::Composer;
+use crate::engine::native::turn::Turn;
+use crate::engine::stage::Stage;
 use crate::event::{CompactionEnded, TurnOutcome};
 use crate::message::{Block, EntryId, Message, Role, ThinkingLevel};
-use crate::provider::{Chunk, Request};
+use crate::provider::{Chunk, Provider, Request};
 use crate::store::EntryBody;
 use crate::store::record::Compaction;
+use crate::value::Value;
 
 /// The instructions for the model.
 const INSTRUCTIONS: &str = "Summarise the conversation below so that you can go on working from the summary alone. \
@@ -30,6 +34,9 @@ pub enum CompactionError {
     /// The user stopped it.
     #[error("The compaction was aborted.")]
     Aborted,
+    /// A guard denied the model call.
+    #[error("The conversation could not be summarised: {0}")]
+    Denied(String),
     /// The model failed.
     #[error("The conversation could not be summarised: {0}")]
     Model(String),
@@ -51,11 +58,8 @@ pub enum Why<'a> {
 ///
 /// # Errors
 /// See [`CompactionError`]; nothing has changed then.
-pub async fn compact(
-    session: &Handle,
-    stop: &CancellationToken,
-    why: Why<'_>,
-) -> Result<String, CompactionError> {
+pub async fn compact(turn: &Turn, why: Why<'_>) -> Result<String, CompactionError> {
+    let session = &turn.session;
     let snapshot = session.snapshot();
     let facts = &snapshot.facts;
     let messages = conversation::messages(&snapshot.branch);
@@ -102,8 +106,8 @@ pub async fn compact(
     };
     let summary = tokio::select! {
         biased;
-        () = stop.cancelled() => Err(CompactionError::Aborted),
-        summary = summarise(provider.stream(request)) => summary,
+        () = turn.stop.cancelled() => Err(CompactionError::Aborted),
+        summary = call_model(turn, provider.as_ref(), request) => summary,
     };
     let written = match summary {
         Ok(summary) => {
@@ -121,6 +125,29 @@ pub async fn compact(
     let ended = CompactionEnded { outcome, error, tokens_before, tokens: tokens_before };
     let _ = session.ask(|ack| Change::CompactionEnded { phase, ended, ack }).await;
     written
+}
+
+/// Calls the model for a summary. The hooks of a model call run as for any other, and are told what it is for.
+async fn call_model(
+    turn: &Turn,
+    provider: &dyn Provider,
+    mut request: Request,
+) -> Result<String, CompactionError> {
+    let hooks = Boundaries(turn);
+    let about = || Composer(turn).about_model().with("for", "compaction");
+    let denied = |denied: Denied| CompactionError::Denied(denied.to_string());
+    let sending = || about().with("max-output-tokens", request.max_output_tokens.map(i64::from));
+    if let Some(payload) = hooks.before(Stage::SendRequest, sending).await.map_err(denied)?
+        && let Some(tokens) = payload.get_keyword("max-output-tokens").and_then(Value::as_i64)
+    {
+        request.max_output_tokens = u32::try_from(tokens).ok();
+    }
+    let chunks = provider.stream(request);
+    hooks.after(Stage::SendRequest, about).await;
+    hooks.before(Stage::StreamResponse, about).await.map_err(denied)?;
+    let summary = summarise(chunks).await?;
+    let payload = hooks.after(Stage::StreamResponse, || about().with("text", summary.clone())).await;
+    Ok(payload.as_ref().and_then(|payload| text_of(payload, "text")).map_or(summary, str::to_owned))
 }
 
 async fn summarise(mut chunks: crate::provider::ChunkStream) -> Result<String, CompactionError> {

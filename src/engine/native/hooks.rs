@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 
 use crate::engine::native::turn::Turn;
 use crate::engine::stage::{self, Point, Stage};
 use crate::event::{Body, Diagnostic};
 use crate::hook::{self, Failure, Hook, HookKind};
+use crate::limits::PARALLEL_TOOLS;
 use crate::value::{Map, Value};
 
 /// A guard's deny.
@@ -60,12 +60,35 @@ impl Boundaries<'_> {
         })
     }
 
-    /// Passes the boundary after a stage that has run: transforms may change `payload`.
-    pub async fn leave(&self, stage: Stage, payload: impl FnOnce() -> Map<'static>) -> Option<Map<'static>> {
-        let changed = match self.0.manifest().hooks.any_at(stage, Point::Post) {
+    /// Runs the hooks before a model call that is no stage of its own, the summary of a compaction: guards may deny it.
+    /// No boundary is reported.
+    ///
+    /// # Errors
+    /// The first deny.
+    pub async fn before(
+        &self,
+        stage: Stage,
+        payload: impl FnOnce() -> Map<'static>,
+    ) -> Result<Option<Map<'static>>, Denied> {
+        if !self.0.manifest().hooks.any_at(stage, Point::Pre) {
+            return Ok(None);
+        }
+        let payload = payload();
+        self.guards(stage, None, &payload).await?;
+        Ok(Some(self.rewrite(stage, Point::Pre, None, payload).await))
+    }
+
+    /// Runs the hooks after such a call. No boundary is reported.
+    pub async fn after(&self, stage: Stage, payload: impl FnOnce() -> Map<'static>) -> Option<Map<'static>> {
+        match self.0.manifest().hooks.any_at(stage, Point::Post) {
             false => None,
             true => Some(self.rewrite(stage, Point::Post, None, payload()).await),
-        };
+        }
+    }
+
+    /// Passes the boundary after a stage that has run: transforms may change `payload`.
+    pub async fn leave(&self, stage: Stage, payload: impl FnOnce() -> Map<'static>) -> Option<Map<'static>> {
+        let changed = self.after(stage, payload).await;
         self.0.publish(stage::passed(stage, Point::Post)).await;
         changed
     }
@@ -155,7 +178,7 @@ impl Boundaries<'_> {
         payload
     }
 
-    /// Runs observers in parallel. Their output has no effect.
+    /// Runs observers in parallel, as many as tools, and reports them in their order. Their output has no effect.
     pub async fn observers(
         &self,
         stage: Stage,
@@ -173,7 +196,7 @@ impl Boundaries<'_> {
                     (hook, observed)
                 }
             });
-        let mut observing: FuturesUnordered<_> = observing.collect();
+        let mut observing = futures_util::stream::iter(observing).buffered(PARALLEL_TOOLS);
         while let Some((hook, observed)) = observing.next().await {
             let outcome = match observed {
                 Ok(()) => "observed",

@@ -109,7 +109,7 @@ impl Rounds<'_> {
         }
         if Composer(self.0).is_nearly_full() && !std::mem::replace(&mut state.compacted, true) {
             // If the window is too full, the call itself reports it; a failed summary is not the end.
-            let _ = compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await;
+            let _ = compaction::compact(self.0, Why::NoRoom).await;
         }
         let (provider, mut request) = match Composer(self.0).request() {
             Ok(ready) => ready,
@@ -208,7 +208,7 @@ impl Rounds<'_> {
             return None;
         }
         if failure.kind == ErrorKind::ContextOverflow && !std::mem::replace(&mut state.compacted, true) {
-            return match compaction::compact(&self.0.session, &self.0.stop, Why::NoRoom).await {
+            return match compaction::compact(self.0, Why::NoRoom).await {
                 Ok(_) => Some(Next::Round),
                 Err(CompactionError::Aborted) => {
                     Some(Next::End(self.finish(ModelAnswer::ended(StopReason::Aborted)).await))

@@ -58,9 +58,10 @@ impl Turn {
 
     /// Switches to the newest configuration, if there is one: at a boundary, where no stage runs.
     pub async fn adopt_configuration(&self) {
-        // A child keeps the configuration of its parent at its start.
-        let own = self.session.parent.is_none();
-        if own && self.shared.configuration.revision() != self.manifest().revision {
+        // A child keeps the configuration of its parent at its start, and a group's join that of the group's.
+        let in_group = self.execution.as_ref().is_some_and(|execution| execution.is_of_group);
+        let holds = in_group || self.session.parent.is_some();
+        if !holds && self.shared.configuration.revision() != self.manifest().revision {
             let _ = self.session.ask(|ack| Change::Adopt { ack }).await;
         }
     }

@@ -214,7 +214,11 @@ fn with_repeated(mut data: Map<'static>, is_repeated: bool) -> Map<'static> {
 pub(super) fn interrupt(Ask { api, call, p, reply }: Ask<'_>) {
     let reply = shape(reply, |interrupted: Interrupted| {
         let mut data = accepted(());
-        data.put("pending", interrupted.is_pending);
+        data.put("pending", !interrupted.waits_for.is_empty());
+        if !interrupted.waits_for.is_empty() {
+            let calls = interrupted.waits_for.iter().map(|call| Value::from(call.to_string()));
+            data.put("waits-for", Value::vector(calls));
+        }
         data.put("dropped-steering-text", interrupted.text);
         with_repeated(data, interrupted.is_repeated)
     });

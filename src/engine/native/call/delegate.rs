@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Place, RunningTool, denied};
+use super::{Batch, Place, denied};
 use crate::engine::native::request::Composer;
 use crate::engine::native::turn::Turn;
 use crate::engine::subagent::Child;
@@ -72,7 +72,7 @@ impl Batch<'_> {
         *place = None;
         let Some(_running_place) = self.place().await else { return self.not_run() };
         turn.publish(Body::ToolExecuting(call.clone())).await;
-        let _running = RunningTool::new(&turn.control.running_tools);
+        let _running = turn.control.runs(&call.id);
         let name = tool::one_line(&wanted.task, 60);
         let child = Child { id, name, envelope: wanted.tools, model: wanted.model };
         let child = match turn.opener.open_child(&turn.session, child).await {
