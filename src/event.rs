@@ -420,8 +420,8 @@ pub struct QuestionAsked {
     pub content: Arc<QuestionContent>,
     /// The risks in its texts.
     pub warnings: Arc<[String]>,
-    /// The parent session and the subagent's name, for a subagent's question.
-    pub child_of: Option<(SessionId, Arc<str>)>,
+    /// The subagent that asks.
+    pub subagent: Option<Subagent>,
 }
 
 /// A question as a plain dialog.
@@ -435,13 +435,29 @@ pub struct Dialog {
     pub title: String,
     /// Text to read before answering.
     pub message: Option<String>,
+    /// The subagent that asks.
+    pub subagent: Option<Subagent>,
+}
+
+/// A subagent that asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subagent {
+    /// The session that delegated to it.
+    pub parent: SessionId,
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its name, for people.
+    pub label: Arc<str>,
 }
 
 /// The shape of a dialog.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DialogShape {
     /// Yes or no.
-    Confirm,
+    Confirm {
+        /// The answer that is offered first.
+        default: Option<bool>,
+    },
     /// A text.
     Input,
     /// One of several.

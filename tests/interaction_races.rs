@@ -96,7 +96,7 @@ fn question() -> Question {
             turn: None,
             cause: None,
             correlation: "t".into(),
-            child_of: None,
+            subagent: None,
         },
         timeout: None,
         unattended: false,

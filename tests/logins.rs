@@ -294,6 +294,24 @@ fn device_code_is_a_typed_question() {
 }
 
 #[test]
+fn login_command_lets_choose_a_provider() {
+    let (_setup, _models, auth, mut bridge) = device();
+    bridge.ask("m", "set_model", "{:provider \"scripted\" :model-id \"scripted\"}");
+    bridge.ask("1", "command", "{:text \"/login\"}");
+    let asked = bridge.event("interaction/requested");
+    assert_eq!(data(&asked, "kind"), "select");
+    let options = at(&asked, &["data", "payload", "options"]).and_then(Value::as_slice).unwrap();
+    let label = |option: &Value<'_>| option.get("label").and_then(Value::as_str) == Some("p");
+    let place = options.iter().position(label).unwrap();
+    respond(&mut bridge, &asked, &format!("{{:index {place}}}"));
+    let asked = bridge.event("interaction/requested");
+    assert_eq!(data(&asked, "kind"), "auth.device-code");
+    auth.then([tokens("at-9", "")]);
+    respond(&mut bridge, &asked, "{:done true}");
+    assert_eq!(outcome(&mut bridge).1, "You are logged in at Example.");
+}
+
+#[test]
 fn device_code_question_ends_with_login() {
     let (setup, models, auth, mut bridge) = device();
     // The server says that it is done before the person does.

@@ -146,6 +146,7 @@ fn a_call_outside_the_envelope_is_asked_about_and_labelled() {
     assert_eq!(data(&question, "kind"), "approve");
     assert_eq!(data(&question, "parent-session-id"), data(&envelope, "session-id"));
     assert_eq!(Some(data(&question, "subagent-id")), payload(&envelope, "subagent-id").unwrap().as_str());
+    assert!(!data(&question, "subagent-label").is_empty(), "{question}");
     accept(&mut bridge, &question, ":value {:outcome \"deny\"} :note \"no\"");
     assert_eq!(data(&end_of_turn(&mut bridge), "text"), "end");
     assert!(!setup.project().join("seen").exists());

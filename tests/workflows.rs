@@ -95,7 +95,7 @@ fn failed_attempt_is_repeated_with_reason() {
     let setup = with(
         &script,
         r#"{:stages [{:id :fix :body "Fix it." :tools ["bash"] :retry {:max-attempts 2}
-                      :assert [{:command "echo it is not fixed; test -e fixed"}]}]}"#,
+                      :assert [{:command "cat > seen; echo it is not fixed; test -e fixed"}]}]}"#,
     );
     let mut bridge = setup.interactor();
     start(&mut bridge, "/workflow w");
@@ -103,6 +103,8 @@ fn failed_attempt_is_repeated_with_reason() {
     assert!(widget(&bridge).contains("done after 2 attempts"), "{}", widget(&bridge));
     let told = bridge.ask("m", "get_messages", "{}").to_string();
     assert!(told.contains("attempt 2 of 2") && told.contains("it is not fixed"), "{told}");
+    let seen = std::fs::read_to_string(setup.project().join("seen")).unwrap();
+    assert!(seen.contains(":attempts [{:attempt 0"), "{seen}");
     assert!(
         !bridge.told().contains(":event \"interaction/requested\""),
         "a stage's own tools are not asked about"
@@ -395,7 +397,7 @@ fn grant_covers_one_call_only() {
         accept(
             &mut bridge,
             &question,
-            &format!(":value {{:outcome {outcome:?}}} :note \"please be careful\""),
+            &format!(":value {{:outcome {outcome:?} :note \"please be careful\"}}"),
         );
         asked.push(data(&question, "interaction-id").to_owned());
     }

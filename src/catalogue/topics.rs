@@ -141,7 +141,8 @@ topics! {
         ["session-id" "tool-id" "tool-name" "content" "result-text" "is-error" "call-summary"] ["details"]
         "A tool call ended.";
     DialogRequested "ui/dialog-requested" Lossless true
-        ["dialog-id" "kind" "title"] ["message" "options" "placeholder"]
+        ["dialog-id" "kind" "title"]
+        ["message" "options" "placeholder" "default" "parent-session-id" "subagent-id" "subagent-label"]
         "A question to a person, for connections that support only dialogs.";
     FrontendActionRequested "ui/frontend-action-requested" Lossless false
         ["request-id" "ui/action"] []
@@ -161,7 +162,8 @@ topics! {
     CommandResult "command-result" Lossless false ["type"] ["message" "data"]
         "A slash command ended; this is its outcome.";
     InteractionRequested "interaction/requested" Lossless true
-        ["interaction-id" "kind" "correlation-id" "payload"] ["parent-session-id" "subagent-id"]
+        ["interaction-id" "kind" "correlation-id" "payload"]
+        ["parent-session-id" "subagent-id" "subagent-label"]
         "The runtime asks a typed question and waits for its answer.";
     InteractionAnswered "interaction/answered" Lossless true
         ["interaction-id" "correlation-id" "status" "ext-id"] ["value"]

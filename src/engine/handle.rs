@@ -17,7 +17,7 @@ use crate::engine::progress::Progress;
 use crate::engine::revision::ConfigRevision;
 use crate::engine::snapshot::Snapshot;
 use crate::engine::turn_control::TurnControl;
-use crate::event::{Body, Cause, Event, StagePassed};
+use crate::event::{Body, Cause, Event, StagePassed, Subagent};
 use crate::message::SessionId;
 use crate::session::ApiError;
 use crate::tool::permission::Rule;
@@ -122,9 +122,13 @@ impl Handle {
         self.parent.as_deref().filter(|link| link.works())
     }
 
-    /// The label of its questions: its parent, and its own name.
-    pub(super) fn child_of(&self) -> Option<(SessionId, Arc<str>)> {
-        self.parent.as_ref().map(|kin| (kin.parent.clone(), kin.subagent.clone()))
+    /// The subagent of its questions, if it is one's session.
+    pub(super) fn subagent(&self) -> Option<Subagent> {
+        self.parent.as_ref().map(|link| Subagent {
+            parent: link.parent.clone(),
+            id: link.subagent.clone(),
+            label: self.snapshot().facts.display_name().into(),
+        })
     }
 
     /// The configuration of the session.

@@ -35,7 +35,7 @@ impl LoginDesk<'_> {
             async move {
                 let begun = match choose(&logins, provider, &using) {
                     Ok(provider) => logins.begin(connection, &provider).await,
-                    Err(error) => Err(error),
+                    Err(names) => Err(unnamed(&names)),
                 };
                 reply.send(begun.map(|begun| facts(&begun)).map_err(refused));
             },
@@ -98,12 +98,16 @@ impl LoginDesk<'_> {
             turn: None,
             cause: Some(call.cause()),
             correlation: self.0.clock.id("login-").into(),
-            child_of: None,
+            subagent: None,
         };
         let shared = self.0.clone();
         self.0.tasks.spawn_on(
             async move {
-                let begun = match choose(&logins, provider, &using) {
+                let chosen = match choose(&logins, provider, &using) {
+                    Ok(provider) => Ok(provider),
+                    Err(names) => LoginDesk(&shared).ask_provider(names, origin.clone()).await,
+                };
+                let begun = match chosen {
                     Ok(provider) => logins.begin(call.connection, &provider).await,
                     Err(error) => Err(error),
                 };
@@ -123,6 +127,24 @@ impl LoginDesk<'_> {
             },
             &self.0.executor,
         );
+    }
+
+    /// Lets the person choose one of several providers.
+    async fn ask_provider(&self, names: Vec<String>, origin: Origin) -> Result<String, LoginError> {
+        if names.is_empty() {
+            return Err(unnamed(&names));
+        }
+        let prompt = "Log in at which provider?".to_owned();
+        let content = Arc::new(QuestionContent::Select { prompt, options: names.clone() });
+        let question =
+            Question { content, warnings: Arc::default(), origin, timeout: None, unattended: false };
+        match self.0.questions.ask(question, &CancellationToken::new()).await {
+            Resolution::Accepted { answer: Answer::Option(place), .. } => {
+                names.get(place).cloned().ok_or_else(|| unnamed(&names))
+            }
+            Resolution::Headless => Err(unnamed(&names)),
+            _ => Err(LoginError::Failed("The login was cancelled.".to_owned())),
+        }
     }
 
     /// Waits for a login's end, and asks the person for the necessary input. `None` if no client can be
@@ -191,18 +213,25 @@ impl LoginDesk<'_> {
 }
 
 /// The named provider, or else that of the session's model, or else the only one.
-fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String, LoginError> {
+///
+/// # Errors
+/// The names of the providers, if there is none or several.
+fn choose(logins: &Logins, named: Option<String>, using: &str) -> Result<String, Vec<String>> {
     if let Some(named) = named {
         return Ok(named);
     }
     if logins.has(using) {
         return Ok(using.to_owned());
     }
-    let names: Vec<&str> = logins.names().map(|name| &**name).collect();
-    match names.as_slice() {
-        [only] => Ok((*only).to_owned()),
-        names => Err(LoginError::Unknown(format!("Name a provider to log in at: {}.", names.join(", ")))),
+    let mut names: Vec<String> = logins.names().map(|name| name.to_string()).collect();
+    match names.pop() {
+        Some(only) if names.is_empty() => Ok(only),
+        last => Err(names.into_iter().chain(last).collect()),
     }
+}
+
+fn unnamed(names: &[String]) -> LoginError {
+    LoginError::Unknown(format!("Name a provider to log in at: {}.", names.join(", ")))
 }
 
 /// A login, as the op tells it.

@@ -264,7 +264,7 @@ impl World for ProcessSnapshot {
                 turn: question.origin.turn,
                 correlation: question.origin.correlation.to_string(),
                 session: question.origin.session,
-                child_of: question.origin.child_of,
+                subagent: question.origin.subagent,
                 asked_at: asked_at.to_string(),
                 content: (!question.content.kind().is_private())
                     .then_some((question.content, question.warnings)),

@@ -181,7 +181,7 @@ impl Run {
             }
         }
         let prompt = self.fill(&stage.body, results, &gate);
-        let (mut wrong, mut cap_hit) = (String::new(), false);
+        let (mut wrong, mut cap_hit, mut earlier) = (String::new(), false, Vec::new());
         for attempt in 0..stage.attempts {
             let made = attempt.saturating_add(1);
             let mut run = Execution::new(execution.clone(), attempt, stage.clone(), prompt.clone());
@@ -212,6 +212,8 @@ impl Run {
             let mut seen = facts.clone();
             seen.extend(run.facts());
             seen.put("phase", "assert");
+            seen.put("attempts", Value::vector(earlier.iter().cloned()));
+            earlier.push(Value::from(run.facts()));
             if let Ok(completed) = &completed {
                 seen.put("outcome", completed.outcome.to_string());
                 seen.put("result", Value::from(completed.result.clone()));
@@ -473,7 +475,7 @@ impl Run {
                 turn: Some(TurnId::from(&*self.id)),
                 cause: self.cause.clone(),
                 correlation: self.id.clone(),
-                child_of: session.child_of(),
+                subagent: session.subagent(),
             },
             timeout,
             unattended: snapshot.facts.mode == Mode::Yolo,

@@ -13,13 +13,15 @@ pub(super) fn dialog(id: &Arc<str>, question: &QuestionContent, warnings: &[Stri
     let (shape, title, message) = match question {
         QuestionContent::Password { .. } => return None,
         QuestionContent::Ask { prompt } => (DialogShape::Input, shown(prompt), None),
-        QuestionContent::Confirm { prompt, .. } => (DialogShape::Confirm, shown(prompt), None),
+        QuestionContent::Confirm { prompt, default } => {
+            (DialogShape::Confirm { default: Some(*default) }, shown(prompt), None)
+        }
         QuestionContent::Select { prompt, .. } => {
             (DialogShape::Select(options(question)), shown(prompt), None)
         }
         QuestionContent::DeviceCode { provider, url, code, .. } => {
             let message = format!("Open {} and enter the code {}, then confirm.", shown(url), shown(code));
-            (DialogShape::Confirm, format!("Log in to {}", shown(provider)), Some(message))
+            (DialogShape::Confirm { default: None }, format!("Log in to {}", shown(provider)), Some(message))
         }
         QuestionContent::Approve(approval) => {
             let diff = approval.diff.as_ref();
@@ -31,11 +33,17 @@ pub(super) fn dialog(id: &Arc<str>, question: &QuestionContent, warnings: &[Stri
         }
         QuestionContent::GrantStageTool(request) => {
             let title = format!("Allow {} in this stage?", shown(&request.tool));
-            (DialogShape::Select(options(question)), title, Some(shown(&request.args_summary)))
+            let message = format!("{}\n{}", shown(&request.args_summary), shown(&request.reason));
+            (DialogShape::Select(options(question)), title, Some(message))
         }
         QuestionContent::ApproveSubagentEnvelope(request) => {
-            let message =
-                format!("{}\nTools: {}", shown(&request.task_summary), shown(&request.tools.join(", ")));
+            let message = format!(
+                "{}\nTools: {}\nModel: {}\nDepth: {}",
+                shown(&request.task_summary),
+                shown(&request.tools.join(", ")),
+                shown(&format!("{} {}", request.model.0, request.model.1)),
+                request.depth
+            );
             (DialogShape::Select(options(question)), "Start a subagent?".to_owned(), Some(message))
         }
     };
@@ -44,7 +52,7 @@ pub(super) fn dialog(id: &Arc<str>, question: &QuestionContent, warnings: &[Stri
         (true, message) => message,
         (false, message) => Some(lines.into_iter().chain(message).collect::<Vec<_>>().join("\n")),
     };
-    Some(Dialog { id: id.clone(), shape, title, message })
+    Some(Dialog { id: id.clone(), shape, title, message, subagent: None })
 }
 
 /// A text as a person sees all of it.
@@ -66,6 +74,9 @@ fn options(question: &QuestionContent) -> Vec<DialogOption> {
         }
     }
     choices.push(option("deny", "Deny".to_owned()));
+    if let QuestionContent::GrantStageTool(_) = question {
+        choices.push(option("defer", "Not in this attempt".to_owned()));
+    }
     choices
 }
 
@@ -102,13 +113,69 @@ pub(super) fn answer(question: &QuestionContent, result: DialogResult) -> Result
         | QuestionContent::GrantStageTool(_)
         | QuestionContent::ApproveSubagentEnvelope(_) => {
             let is_call = matches!(question, QuestionContent::Approve(_));
+            let is_grant = matches!(question, QuestionContent::GrantStageTool(_));
             let scope = ApprovalScope::ALL.into_iter().find(|scope| scope.as_str() == chosen);
             match (chosen, scope) {
                 ("deny", _) => Ok(Answer::Deny),
+                ("defer", _) if is_grant => Ok(Answer::Defer),
                 (_, Some(scope)) if is_call => Ok(Answer::Approve { scope: Some(scope), rule: None }),
                 (_, Some(ApprovalScope::Once)) => Ok(Answer::Approve { scope: None, rule: None }),
                 _ => invalid("the value of an option"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::question::{EnvelopeRequest, GrantRequest};
+
+    fn asked(question: &QuestionContent) -> Dialog {
+        dialog(&"i".into(), question, &[]).unwrap()
+    }
+
+    #[test]
+    fn dialog_of_confirm_has_its_default() {
+        for default in [true, false] {
+            let question = QuestionContent::Confirm { prompt: "Go?".to_owned(), default };
+            assert_eq!(asked(&question).shape, DialogShape::Confirm { default: Some(default) });
+        }
+    }
+
+    #[test]
+    fn dialog_of_grant_has_its_reason_and_can_be_deferred() {
+        let question = QuestionContent::GrantStageTool(GrantRequest {
+            stage_execution: "x".to_owned(),
+            attempt: 0,
+            proposal: "p".to_owned(),
+            tool: "bash".into(),
+            args_digest: String::new(),
+            args_summary: "$ ls".to_owned(),
+            reason: "The stage has only read.".to_owned(),
+        });
+        let dialog = asked(&question);
+        assert_eq!(dialog.message.as_deref(), Some("$ ls\nThe stage has only read."));
+        let DialogShape::Select(options) = dialog.shape else { panic!("a grant is one of several") };
+        let values: Vec<&str> = options.iter().map(|option| option.value.as_str()).collect();
+        assert_eq!(values, ["once", "deny", "defer"]);
+        let result = DialogResult::Text("defer".to_owned());
+        assert!(matches!(answer(&question, result), Ok(Answer::Defer)));
+        let approval = QuestionContent::Approve(Default::default());
+        assert!(answer(&approval, DialogResult::Text("defer".to_owned())).is_err());
+    }
+
+    #[test]
+    fn dialog_of_envelope_has_model_and_depth() {
+        let question = QuestionContent::ApproveSubagentEnvelope(EnvelopeRequest {
+            subagent: "s-2".into(),
+            parent: "s-1".into(),
+            depth: 1,
+            tools: vec!["read".to_owned(), "search".to_owned()],
+            task_summary: "Look.".to_owned(),
+            model: ("p".into(), "m".into()),
+        });
+        let message = asked(&question).message.unwrap();
+        assert_eq!(message, "Look.\nTools: read, search\nModel: p m\nDepth: 1");
     }
 }

@@ -19,7 +19,7 @@ use super::{answers, dialog};
 use crate::catalogue::ErrorCode;
 use crate::clock::{Clock, rfc3339};
 use crate::event::question::{Answer, ApprovalScope, QuestionContent, QuestionKind};
-use crate::event::{Body, Cause, Event, QuestionAsked, QuestionEnded};
+use crate::event::{Body, Cause, Dialog, Event, QuestionAsked, QuestionEnded, Subagent};
 use crate::limits::{AUDIT_NAME_CHARS, CLOSED_QUESTIONS, OPEN_QUESTIONS};
 use crate::message::{SessionId, TurnId};
 use crate::session::{ApiError, Client, DialogResult, Reply, Response};
@@ -62,8 +62,8 @@ pub struct Origin {
     pub cause: Option<Cause>,
     /// The id that links events and audit; the turn's, if there is one.
     pub correlation: Arc<str>,
-    /// The session that delegated to this one, and the subagent's id.
-    pub child_of: Option<(SessionId, Arc<str>)>,
+    /// The subagent that asks.
+    pub subagent: Option<Subagent>,
 }
 
 /// A question.
@@ -372,7 +372,7 @@ impl PendingQuestions {
         record.put("interaction-id", id.to_owned());
         record.put("correlation-id", origin.correlation.to_string());
         record.put("session-id", origin.session.to_value());
-        if let Some((parent, subagent)) = &origin.child_of {
+        if let Some(Subagent { parent, id: subagent, .. }) = &origin.subagent {
             record.put("parent-session-id", parent.to_value());
             record.put("subagent-id", subagent.to_string());
         }
@@ -479,14 +479,15 @@ impl State {
     fn event(&self, client: &dyn Client, id: &Arc<str>) -> Option<Event> {
         let question = &self.open.get(id)?.question;
         let body = if client.dialogs_only() {
-            Body::DialogRequested(Arc::new(dialog::dialog(id, &question.content, &question.warnings)?))
+            let dialog = dialog::dialog(id, &question.content, &question.warnings)?;
+            Body::DialogRequested(Arc::new(Dialog { subagent: question.origin.subagent.clone(), ..dialog }))
         } else {
             Body::QuestionAsked(Arc::new(QuestionAsked {
                 id: id.clone(),
                 correlation: question.origin.correlation.clone(),
                 content: question.content.clone(),
                 warnings: question.warnings.clone(),
-                child_of: question.origin.child_of.clone(),
+                subagent: question.origin.subagent.clone(),
             }))
         };
         Some(event(question, body))

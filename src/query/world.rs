@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::context::Project;
 use crate::event::question::{QuestionContent, QuestionKind};
-use crate::event::{StagePassed, StatusText, Widget, WidgetSpec};
+use crate::event::{StagePassed, StatusText, Subagent, Widget, WidgetSpec};
 use crate::facts::{JobFacts, ModelFacts, ProviderFacts, SessionFacts, SessionStats};
 use crate::hook::Hook;
 use crate::memory::Note;
@@ -180,8 +180,8 @@ pub struct QuestionFacts {
     pub kind: QuestionKind,
     /// The waiting session.
     pub session: SessionId,
-    /// For a subagent: the session that it works for, and its own name there.
-    pub child_of: Option<(SessionId, Arc<str>)>,
+    /// The subagent that asks.
+    pub subagent: Option<Subagent>,
     /// The waiting turn.
     pub turn: Option<TurnId>,
     /// The id that links its events and its audit record.

@@ -27,9 +27,9 @@ table! {
         "psi.interaction/shown-to" "The number of connections that can answer it." => |question| question.shown_to;
         "psi.interaction/parent-session-id"
             "For a question of a subagent: the session that it works for; otherwise nil."
-            => |question| question.child_of.as_ref().map(|(parent, _)| parent.to_value());
+            => |question| question.subagent.as_ref().map(|subagent| subagent.parent.to_value());
         "psi.interaction/subagent-id" "For a question of a subagent: its name; otherwise nil."
-            => |question| question.child_of.as_ref().map(|(_, subagent)| text(subagent));
+            => |question| question.subagent.as_ref().map(|subagent| text(&subagent.id));
     }
 }
 

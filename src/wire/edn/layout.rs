@@ -6,7 +6,7 @@ use crate::catalogue::Topic;
 use crate::event::stage::{Point, Stage};
 use crate::event::{
     About, Body, Choice, Diagnostic, Dialog, DialogShape, Event, Pick, Rehydration, Sender, StagePassed,
-    ToolCall, ToolOutput,
+    Subagent, ToolCall, ToolOutput,
 };
 use crate::message::{Message, count};
 use crate::projection;
@@ -145,10 +145,7 @@ fn body(body: &Body) -> Map<'_> {
             map.put("kind", asked.content.kind().as_str());
             map.put("correlation-id", asked.correlation.as_ref());
             map.put("payload", Value::from(projection::question(&asked.content, &asked.warnings)));
-            if let Some((parent, subagent)) = &asked.child_of {
-                map.put("parent-session-id", parent.as_str());
-                map.put("subagent-id", subagent.as_ref());
-            }
+            put_subagent(&mut map, asked.subagent.as_ref());
             map
         }
         Body::DialogRequested(asked) => dialog(asked),
@@ -332,18 +329,31 @@ fn about(about: &About) -> Map<'_> {
     map
 }
 
+/// Adds which subagent asks.
+fn put_subagent<'m>(map: &mut Map<'m>, subagent: Option<&'m Subagent>) {
+    if let Some(subagent) = subagent {
+        map.put("parent-session-id", subagent.parent.as_str());
+        map.put("subagent-id", subagent.id.as_ref());
+        map.put("subagent-label", subagent.label.as_ref());
+    }
+}
+
 fn dialog(dialog: &Dialog) -> Map<'_> {
     let mut map = Map::new().with("dialog-id", dialog.id.as_ref());
     map.put(
         "kind",
         match dialog.shape {
-            DialogShape::Confirm => "confirm",
+            DialogShape::Confirm { .. } => "confirm",
             DialogShape::Input => "input",
             DialogShape::Select(_) => "select",
         },
     );
     map.put("title", dialog.title.as_str());
     map.put_some("message", dialog.message.as_deref());
+    put_subagent(&mut map, dialog.subagent.as_ref());
+    if let DialogShape::Confirm { default } = dialog.shape {
+        map.put_some("default", default);
+    }
     if let DialogShape::Select(options) = &dialog.shape {
         let options = options.iter().map(|option| {
             Map::new().with("value", option.value.as_str()).with("label", option.label.as_str())

@@ -357,7 +357,8 @@ pub(super) fn interaction_respond(Ask { api, call, p, reply }: Ask<'_>) {
         interaction_id: p.owned("interaction-id"),
         accepted: p.text("status") == Some("accepted"),
         answer: p.value("value").as_map().map(|value| params::answer(value)).unwrap_or_default(),
-        note: p.optional("note"),
+        // The contract has it beside the value; the interaction protocol has it in the response's payload.
+        note: p.optional("note").or_else(|| Params(p.value("value")).optional("note")),
     };
     api.respond(call, response, shape(reply, accepted));
 }

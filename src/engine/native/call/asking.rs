@@ -272,7 +272,7 @@ impl Batch<'_> {
                 turn: Some(self.turn.id.clone()),
                 cause: self.turn.cause.clone(),
                 correlation: self.turn.id.as_str().into(),
-                child_of: self.turn.session.child_of(),
+                subagent: self.turn.session.subagent(),
             },
             timeout: self.turn.execution.as_ref().and_then(|execution| execution.stage.patience),
             unattended: snapshot.facts.mode == Mode::Yolo,
