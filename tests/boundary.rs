@@ -413,6 +413,22 @@ fn sandboxed_command_cannot_signal_the_bridge() {
     assert!(!text.contains("reached"), "{text}");
 }
 
+#[test]
+fn sandboxed_command_cannot_limit_the_bridge() {
+    if sandbox::state() != sandbox::SandboxState::Enforced || !has("prlimit") {
+        eprintln!("NOT TRIED: no Landlock, or no prlimit");
+        return;
+    }
+    let script = "bridge=$(cut -d' ' -f4 /proc/$PPID/stat); \
+                  prlimit --pid $bridge --nofile=40:40 && echo limited the bridge; \
+                  prlimit --pid $PPID --nofile=40:40 && echo limited the runner; \
+                  prlimit --pid $bridge --nofile --output SOFT --noheadings >/dev/null && echo reads; \
+                  ulimit -n 50 && prlimit --nofile=40:40 true && echo its own";
+    let text = printed(calling(script, ""), true);
+    assert!(text.contains("reads") && text.contains("its own"), "{text}");
+    assert!(!text.contains("limited"), "{text}");
+}
+
 fn kernel_is_before(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).filter_map(|part| part.parse::<u32>().ok());

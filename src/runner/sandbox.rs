@@ -1,4 +1,4 @@
-//! What the kernel keeps a command from doing (Landlock, where the kernel has it).
+//! What the kernel keeps a command from doing (Landlock, where the kernel has it; [`calls`] adds system calls).
 //!
 //! A restriction holds for the thread that asks for it and for all that it starts, for good. So a
 //! command is started from a thread of its own, which ends when the command runs: nothing else of the
@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use super::calls;
 use crate::files;
 use crate::limits::SANDBOX_ENTRIES;
 use landlock::{
@@ -129,6 +130,7 @@ impl Sandbox {
             }
         }
         let status = rules.0.restrict_self()?;
+        calls::restrict();
         Ok(match status.ruleset {
             RulesetStatus::NotEnforced => SandboxState::Unavailable,
             RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => SandboxState::Enforced,
