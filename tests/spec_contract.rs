@@ -325,6 +325,23 @@ fn every_obligation_is_bound_to_a_check_that_exists() {
     assert!(waived * 20 <= obligations.len(), "{waived} of {} are waived", obligations.len());
 }
 
+/// The last column of a table of docs/clauses.md names checks, rules and tests.
+#[test]
+fn every_clause_names_checks_that_exist() {
+    let page = include_str!("../docs/clauses.md");
+    let known: BTreeSet<String> = names_of_checks().into_iter().chain(rule_names()).collect();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| # "));
+    let mut named = 0;
+    for row in rows {
+        let shown_by = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for name in shown_by.split('`').skip(1).step_by(2) {
+            assert!(known.contains(name) || is_test(name), "{name} does not exist: {row}");
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named} names were found");
+}
+
 /// Whether there is a test of that name: of this file, `FILE/NAME` of another, or `src/…/NAME` of a module.
 fn is_test(name: &str) -> bool {
     let (file, name) = name.rsplit_once('/').unwrap_or(("spec_contract", name));
