@@ -227,6 +227,10 @@ impl Journals for Store {
         self.read_file(&path).map(|content| (content.header, content.entries))
     }
 
+    fn holder(&self, session: &SessionId) -> Option<String> {
+        journal_file::holder(&self.look_up(session).ok()??)
+    }
+
     fn opened_by(
         &self,
         cwd: &Path,

@@ -28,6 +28,7 @@ use crate::session::control::{
     SentAt,
 };
 use crate::session::{ApiError, Call, Control, Ended, Interrupted, Prompt, Prompted, Questions as _, Reply};
+use crate::store::StoreError;
 use crate::store::record::{Request, Via, Wish};
 
 /// The prefix of an agent's id in programs that know several kinds of agents.
@@ -78,8 +79,12 @@ impl Outcome {
 /// The session that a request means.
 enum Target {
     Live(Handle),
-    /// On disk, with its ledger.
-    Stored(SessionId, Box<Ledger>),
+    /// On disk, with its ledger, and who has it open, if anybody.
+    Stored {
+        id: SessionId,
+        ledger: Box<Ledger>,
+        holder: Option<String>,
+    },
 }
 
 impl Control for Engine {
@@ -173,13 +178,19 @@ impl Engine {
         };
         let id = match &target {
             Target::Live(handle) => &handle.id,
-            Target::Stored(id, _) => id,
+            Target::Stored { id, .. } => id,
         };
         let noted = noted(id, request, asked);
         let now = epoch_millis(self.shared.clock.now());
+        let mut asleep = "the session is not live in this process".to_owned();
         let (ledger, live) = match target {
             Target::Live(handle) => (handle.snapshot().ledger.clone(), Some(handle)),
-            Target::Stored(_, ledger) => (*ledger, None),
+            Target::Stored { ledger, holder, .. } => {
+                if let Some(holder) = holder {
+                    asleep.push_str(&format!(", but open in {holder}"));
+                }
+                (*ledger, None)
+            }
         };
         let known = ledger.look_up(&noted, now, policy.dedupe_ms);
         let outcome = match known {
@@ -191,9 +202,7 @@ impl Engine {
             },
             Lookup::New | Lookup::Full => match (untimely(&policy, request.sent_at, now), &live) {
                 (Some(why), _) => Outcome::rejected(why),
-                (None, None) => {
-                    Outcome::no(ControlResult::NotLive, "the session is not live in this process")
-                }
+                (None, None) => Outcome::no(ControlResult::NotLive, asleep),
                 (None, Some(handle)) if handle.parent.is_some() && handle.working_for().is_none() => {
                     Outcome::no(ControlResult::NotLive, "the subagent's work is over")
                 }
@@ -245,8 +254,12 @@ impl Engine {
             return if below && held { Ok(Target::Live(handle)) } else { Err(not_found()) };
         }
         let (journals, id) = (self.shared.journals.clone(), SessionId::from(agent));
-        let read = tokio::task::spawn_blocking(move || journals.read(&id).map(|read| (id, read)));
-        let Ok(Ok((id, (header, entries)))) = read.await else { return Err(not_found()) };
+        let read = tokio::task::spawn_blocking(move || {
+            let (header, entries) = journals.read(&id)?;
+            let holder = journals.holder(&id);
+            Ok::<_, StoreError>((id, header, entries, holder))
+        });
+        let Ok(Ok((id, header, entries, holder))) = read.await else { return Err(not_found()) };
         let parent = header.parent.as_ref().map(|parent| parent.session.as_str());
         if !is_of_team(&header.cwd) || !(above.is_empty() || above == id.as_str() || parent == Some(above)) {
             return Err(not_found());
@@ -255,7 +268,7 @@ impl Engine {
         for entry in &entries {
             ledger.apply(entry, &id);
         }
-        Ok(Target::Stored(id, Box::new(ledger)))
+        Ok(Target::Stored { id, ledger: Box::new(ledger), holder })
     }
 
     /// Whether a session is that one, or works below it.

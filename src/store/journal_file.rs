@@ -2,6 +2,7 @@
 //!
 //! Knows bytes, the header and the lock. Does not know who waits for an append.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -174,13 +175,28 @@ fn make(path: &Path, files: &dyn Files, header: &Header, bytes: &[u8]) -> Result
     Ok(OpenFile { file, _lock: lock, length: 0, end, torn: false, fresh: Some(header.clone()) })
 }
 
-/// Takes a session's lock: a file next to it that names the holder.
-pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
+/// Who has the session of a file open, as its lock says. The lock is not tried: whoever opens the session at this
+/// moment must not find it taken.
+pub(super) fn holder(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    std::fs::File::open(lock_of(path)).ok()?.take(200).read_to_string(&mut text).ok()?;
+    let holder = text.trim();
+    let number = holder.strip_prefix("process ")?.parse().ok()?;
+    rustix::process::test_kill_process(rustix::process::Pid::from_raw(number)?).ok()?;
+    Some(holder.to_owned())
+}
+
+fn lock_of(path: &Path) -> PathBuf {
     // Appended to the name rather than replacing its extension: `Cargo.toml` and `Cargo.lock` are two files
     // of somebody's.
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
-    let beside = PathBuf::from(beside);
+    PathBuf::from(beside)
+}
+
+/// Takes a session's lock: a file next to it that names the holder.
+pub(super) fn lock(path: &Path, files: &dyn Files) -> Result<Lock, StoreError> {
+    let beside = lock_of(path);
     files.lock(&beside).map_err(|error| match error {
         LockError::Held(holder) => StoreError::Locked {
             path: path.to_owned(),

@@ -45,6 +45,9 @@ pub trait Journals: Debug + Send + Sync {
     /// [`StoreError::NoSession`] if there is none; see there.
     fn read(&self, session: &SessionId) -> Result<(Header, Vec<Arc<Entry>>), StoreError>;
 
+    /// Who has a session open, as it says itself (`process 123`); `None` if nobody does who lives.
+    fn holder(&self, session: &SessionId) -> Option<String>;
+
     /// The header of the session of a project that a request with the same key has opened, among those that were
     /// written to since a moment.
     ///

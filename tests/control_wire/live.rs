@@ -240,6 +240,56 @@ fn session_is_shown_and_addressed_as_the_daemons_clients_do() {
 }
 
 #[test]
+fn member_that_may_answers_a_question() {
+    let call = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "touch made"}}}]}
+                           {:steps [{:delta "Done."}]}]}"#;
+    let team = r#"{:control {:teams [{:name "dev" :members ["arch" {:name "lead" :may [:answer]}]}]}}"#;
+    let setup = setup(call, team);
+    let mut bridge = setup.interactor();
+    let id = session_id(&mut bridge);
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    let question = crate::support::data(&bridge.event("interaction/requested"), "interaction-id").to_owned();
+    let mut program = program(&setup);
+    let mut answer = |name: &str, sender: &str, decision: &str, question: &str| {
+        let mut request = request("elicitation", name, &id, sender);
+        request["elicitation_id"] = question.into();
+        request["decision"] = decision.into();
+        program.ask(request.to_string())
+    };
+    for (name, sender, decision, question) in [
+        ("a-1", "arch", "approve", question.as_str()),
+        ("a-2", "lead", "perhaps", &question),
+        ("a-3", "lead", "approve", "i-none"),
+    ] {
+        assert_eq!(answer(name, sender, decision, question)["result"], "rejected", "{name}");
+    }
+    let taken = answer("a-4", "lead", "approve", &question);
+    assert_eq!((&taken["result"], &taken["duplicate"]), (&json!("ok"), &json!(false)), "{taken}");
+    let again = answer("a-4", "lead", "approve", &question);
+    assert_eq!((&again["result"], &again["duplicate"]), (&json!("ok"), &json!(true)), "{again}");
+    bridge.event("tool/result");
+    assert!(setup.project().join("made").exists());
+}
+
+#[test]
+fn session_of_another_process_is_not_live_and_its_holder_is_named() {
+    let setup = setup(ANSWER, TEAM);
+    let mut holder = setup.ready();
+    let id = session_id(&mut holder);
+    holder.ask("p", "prompt", "{:message \"kept\"}");
+    holder.event("assistant/message");
+    let holding = socket(&setup);
+    let mut other = setup.ready();
+    other.ask("ping", "ping", "{}");
+    let second = awaited(|| sockets(&setup).into_iter().find(|path| *path != holding));
+    let mut program = Program::on(awaited(|| UnixStream::connect(&second).ok()));
+    let ack = program.ask(request("stdin", "r-1", &id, "arch").to_string());
+    assert_eq!(ack["result"], "not_live", "{ack}");
+    assert!(ack["detail"].as_str().unwrap().contains(&holder.pid().to_string()), "{ack}");
+    assert_eq!(messages(&mut holder).len(), 1);
+}
+
+#[test]
 fn turn_goes_on_when_its_connection_closes() {
     let setup = setup("{:turns [{:steps [{:delta \"A\"} {:sleep-ms 300} {:delta \"B\"}]}]}", TEAM);
     let mut bridge = setup.ready();
