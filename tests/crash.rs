@@ -18,10 +18,11 @@
 mod store_support;
 mod support;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use edn_bridge::message::{Block, Role};
 use edn_bridge::store::{Durability, EntryBody, Store};
 use store_support::Dice;
 use support::{Bridge, Setup, at, end_of_turn, is_event, text};
@@ -155,6 +156,168 @@ fn killed_process_loses_no_edit_and_leaves_no_file() {
 /// Whether a frame tells of an edit that was made.
 fn edited(frame: &edn_bridge::value::Value<'static>) -> usize {
     usize::from(is_event(frame, "tool/result") && support::data(frame, "result-text").starts_with("Edited"))
+}
+
+/// What became of the texts of one session, each with a key of its own.
+#[derive(Default)]
+struct Keyed {
+    taken: BTreeSet<String>,
+    refused: BTreeSet<String>,
+    /// Not answered yet, by text: the op and its params, which a repetition has again.
+    open: BTreeMap<String, (&'static str, String)>,
+    /// Answers that said that the text was there already.
+    duplicates: usize,
+}
+
+impl Keyed {
+    /// Notes an answer to a request, if the frame is one.
+    fn note(&mut self, frame: &edn_bridge::value::Value<'static>, sent: &mut BTreeMap<String, String>) {
+        // Events name the request that caused them.
+        if support::kind(frame) == "event" {
+            return;
+        }
+        let Some(text) = sent.remove(support::text(frame, "id")) else { return };
+        let flag = |path: &[&str]| at(frame, path).and_then(edn_bridge::value::Value::as_bool);
+        let result = at(frame, &["data", "ack", "result"]).and_then(|result| result.as_str());
+        let is_taken = flag(&["ok"]) == Some(true) && result.is_none_or(|result| result == "ok");
+        let is_duplicate = flag(&["data", "duplicate"]).or_else(|| flag(&["data", "ack", "duplicate"]));
+        match (is_taken, result) {
+            (true, _) => {
+                self.taken.insert(text.clone());
+                self.duplicates += usize::from(is_duplicate == Some(true));
+            }
+            // It may yet be done.
+            (false, Some("timeout" | "internal_error")) => return,
+            (false, _) => {
+                self.refused.insert(text.clone());
+            }
+        }
+        self.open.remove(&text);
+    }
+
+    /// Each text that was taken is there once, none that was refused, and none twice.
+    fn check(&self, store: &Store, path: &Path, kill: usize) {
+        let loaded = store.open_file(path).unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
+        let (mut said, mut queued) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
+        for entry in &loaded.entries {
+            match &entry.body {
+                EntryBody::Message(message) if message.role == Role::User => {
+                    *said.entry(message.text()).or_default() += 1;
+                }
+                EntryBody::Queued(waiting) => {
+                    let text = waiting.content.iter().find_map(|block| match block {
+                        Block::Text(text) => Some(text.to_string()),
+                        _ => None,
+                    });
+                    *queued.entry(text.unwrap_or_default()).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        let doubled = said.iter().chain(&queued).find(|(_, count)| **count > 1);
+        assert_eq!(doubled, None, "after kill {kill}");
+        let is_there = |text: &String| said.contains_key(text) || queued.contains_key(text);
+        assert_eq!(self.taken.iter().find(|text| !is_there(text)), None, "lost after kill {kill}");
+        assert_eq!(self.refused.iter().find(|text| is_there(text)), None, "refused, after kill {kill}");
+    }
+}
+
+#[test]
+fn kill_neither_loses_nor_doubles_a_keyed_text() {
+    for durability in ["full", "relaxed"] {
+        keyed_texts(durability);
+    }
+}
+
+/// Texts with keys, by the control protocol and by ops, repeated after each kill until they are answered.
+fn keyed_texts(durability: &str) {
+    let kills =
+        std::env::var("EDN_BRIDGE_CRASH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
+    let mut dice = Dice(4711);
+    let setup = Setup::new().script(SCRIPT).arg("--durability").arg(durability);
+    let folder = setup.dir.path().join("config/edn-bridge");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.edn"), "{:control {:teams [{:name \"t\" :members [\"ann\"]}]}}")
+        .unwrap();
+    let (mut session, mut keyed) = (None::<String>, Keyed::default());
+    let (mut number, mut taken, mut refused, mut duplicates) = (0, 0, 0, 0);
+    for kill in 0..kills {
+        if kill % 20 == 0 {
+            // A session holds a bounded number of keys.
+            session = None;
+            keyed = Keyed::default();
+        }
+        let mut bridge = setup.ready();
+        let resumed = session.as_ref().is_some_and(|id| {
+            let answer = bridge.ask("r", "switch_session", &format!("{{:session-id {id:?}}}"));
+            at(&answer, &["data", "session-id"]).is_some()
+        });
+        if !resumed {
+            assert!(keyed.taken.is_empty(), "the session of taken texts is gone after kill {kill}");
+            let answer = bridge.ask("n", "new_session", "{}");
+            session = Some(support::data(&answer, "session-id").to_owned());
+            keyed = Keyed::default();
+        }
+        let id = session.clone().unwrap();
+        let mut sent = BTreeMap::new();
+        for (place, (text, (op, params))) in keyed.open.iter().enumerate() {
+            bridge.request(&format!("again{place}"), op, params);
+            sent.insert(format!("again{place}"), text.clone());
+        }
+        let end = Instant::now() + Duration::from_micros(dice.roll(60_000) as u64);
+        loop {
+            while sent.len() < 16 {
+                let text = format!("text {number}");
+                let (op, params) = match number % 3 {
+                    0 => (
+                        "control",
+                        format!(
+                            "{{:message {{:type \"control.stdin.request\" :v 1 :request-id {text:?} :team \"t\" \
+                             :session-id \"\" :agent-id {id:?} :sender \"ann\" :sent-at \"{}\" :content {text:?}}}}}",
+                            jiff::Timestamp::now()
+                        ),
+                    ),
+                    1 => (
+                        "follow_up",
+                        format!("{{:message {text:?} :idempotency-key {text:?} :session-id {id:?}}}"),
+                    ),
+                    _ => (
+                        "steer",
+                        format!("{{:message {text:?} :idempotency-key {text:?} :session-id {id:?}}}"),
+                    ),
+                };
+                bridge.request(&format!("q{number}"), op, &params);
+                sent.insert(format!("q{number}"), text.clone());
+                keyed.open.insert(text, (op, params));
+                number += 1;
+            }
+            if Instant::now() >= end {
+                break;
+            }
+            keyed.note(&bridge.frame(), &mut sent);
+        }
+        bridge.kill();
+        while let Some(line) = bridge.line_or_end() {
+            if let Ok(frame) = edn_bridge::edn::read_one(line.as_bytes()) {
+                keyed.note(&frame.into_owned(), &mut sent);
+            }
+        }
+        let store = Store::new(&setup.state(), Durability::Full).unwrap();
+        match store.look_up(&id.as_str().into()).unwrap() {
+            Some(path) => keyed.check(&store, &path, kill),
+            None => assert!(keyed.taken.is_empty(), "{id} is gone after kill {kill}"),
+        }
+        if kill % 20 == 19 || kill + 1 == kills {
+            taken += keyed.taken.len();
+            refused += keyed.refused.len();
+            duplicates += keyed.duplicates;
+        }
+    }
+    println!(
+        "durability {durability}: kills {kills}, texts {number}, taken {taken}, refused {refused}, told twice to a \
+         repetition {duplicates}, lost 0, doubled 0"
+    );
+    assert!(taken > kills, "{taken} taken: the load was no load");
 }
 
 /// Opens what is resumed, and as many new sessions as are needed for two.
