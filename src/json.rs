@@ -340,6 +340,11 @@ mod tests {
     }
 
     #[test]
+    fn number_is_read_as_the_nearest_one() {
+        assert_eq!(read(b"212E49"), Ok(Value::Float(212e49)));
+    }
+
+    #[test]
     fn errors_quote_nothing_of_the_text() {
         for text in
             [r#"{"secret":1,"secret":2}"#, "secret", r#"{"a":secret}"#, r#"["secret" "secret"]"#, "\"secret"]

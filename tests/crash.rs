@@ -234,11 +234,7 @@ fn keyed_texts(durability: &str) {
     let kills =
         std::env::var("EDN_BRIDGE_CRASH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let mut dice = Dice(4711);
-    let setup = Setup::new().script(SCRIPT).arg("--durability").arg(durability);
-    let folder = setup.dir.path().join("config/edn-bridge");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.edn"), "{:control {:teams [{:name \"t\" :members [\"ann\"]}]}}")
-        .unwrap();
+    let setup = Setup::new().script(SCRIPT).arg("--durability").arg(durability).team();
     let (mut session, mut keyed) = (None::<String>, Keyed::default());
     let (mut number, mut taken, mut refused, mut duplicates) = (0, 0, 0, 0);
     for kill in 0..kills {
@@ -269,14 +265,7 @@ fn keyed_texts(durability: &str) {
             while sent.len() < 16 {
                 let text = format!("text {number}");
                 let (op, params) = match number % 3 {
-                    0 => (
-                        "control",
-                        format!(
-                            "{{:message {{:type \"control.stdin.request\" :v 1 :request-id {text:?} :team \"t\" \
-                             :session-id \"\" :agent-id {id:?} :sender \"ann\" :sent-at \"{}\" :content {text:?}}}}}",
-                            jiff::Timestamp::now()
-                        ),
-                    ),
+                    0 => ("control", support::control(&text, &id, Some(&text))),
                     1 => (
                         "follow_up",
                         format!("{{:message {text:?} :idempotency-key {text:?} :session-id {id:?}}}"),

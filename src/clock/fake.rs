@@ -1,4 +1,4 @@
-//! Clocks for tests alone: one stands still, one jumps.
+//! Clocks for tests alone: one stands still, one jumps, one was put back.
 //!
 //! The feature `test-clocks` adds them. The tests have it; `cargo build` and a release do not.
 
@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::Clock;
+use super::{Clock, SystemClock};
 
-/// The clock that the variable `EDN_BRIDGE_FIXED_CLOCK` selects: a jumping one for `jumping`, a fixed one for any other
-/// value.
+/// The clock that the variable `EDN_BRIDGE_FIXED_CLOCK` selects: a jumping one for `jumping`, one that was put back for
+/// `yesterday`, a fixed one for any other value.
 pub fn from_environment() -> Option<Arc<dyn Clock>> {
     let name = std::env::var_os("EDN_BRIDGE_FIXED_CLOCK")?;
-    Some(if name == "jumping" { Arc::new(JumpingClock::default()) } else { Arc::new(FixedClock::default()) })
+    Some(match name.to_str() {
+        Some("jumping") => Arc::new(JumpingClock::default()),
+        Some("yesterday") => Arc::new(LateClock),
+        _ => Arc::new(FixedClock::default()),
+    })
 }
 
 /// A clock that stands still and counts its identifiers, for transcripts that are compared byte by byte.
@@ -62,5 +66,19 @@ impl Clock for JumpingClock {
         let (look, time) = self.look();
         // The process id distinguishes identifiers of two processes at the same read.
         format!("{prefix}{:010x}{:06x}{look:06x}", time.as_second(), std::process::id())
+    }
+}
+
+/// The system's clock as if it had been put back by a day.
+#[derive(Debug)]
+pub struct LateClock;
+
+impl Clock for LateClock {
+    fn now(&self) -> Timestamp {
+        SystemClock.now() - SignedDuration::from_hours(24)
+    }
+
+    fn id(&self, prefix: &str) -> String {
+        SystemClock.id(prefix)
     }
 }

@@ -200,7 +200,7 @@ impl Engine {
                 code: Some(ErrorCode::IdempotencyConflict),
                 ..Outcome::rejected("the request_id was used for something else")
             },
-            Lookup::New | Lookup::Full => match (untimely(&policy, request.sent_at, now), &live) {
+            Lookup::New | Lookup::Full => match (untimely(&policy, &ledger, request.sent_at, now), &live) {
                 (Some(why), _) => Outcome::rejected(why),
                 (None, None) => Outcome::no(ControlResult::NotLive, asleep),
                 (None, Some(handle)) if handle.parent.is_some() && handle.working_for().is_none() => {
@@ -417,9 +417,10 @@ fn allowed<'p>(
 }
 
 /// Why the time of a request is wrong.
-fn untimely(policy: &ControlPolicy, sent_at: SentAt, now: i64) -> Option<String> {
+fn untimely(policy: &ControlPolicy, ledger: &Ledger, sent_at: SentAt, now: i64) -> Option<String> {
     let millis = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);
-    if now.saturating_sub(sent_at.latest()) > millis(policy.max_age_ms) {
+    let is_old = now.saturating_sub(sent_at.latest()) > millis(policy.max_age_ms);
+    if is_old || ledger.may_have_forgotten(sent_at.millis, policy.max_skew_ms) {
         return Some(format!("sent_at is older than {} ms", policy.max_age_ms));
     }
     let ahead = sent_at.millis.saturating_sub(now) > millis(policy.max_skew_ms);

@@ -78,6 +78,8 @@ pub struct Ledger {
     order: imbl::Vector<(Key, i64)>,
     /// The turns that took known messages.
     turns: imbl::HashMap<TurnId, Taker>,
+    /// The time of the newest key that was forgotten.
+    forgotten: Option<i64>,
 }
 
 /// A turn that took messages of known requests.
@@ -91,6 +93,14 @@ impl Ledger {
     /// The number of known keys.
     pub fn len(&self) -> usize {
         self.order.len()
+    }
+
+    /// Whether a request of that time may have been carried out though its key is not known. Its sender's clock may
+    /// have been ahead by `skew`. All in milliseconds. Only a clock that was put back makes such a time anything but
+    /// long ago.
+    pub fn may_have_forgotten(&self, sent_at: i64, skew: u64) -> bool {
+        let skew = i64::try_from(skew).unwrap_or(i64::MAX);
+        self.forgotten.is_some_and(|newest| sent_at <= newest.saturating_add(skew))
     }
 
     /// Looks a request up. `now` and `window` are in milliseconds: no key younger than the window is forgotten for a
@@ -169,9 +179,16 @@ impl Ledger {
         self.known.insert(key.clone(), Known { digest, entry: entry.id.clone(), turn, taken, fate });
         self.order.push_back((key, at));
         if self.order.len() > LEDGER_KEYS
-            && let Some((oldest, _)) = self.order.pop_front()
+            && let Some((oldest, at)) = self.order.pop_front()
             && let Some(gone) = self.known.remove(&oldest)
-            && let Some(turn) = gone.taken
+        {
+            self.forgotten = self.forgotten.max(Some(at));
+            self.forget_taker(gone);
+        }
+    }
+
+    fn forget_taker(&mut self, gone: Known) {
+        if let Some(turn) = gone.taken
             && let Some(taker) = self.turns.get_mut(&turn)
         {
             taker.messages = taker.messages.saturating_sub(1);
@@ -240,6 +257,8 @@ mod tests {
         assert!(known(&ledger, "0").is_some(), "a known key is answered though there is no room");
         ledger.apply(&entry("e", NOW + window, Some(new), command("s")), &"s".into());
         assert_eq!((ledger.len(), known(&ledger, "0")), (LEDGER_KEYS, None));
+        // A request of its time is not taken for a new one after the clock was put back.
+        assert!(ledger.may_have_forgotten(NOW + 1000, 1000) && !ledger.may_have_forgotten(NOW + 1001, 1000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use edn_bridge::value::Owned;
 
 use crate::support::guest::{Guest, socket};
-use crate::support::{Bridge, Setup, accept, at, data, end_of_turn, is_event, kind, text};
+use crate::support::{Bridge, Setup, accept, at, control_at, data, end_of_turn, is_event, kind, text};
 
 #[test]
 fn pauses_and_order_do_not_depend_on_time_of_day() {
@@ -125,4 +125,40 @@ fn model_call_times_are_right_when_clock_jumps() {
             assert!(millis.is_some_and(|millis| (50..600_000).contains(&millis)), "{answer}");
         }
     }
+}
+
+#[test]
+fn request_is_taken_once_when_clock_is_put_back() {
+    let today = Setup::new().script("{:turns [{:steps [{:delta \"x\"}]}] :then :repeat-last}").team();
+    let yesterday = Setup { dir: today.dir.clone(), script: today.script.clone(), ..Setup::new() }
+        .env("EDN_BRIDGE_FIXED_CLOCK", "yesterday");
+    let mut bridge = today.ready();
+    let state = bridge.ask("g", "get_state", "{}");
+    let agent = at(&state, &["data", "state", "session-id"]).and_then(|id| id.as_str()).unwrap().to_owned();
+    let now = jiff::Timestamp::now();
+    let day = jiff::SignedDuration::from_hours(24);
+    let (then, texts_of) = (now - day, |day: &str, n: usize| format!("text {n} of {day}."));
+    let send = |bridge: &mut Bridge, time, day: &str, is_new: bool| {
+        for n in 0..5 {
+            let params = control_at(time, &format!("{day}-{n}"), &agent, Some(&texts_of(day, n)));
+            let ack = bridge.ask("c", "control", &params).to_string();
+            assert!(
+                ack.contains(":result \"ok\"") && ack.contains(&format!(":duplicate {}", !is_new)),
+                "{ack}"
+            );
+        }
+    };
+    send(&mut bridge, now, "today", true);
+    for (setup, is_first) in [(&yesterday, true), (&today, false), (&yesterday, false)] {
+        end_of_turn(&mut bridge);
+        assert_eq!(bridge.finish().0.code(), Some(0));
+        bridge = setup.ready();
+        bridge.ask("o", "switch_session", &format!("{{:session-id {agent:?}}}"));
+        send(&mut bridge, now, "today", false);
+        send(&mut bridge, then, "yesterday", is_first);
+        bridge.ask("p", "prompt", "{:message \"end\"}");
+    }
+    let said = texts(&mut bridge, "{}").concat();
+    let once = |day: &str| (0..5).all(|n| said.matches(&texts_of(day, n)).count() == 1);
+    assert!(once("today") && once("yesterday"), "{said}");
 }

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{self, Bridge, Setup, accept, at, code, data, end_of_turn, is_event, kind, text};
-use crate::{ECHO, journal, limited, stop_reason};
+use crate::support::{
+    self, Bridge, Setup, accept, at, code, control, data, end_of_turn, is_event, kind, text,
+};
+use crate::{ECHO, ENDLESS, journal, limited, stop_reason};
 
 #[test]
 fn full_disk_is_reported_and_keeps_acknowledged_entries() {
@@ -177,6 +179,39 @@ fn really_full_disk_loses_only_new_data() {
         .output()
         .unwrap();
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
+/// The result of a request of the control protocol, and whether it was known.
+fn acked(bridge: &mut Bridge, params: &str) -> (String, bool) {
+    let answer = bridge.ask("c", "control", params);
+    let ack = at(&answer, &["data", "ack"]).unwrap();
+    (text(ack, "result").to_owned(), ack.get("duplicate").and_then(|flag| flag.as_bool()).unwrap())
+}
+
+#[test]
+fn full_disk_uses_no_id_up_and_stops_a_turn() {
+    let setup = Setup::new().script(ENDLESS).team();
+    let Some(mut bridge) = on_small_disk(&setup, &setup.state(), "256k") else { return };
+    bridge.handshake();
+    bridge.ask("s", "subscribe", "{}");
+    bridge.ask("p", "prompt", "{:message \"go\"}");
+    bridge.event("assistant/delta");
+    let state = bridge.ask("g", "get_state", "{}");
+    let agent = text(at(&state, &["data", "state"]).unwrap(), "session-id").to_owned();
+    fill(&mut bridge, &setup);
+
+    let long = control("long", &agent, Some(&"x".repeat(8192)));
+    assert_eq!(acked(&mut bridge, &long), ("internal_error".to_owned(), false));
+    // Stopping waits for no disk. The record of it may fit into the last page.
+    let (result, _) = acked(&mut bridge, &control("stop", &agent, None));
+    assert!(["ok", "internal_error"].contains(&&*result), "{result}");
+    bridge.event("turn/ended");
+
+    std::fs::remove_file(seen(&bridge, &setup.state()).join("fill")).unwrap();
+    assert_eq!(acked(&mut bridge, &long), ("ok".to_owned(), false));
+    assert_eq!(acked(&mut bridge, &long), ("ok".to_owned(), true));
+    let messages = bridge.ask("m", "get_messages", "{}").to_string();
+    assert_eq!(messages.matches(&"x".repeat(8192)).count(), 1);
 }
 
 #[test]

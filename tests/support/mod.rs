@@ -66,6 +66,15 @@ impl Setup {
         self
     }
 
+    /// Names a team in the user's configuration, with the member `ann`.
+    pub fn team(self) -> Self {
+        let folder = self.dir.path().join("config/edn-bridge");
+        std::fs::create_dir_all(&folder).unwrap();
+        let teams = "{:control {:teams [{:name \"t\" :members [\"ann\"]}]}}";
+        std::fs::write(folder.join("config.edn"), teams).unwrap();
+        self
+    }
+
     /// Stops the clock and counts identifiers.
     pub fn fixed(self) -> Self {
         self.env("EDN_BRIDGE_FIXED_CLOCK", "1")
@@ -124,6 +133,23 @@ impl Setup {
         bridge.ask("all", "subscribe", "{}");
         bridge
     }
+}
+
+/// The params of the op `control` with a request of the team's member to an agent: a text, or an interrupt.
+pub fn control(request_id: &str, agent: &str, text: Option<&str>) -> String {
+    control_at(jiff::Timestamp::now(), request_id, agent, text)
+}
+
+/// The same, sent at a time.
+pub fn control_at(at: jiff::Timestamp, request_id: &str, agent: &str, text: Option<&str>) -> String {
+    let (kind, asked) = match text {
+        Some(text) => ("stdin", format!(":content {text:?}")),
+        None => ("interrupt", ":signal \"interrupt\"".to_owned()),
+    };
+    format!(
+        "{{:message {{:type \"control.{kind}.request\" :v 1 :request-id {request_id:?} :team \"t\" :session-id \"\" \
+         :agent-id {agent:?} :sender \"ann\" :sent-at \"{at}\" {asked}}}}}"
+    )
 }
 
 /// A running bridge.
