@@ -272,7 +272,7 @@ fn member_that_may_answers_a_question() {
 }
 
 #[test]
-fn session_of_another_process_is_not_live_and_its_holder_is_named() {
+fn session_of_another_process_names_its_holder() {
     let setup = setup(ANSWER, TEAM);
     let mut holder = setup.ready();
     let id = session_id(&mut holder);
