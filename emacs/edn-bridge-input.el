@@ -9,6 +9,7 @@
 
 ;;; Code:
 
+(require 'cl-lib)
 (require 'ring)
 (require 'subr-x)
 (require 'edn-bridge-chat)
@@ -111,22 +112,44 @@ running.  With DRAFT non-nil, TEXT is put back where it is refused."
     (edn-bridge-transcript-fill-windows)
     (unless (or command running)
       (setq edn-bridge-chat--last-prompt text))
-    (edn-bridge-input--request
-     said
-     (cond (command "command")
-           ((not running) "prompt")
-           (t (edn-bridge-input--op behavior)))
-     images
-     (lambda (frame)
-       (if (equal (plist-get frame :error-code) "request/session-not-idle")
-           ;; Another client has begun a turn meanwhile.
-           (let ((behavior (or behavior "steer")))
-             (edn-bridge-said-wait said behavior)
-             (edn-bridge-input--request
-              said (edn-bridge-input--op behavior) images
-              (lambda (frame)
-                (edn-bridge-input--refused said frame images draft))))
-         (edn-bridge-input--refused said frame images draft))))))
+    (setf (edn-bridge-said-images said) images
+          (edn-bridge-said-op said)
+          (cond (command "command")
+                ((not running) "prompt")
+                (t (edn-bridge-input--op behavior))))
+    (unless command
+      (setf (edn-bridge-said-key said) (edn-bridge-input--key)))
+    (edn-bridge-input--deliver said (or behavior "steer") draft)))
+
+(defvar edn-bridge-input--keys 0
+  "How many keys were made.")
+
+(defconst edn-bridge-input--key-prefix
+  (substring (md5 (format "%S %d %d" (current-time) (emacs-pid)
+                          (random most-positive-fixnum)))
+             0 16)
+  "Tells the keys of this Emacs from those of others.")
+
+(defun edn-bridge-input--key ()
+  "Return a new key, by which the bridge knows a message that comes twice."
+  (format "emacs-%s-%d" edn-bridge-input--key-prefix
+          (cl-incf edn-bridge-input--keys)))
+
+(defun edn-bridge-input--deliver (said behavior draft)
+  "Send SAID; with BEHAVIOR where another client has begun a turn meanwhile.
+With DRAFT non-nil its text is put back where it is refused."
+  (edn-bridge-input--request
+   said
+   (lambda (frame)
+     (if (equal (plist-get frame :error-code) "request/session-not-idle")
+         (progn
+           (edn-bridge-said-wait said behavior)
+           (setf (edn-bridge-said-op said) (edn-bridge-input--op behavior))
+           (edn-bridge-input--request
+            said
+            (lambda (frame)
+              (edn-bridge-input--refused said frame draft))))
+       (edn-bridge-input--refused said frame draft)))))
 
 (defun edn-bridge-input--op (behavior)
   "Return the op that sends a message with BEHAVIOR while a turn is running.
@@ -134,40 +157,67 @@ The bridge starts a turn for what it cannot add to one, so that a turn which
 ends meanwhile does no harm."
   (if (equal behavior "queue") "follow_up" "steer"))
 
-(defun edn-bridge-input--request (said op images on-error)
-  "Send SAID with IMAGES by OP; ON-ERROR is called with the error's frame."
-  (let ((conn (edn-bridge-chat-current)))
+(defun edn-bridge-input--request (said on-error)
+  "Send SAID by its op; ON-ERROR is called with the error's frame."
+  (let ((conn (edn-bridge-chat-current))
+        (op (edn-bridge-said-op said))
+        (images (edn-bridge-said-images said))
+        (key (edn-bridge-said-key said)))
     (setf
      (edn-bridge-said-id said)
      (edn-bridge-rpc-request
       conn op
       (append (list (if (equal op "command") :text :message)
                     (edn-bridge-said-text said))
-              (and images (list :images (vconcat images))))
+              (and images (list :images (vconcat images)))
+              (and key (list :idempotency-key key)))
       :on-success
-      (lambda (_data)
+      (lambda (data)
         (edn-bridge-chat-with-buffer conn
-          (edn-bridge-said-note-accepted said)))
+          (if (edn-bridge-edn-true-p (plist-get data :duplicate))
+              (edn-bridge-said-note-known said)
+            (edn-bridge-said-note-accepted said))))
       :on-error
       (lambda (frame)
         (edn-bridge-chat-with-buffer conn
           (funcall on-error frame)))))))
 
-(defun edn-bridge-input--refused (said frame images draft)
-  "Say that SAID with IMAGES was refused by the error FRAME.
-With DRAFT non-nil it becomes the draft again, unless there is another."
+(defvar-local edn-bridge-input--lost nil
+  "What was sent and not answered before its connection ended, last first.
+An `edn-bridge-said' each.")
+
+(defun edn-bridge-input--refused (said frame draft)
+  "Say that SAID was refused by the error FRAME.
+With DRAFT non-nil it becomes the draft again, unless there is another.
+Where the connection ended before an answer, it may have arrived all the
+same: it is sent again, with its key, once there is a new connection."
   (let* ((live (edn-bridge-rpc-live-p edn-bridge-chat--conn))
-         (back (and draft (equal (edn-bridge-transcript-draft) ""))))
-    ;; Where the connection was lost, it may have arrived all the same.
-    (edn-bridge-said-note-refused said (not (and live back)))
-    (when images
+         (images (edn-bridge-said-images said))
+         (again (and (not live) (edn-bridge-said-key said)))
+         (back (and live draft (equal (edn-bridge-transcript-draft) ""))))
+    (edn-bridge-said-note-refused said (not back))
+    (when (and images (not again))
       (edn-bridge-input-set-images
        (append edn-bridge-input-images (reverse images))))
+    (when again
+      (push said edn-bridge-input--lost))
     (when live
       (edn-bridge-chat-notice (edn-bridge-input--failure frame)
                               'edn-bridge-chat-error))
     (when back
       (edn-bridge-transcript-set-draft (edn-bridge-said-text said)))))
+
+(defun edn-bridge-input--repeat-lost ()
+  "Send again what got no answer from the session that is shown."
+  (let ((lost (reverse edn-bridge-input--lost)))
+    (setq edn-bridge-input--lost nil)
+    (dolist (said lost)
+      (if (not (equal (edn-bridge-said-session said)
+                      edn-bridge-chat--session-id))
+          (push said edn-bridge-input--lost)
+        (edn-bridge-said-again said)
+        (edn-bridge-input--deliver
+         said (or (edn-bridge-said-behavior said) "steer") t)))))
 
 (defun edn-bridge-input--failure (frame)
   "Return what to tell the user about the error FRAME."
@@ -319,6 +369,7 @@ DATA has the `:messages' of the session that is shown."
 
 (add-hook 'edn-bridge-chat-mode-hook #'edn-bridge-input--setup)
 (add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--show-cut)
+(add-hook 'edn-bridge-chat-rebuilt-hook #'edn-bridge-input--repeat-lost t)
 (add-hook 'edn-bridge-chat-rebuild-functions
           #'edn-bridge-input--remember-journal)
 (add-hook 'edn-bridge-chat-rebuild-functions

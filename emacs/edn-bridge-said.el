@@ -25,6 +25,7 @@
   behavior                   ; "steer" or "queue" where it waits, else nil
   session                    ; id of the session that it is for
   conn id                    ; connection and id of its request
+  op images key              ; what it is sent by and with, and its key
   accepted                   ; non-nil once the bridge has it
   start end)                 ; markers around it in the transcript, or nil
 
@@ -65,6 +66,19 @@ below it.  COMMAND non-nil means that it is a slash command."
                 (edn-bridge-said--instead-of edn-bridge-said--command said))
         (edn-bridge-said--add said)))
     said))
+
+(defun edn-bridge-said-again (said)
+  "Note that SAID is sent again: its place is where the bridge delivers it."
+  (edn-bridge-said--let-go said)
+  (setf (edn-bridge-said-conn said) edn-bridge-chat--conn)
+  (unless (memq said edn-bridge-said--pending)
+    (edn-bridge-said--add said))
+  (edn-bridge-said--show-waiting))
+
+(defun edn-bridge-said-note-known (said)
+  "Note that the bridge had SAID already: it tells the rest of it itself."
+  (edn-bridge-said--forget said)
+  (edn-bridge-said--show-waiting))
 
 (defun edn-bridge-said--add (said)
   "Add SAID to what is pending."

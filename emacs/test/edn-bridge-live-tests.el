@@ -125,6 +125,47 @@
       (should (string-match-p "You\nAgain\n\nAssistant\nHello"
                               (edn-bridge-test-transcript))))))
 
+(ert-deftest edn-bridge-live-says-everything-once-over-kills ()
+  (edn-bridge-live-tests-with-chat "hello.edn"
+    (edn-bridge-live-tests-say "First")
+    (let ((texts nil)
+          (lost 0))
+      (dotimes (n 24)
+        (let ((text (format "Text %d." n)))
+          (push text texts)
+          (goto-char (point-max))
+          (insert text)
+          (edn-bridge-input-send)
+          ;; Between before it is read and after it is answered.
+          (dotimes (_ n)
+            (accept-process-output
+             (edn-bridge-rpc-connection-process edn-bridge-chat--conn) 0.001))
+          (signal-process
+           (edn-bridge-rpc-connection-process edn-bridge-chat--conn) 'SIGKILL)
+          (edn-bridge-test-wait
+           (not (edn-bridge-rpc-live-p edn-bridge-chat--conn)))
+          (setq lost (+ lost (length edn-bridge-input--lost)))
+          (edn-bridge-chat-reconnect)
+          (edn-bridge-live-tests-wait-ready)
+          (edn-bridge-test-wait
+           (and (null edn-bridge-input--lost)
+                (null edn-bridge-said--pending)
+                (not (edn-bridge-chat-running-p))
+                (string-search text (edn-bridge-test-transcript))))))
+      (should (> lost 0))
+      (let ((said nil))
+        (edn-bridge-rpc-request
+         edn-bridge-chat--conn "get_messages" '(:limit 1000)
+         :on-success
+         (lambda (data)
+           (setq said (mapcar #'edn-bridge-messages-text
+                              (plist-get data :messages)))))
+        (edn-bridge-test-wait said)
+        (dolist (text texts)
+          (should (= 1 (cl-count text said :test #'equal)))
+          (should (= 2 (length (split-string (edn-bridge-test-transcript)
+                                             (regexp-quote text))))))))))
+
 (ert-deftest edn-bridge-live-marks-a-turn-that-was-cut ()
   (edn-bridge-live-tests-with-chat "slow.edn"
     (goto-char (point-max))
@@ -417,6 +458,75 @@
 ;;;; Other frontends
 
 (declare-function edn-bridge-example "edn-bridge-example")
+
+(defconst edn-bridge-live-tests-relay
+  "import os, socket, sys, threading
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+def up():
+    while data := os.read(0, 65536):
+        s.sendall(data)
+    s.shutdown(socket.SHUT_WR)
+threading.Thread(target=up, daemon=True).start()
+while data := s.recv(65536):
+    os.write(1, data)
+"
+  "Joins its standard input and output with the socket that is its argument.")
+
+(ert-deftest edn-bridge-live-shows-an-injected-text-in-each-chat ()
+  (skip-unless (executable-find "python3"))
+  (edn-bridge-live-tests-with-program "hello.edn"
+    (let* ((config (expand-file-name "config.edn" edn-bridge-live-tests-state))
+           (relay (expand-file-name "relay" edn-bridge-live-tests-state))
+           (run (expand-file-name "run" edn-bridge-live-tests-state))
+           (shown "From ann\ninjected\n\nAssistant\nHello"))
+      (with-temp-file config
+        (insert "{:control {:teams [{:name \"t\" :members [\"ann\"]}]}}"))
+      (setq edn-bridge-program-args
+            (append (list "--config" config) edn-bridge-program-args))
+      (with-current-buffer (edn-bridge-chat-buffer)
+        (edn-bridge-live-tests-wait-ready)
+        (let ((first (current-buffer))
+              (session edn-bridge-chat--session-id)
+              (sockets nil))
+          (edn-bridge-test-wait
+           (setq sockets (and (file-directory-p run)
+                              (directory-files run t "\\.sock\\'"))
+                 sockets (and (= (length sockets) 2) sockets)))
+          (with-temp-file relay
+            (insert "#!/usr/bin/env python3\n" edn-bridge-live-tests-relay))
+          (set-file-modes relay #o700)
+          ;; The second one comes over the socket, as another Emacs would.
+          (let ((edn-bridge-program "sh")
+                (edn-bridge-program-args
+                 (list "-c" (format "exec %s %s" relay
+                                    (cl-find-if-not
+                                     (lambda (socket)
+                                       (string-search ".control." socket))
+                                     sockets)))))
+            (cl-letf (((symbol-function 'edn-bridge-program-command)
+                       (lambda (&rest _)
+                         (cons edn-bridge-program edn-bridge-program-args))))
+              (with-current-buffer (edn-bridge-chat-buffer t)
+                (edn-bridge-live-tests-wait-ready)
+                (edn-bridge-sessions-switch session)
+                (edn-bridge-test-wait
+                 (equal edn-bridge-chat--session-id session))
+                (with-temp-buffer
+                  (insert "injected")
+                  (should
+                   (equal 0 (call-process-region
+                             nil nil edn-bridge-live-tests-program nil t nil
+                             "--state-dir" edn-bridge-live-tests-state
+                             "control" "stdin" "--team" "t" "--sender" "ann"
+                             "--agent" session))))
+                (dolist (chat (list first (current-buffer)))
+                  (with-current-buffer chat
+                    (edn-bridge-test-wait
+                     (string-search shown (edn-bridge-test-transcript)))
+                    (should (= 2 (length (split-string
+                                          (edn-bridge-test-transcript)
+                                          "injected"))))))))))))))
 
 (ert-deftest edn-bridge-live-serves-another-frontend ()
   (edn-bridge-live-tests-with-program "hello.edn"

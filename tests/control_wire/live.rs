@@ -240,6 +240,79 @@ fn session_is_shown_and_addressed_as_the_daemons_clients_do() {
 }
 
 #[test]
+fn what_a_request_carries_is_in_no_record() {
+    let setup = setup(ANSWER, TEAM).arg("--log").arg("trace");
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let mut program = program(&setup);
+    let (mut answers, mut results) = (String::new(), Vec::new());
+    for (n, change) in [
+        json!({}),
+        json!({ "sender": "mallory" }),
+        json!({ "sent_at": "2000-01-01T00:00:00Z" }),
+        json!({ "agent_id": "none" }),
+        json!({ "v": 2 }),
+        json!({ "content": null, "content_ref": {
+            "path": "/canary-path", "size_bytes": 1, "sha256": "0".repeat(64), "mime": "text/plain" } }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut request = request("stdin", &format!("r-{n}"), &id, "arch");
+        request["content"] = if n == 0 { "canary-text" } else { "canary-refused" }.into();
+        request["content_preview"] = "canary-preview".into();
+        request["thread_id"] = "canary-thread".into();
+        request["meta"] = json!({ "canary-key": "canary-meta" });
+        for (key, value) in change.as_object().unwrap() {
+            request[key] = value.clone();
+        }
+        request.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let answer = program.ask(request.to_string());
+        results.push(answer["result"].as_str().unwrap().to_owned());
+        answers.push_str(&answer.to_string());
+    }
+    assert_eq!(results, ["ok", "rejected", "rejected", "not_found", "rejected", "rejected"]);
+    bridge.event("assistant/message");
+    let audit = audit::path(&setup.state());
+    let records = awaited(|| {
+        let records = std::fs::read_to_string(&audit).unwrap_or_default();
+        (records.matches("control/ack").count() == results.len()).then_some(records)
+    });
+    let told = std::mem::take(&mut bridge.transcript);
+    let (_, rest, log) = bridge.finish();
+    assert!(log.contains("turn{"), "{log}");
+    let events: String = told.into_iter().chain(rest).collect();
+    let files = crate::support::files(&setup.state().join("sessions"));
+    let journals: String = files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    assert_eq!(journals.matches("canary-text").count(), 1);
+    // The text that was taken is the conversation's, whose name is its beginning.
+    let [journals, events] = [journals, events].map(|place| place.replace("canary-text", ""));
+    for place in [answers, records, log, events, journals] {
+        let found = place
+            .find("canary")
+            .map(|at| place[at.saturating_sub(200)..].chars().take(300).collect::<String>());
+        assert_eq!(found, None);
+    }
+}
+
+#[test]
+fn ids_beyond_the_bound_are_busy_and_none_is_forgotten() {
+    let setup = setup(ANSWER, TEAM).arg("--durability").arg("relaxed");
+    let mut bridge = setup.ready();
+    let id = session_id(&mut bridge);
+    let mut program = program(&setup);
+    let mut ask = |n: usize| program.ask(request("interrupt", &format!("r-{n}"), &id, "arch").to_string());
+    let results: Vec<String> = (0..5_000).map(|n| ask(n)["result"].as_str().unwrap().to_owned()).collect();
+    let taken = results.iter().position(|result| result != "ok").unwrap();
+    assert_eq!(taken, edn_bridge::limits::LEDGER_KEYS);
+    assert!(results[taken..].iter().all(|result| result == "busy"));
+    for n in [0, taken - 1] {
+        let again = ask(n);
+        assert_eq!((&again["result"], &again["duplicate"]), (&json!("ok"), &json!(true)), "{again}");
+    }
+}
+
+#[test]
 fn member_that_may_answers_a_question() {
     let call = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "touch made"}}}]}
                            {:steps [{:delta "Done."}]}]}"#;
