@@ -194,7 +194,35 @@ asked about may stand in its arguments alone."
                     (when (and call (edn-bridge-tools--call-marker call))
                       (setf (edn-bridge-tools--call-arguments call)
                             (plist-get block :arguments))))))
-              content))))
+              content)
+      (edn-bridge-tools--drop-unwritten content))))
+
+(defun edn-bridge-tools--drop-unwritten (content)
+  "Delete the lines of proposed calls that are not in CONTENT, an answer's.
+Where the answer was cut while the model wrote a call, there is no such call."
+  (let (gone)
+    (maphash
+     (lambda (id call)
+       (when (and (edn-bridge-tools--call-marker call)
+                  (eq (edn-bridge-tools--call-state call) 'proposed)
+                  (not (seq-find (lambda (block)
+                                   (equal (plist-get block :id) id))
+                                 content)))
+         (push call gone)))
+     (edn-bridge-tools--calls))
+    (dolist (call gone)
+      (let ((start (marker-position (edn-bridge-tools--call-marker call))))
+        (edn-bridge-transcript-edit
+          (goto-char start)
+          (delete-region start (edn-bridge-tools--end start))
+          ;; What stands below began with an empty line, as this may have.
+          (when (and (< (point) (edn-bridge-transcript-end))
+                     (eq (char-after) ?\n)
+                     (memq (char-before (max (1- (point)) (point-min)))
+                           '(nil ?\n)))
+            (delete-char 1))))
+      (edn-bridge-tools--settle call)
+      (edn-bridge-tools--forget-id (edn-bridge-tools--call-id call)))))
 
 (defun edn-bridge-tools--settle (call)
   "Let go of the marker of CALL, whose line will not change by itself.

@@ -36,6 +36,22 @@
                            :tool-name "bash" :call-summary "ls -la")
     (should (equal (edn-bridge-test-transcript) "▸ bash     ls -la running\n"))))
 
+(ert-deftest edn-bridge-tools-a-call-that-was-cut-is-gone ()
+  (dolist (before '(nil t))
+    (edn-bridge-test-with-chat (conn _sent)
+      (when before
+        (edn-bridge-tools-tests-call conn))
+      (dolist (id '("c2" "c3"))
+        (edn-bridge-test-event conn "tool/start" :session-id "s1" :tool-id id
+                               :tool-name "bash" :call-summary "bash {}"))
+      (edn-bridge-test-event conn "assistant/message" :session-id "s1"
+                             :role "assistant" :stop-reason "aborted"
+                             :entry-id "e1" :content [])
+      (should (equal (edn-bridge-test-transcript)
+                     (if before
+                         "▸ bash     ls -la done\n\n(aborted)\n"
+                       "(aborted)\n"))))))
+
 (ert-deftest edn-bridge-tools-holds-output-back-until-it-is-unfolded ()
   (edn-bridge-test-with-chat (conn _sent)
     (edn-bridge-tools-tests-call conn)
