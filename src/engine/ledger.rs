@@ -90,6 +90,11 @@ struct Taker {
 }
 
 impl Ledger {
+    /// Whether the key of a request is known.
+    pub fn knows(&self, request: &Request) -> bool {
+        self.known.contains_key(&Key::of(request))
+    }
+
     /// The number of known keys.
     pub fn len(&self) -> usize {
         self.order.len()

@@ -313,6 +313,35 @@ fn ids_beyond_the_bound_are_busy_and_none_is_forgotten() {
 }
 
 #[test]
+fn text_interrupts_though_its_key_displaces_an_old_one() {
+    let day = jiff::SignedDuration::from_hours(24);
+    let setup = setup(LONG, TEAM).arg("--durability").arg("relaxed");
+    let yesterday = Setup { dir: setup.dir.clone(), script: setup.script.clone(), ..Setup::new() }
+        .arg("--durability")
+        .arg("relaxed")
+        .env("EDN_BRIDGE_FIXED_CLOCK", "yesterday");
+    let mut bridge = yesterday.ready();
+    let id = session_id(&mut bridge);
+    let mut sender = program(&yesterday);
+    for n in 0..edn_bridge::limits::LEDGER_KEYS {
+        let mut request = request("interrupt", &format!("old-{n}"), &id, "arch");
+        request["sent_at"] = (jiff::Timestamp::now() - day).to_string().into();
+        assert_eq!(sender.ask(request.to_string())["result"], "ok");
+    }
+    bridge.finish();
+    let mut bridge = setup.ready();
+    bridge.ask("s", "switch_session", &format!("{{:session-id {id:?}}}"));
+    let mut sender = program(&setup);
+    assert_eq!(sender.ask(request("stdin", "r-1", &id, "arch").to_string())["result"], "ok");
+    bridge.event("assistant/delta");
+    let mut second = request("stdin", "r-2", &id, "arch");
+    second["interrupt"] = true.into();
+    assert_eq!(sender.ask(second.to_string())["result"], "ok");
+    bridge.event("turn/ended");
+    bridge.event("assistant/message");
+}
+
+#[test]
 fn member_that_may_answers_a_question() {
     let call = r#"{:turns [{:steps [{:tool-call {:name "bash" :arguments {:command "touch made"}}}]}
                            {:steps [{:delta "Done."}]}]}"#;

@@ -14,7 +14,7 @@ use crate::engine::change::{Begun, Change, HeldRun};
 use crate::engine::execution::Execution;
 use crate::engine::incoming::Incoming;
 use crate::engine::invocation;
-use crate::engine::ledger::{Known, Lookup, conflict};
+use crate::engine::ledger::{Known, Ledger, Lookup, conflict};
 use crate::engine::queue::{self, Until, Waiting};
 use crate::engine::running::RunningTurn;
 use crate::engine::turn_control::{TurnControl, TurnEnd};
@@ -104,12 +104,14 @@ impl SessionActor {
         let Some(latest) = interrupts else {
             return self.enqueue(call, incoming, Until::NextCall, reply).await;
         };
-        let known = self.ledger.len();
+        let request = incoming.request.clone();
+        let knows = |ledger: &Ledger| request.as_deref().is_some_and(|request| ledger.knows(request));
+        let was_known = knows(&self.ledger);
         let running = self.turn.as_ref().map(|turn| turn.id.clone());
         self.enqueue(call.clone(), incoming, Until::TurnEnd, reply).await;
         let is_same = running.is_some() && running == self.turn.as_ref().map(|turn| turn.id.clone());
         let is_older = self.turn.as_ref().is_some_and(|turn| turn.control.began <= latest);
-        if self.ledger.len() > known && is_same && is_older {
+        if !was_known && knows(&self.ledger) && is_same && is_older {
             self.interrupt_turn();
             self.changed(Some(call.cause()));
         }
